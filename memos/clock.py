@@ -1,0 +1,52 @@
+"""Time and identity, passed in so that tests can fix both; knows nothing of storage."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import uuid_utils
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """Where the present moment comes from."""
+
+    def now(self) -> datetime:
+        """Return the present as an aware UTC datetime."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock, never handing out the same or an earlier microsecond twice.
+
+    Record times order versions, so two writes of one process must not share one.
+    """
+
+    def __init__(self) -> None:
+        self._last = _EPOCH
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        """Return the present, later than every value returned before."""
+        with self._lock:
+            self._last = max(datetime.now(UTC), self._last + _MICROSECOND)
+            return self._last
+
+
+def new_id() -> str:
+    """Return a new UUIDv7 in its 36-character form (RFC 9562, section 5.7)."""
+    return str(uuid_utils.uuid7())
+
+
+def to_micros(moment: datetime) -> int:
+    """Return microseconds since 1970-01-01T00:00Z; exact, unlike `timestamp()`."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return the aware UTC datetime of `micros` microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=micros)

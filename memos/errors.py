@@ -1,0 +1,88 @@
+"""The error tree: every failure a caller can see, built from ids, each message naming the remedy.
+
+MemosError
+├── InvalidInput         a value the caller gave is wrong; `field` names it
+├── NotFound             no such cube, item or version in the caller's scope
+├── Conflict             the item changed since the caller read it, or an id is taken
+├── PermissionDenied     the actor or the operating system does not allow it
+├── BackendUnavailable   a store, index or disk cannot be used now
+│   └── BackendTimeout   ... it did not answer in time
+├── ModelError           an embedder or language model gave no usable answer
+└── IntegrityError       stored data is damaged, or of a version this program cannot read
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MemosError(Exception):
+    """Base of every error memstrata raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+
+class InvalidInput(MemosError):
+    """A value from the caller is wrong; nothing was written."""
+
+    code = "invalid_input"
+    exit_code = 2
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class NotFound(MemosError):
+    """The named thing does not exist in the caller's scope."""
+
+    code = "not_found"
+    exit_code = 3
+
+    def __init__(self, what: str, name: str, remedy: str = "") -> None:
+        super().__init__(f"No such {what}: {name!r}." + (f" {remedy}" if remedy else ""))
+        self.what = what
+        self.name = name
+
+
+class Conflict(MemosError):
+    """The stored state is not the one the caller expected; read again and retry."""
+
+    code = "conflict"
+    exit_code = 4
+
+
+class PermissionDenied(MemosError):
+    """The actor, or the operating system, does not allow this."""
+
+    code = "permission_denied"
+    exit_code = 5
+
+
+class BackendUnavailable(MemosError):
+    """A store, index or disk cannot be used now."""
+
+    code = "backend_unavailable"
+    exit_code = 6
+
+
+class BackendTimeout(BackendUnavailable):
+    """A backend did not answer within its time limit."""
+
+    code = "backend_timeout"
+
+
+class ModelError(MemosError):
+    """An embedder or language model gave no usable answer."""
+
+    code = "model_error"
+    exit_code = 7
+
+
+class IntegrityError(MemosError):
+    """Stored data is damaged, or was written in a form this program cannot read."""
+
+    code = "integrity_error"
+    exit_code = 8

@@ -1,0 +1,293 @@
+"""The nouns of the system as frozen values: cubes, items, versions, sources, hits, receipts. No behaviour, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+Json = Any  # a value `json.dumps` accepts
+
+LOCAL_OWNER = "owner"
+DEFAULT_CUBE = "default"
+
+
+class Role(StrEnum):
+    """Who produced a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class ItemType(StrEnum):
+    """What kind of memory an item is."""
+
+    MESSAGE = "message"
+    WORKING = "working"
+    LONG_TERM = "long_term"
+    USER = "user"
+    ASSISTANT = "assistant"
+    PREFERENCE = "preference"
+    INSTRUCTION = "instruction"
+    PROFILE = "profile"
+    TOOL_SCHEMA = "tool_schema"
+    TOOL_TRAJECTORY = "tool_trajectory"
+    SKILL = "skill"
+    DOCUMENT = "document"
+    SUMMARY = "summary"
+
+
+class Tier(StrEnum):
+    """Priority and budget class of an item; never decides whether it can be found."""
+
+    SHORT = "short"
+    MID = "mid"
+    LONG = "long"
+
+
+class Status(StrEnum):
+    """Where an item is in its life."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    SUPERSEDED = "superseded"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
+class LinkKind(StrEnum):
+    """How one item refers to another."""
+
+    DERIVED_FROM = "DERIVED_FROM"
+    SUPERSEDES = "SUPERSEDES"
+    RELATES = "RELATES"
+
+
+class Arm(StrEnum):
+    """One way of recalling candidates."""
+
+    TURN = "turn"
+    WINDOW = "window"
+    TURN_BM25 = "turn_bm25"
+    WINDOW_BM25 = "window_bm25"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What makes two embedders' vectors comparable: equal fingerprints, equal spaces."""
+
+    name: str
+    dimension: int
+    prefix_rule: str
+    normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who asks and which cubes the call may touch; there is no 'all cubes' scope."""
+
+    actor: str
+    cubes: tuple[str, ...]
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """One container of memory: the unit of sharing, dump, encryption and erasure."""
+
+    id: str
+    owner: str
+    description: str
+    time_zone: str
+    fingerprint: Fingerprint
+    created_at: datetime
+    items: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call an assistant made to a tool; `arguments` is the JSON text it sent."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One validated message; `text` is what was written, `content` the parts as given."""
+
+    role: Role
+    text: str
+    content: Json
+    name: str | None
+    message_id: str | None
+    chat_time: datetime
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an item comes from: characters `start` to `end` of one stored message."""
+
+    message_id: str
+    start: int
+    end: int
+    speaker: str
+    at: datetime
+    passage: str
+    conversation: str | None = None
+    external_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One memory as it stands (or stood) at one version."""
+
+    id: str
+    cube: str
+    version: int
+    version_id: str
+    memory: str
+    type: ItemType
+    tier: Tier
+    status: Status
+    speaker: str
+    role: Role
+    key: str | None
+    value: str | None
+    tags: tuple[str, ...]
+    info: Mapping[str, Json]
+    confidence: float
+    entities: tuple[str, ...]
+    conversation: str | None
+    position: int | None
+    page: int | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    recorded_to: datetime | None = None
+    superseded_by: str | None = None
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One entry of an item's history: who changed what, when and why."""
+
+    id: str
+    item: str
+    version: int
+    actor: str
+    reason: str
+    recorded_at: datetime
+    before: Item | None
+    after: Item
+
+
+@dataclass(frozen=True, slots=True)
+class AddReceipt:
+    """What `add` stored; `indexed` is False when an index has yet to catch up."""
+
+    cube: str
+    conversation: str | None
+    item_ids: tuple[str, ...]
+    duplicates: tuple[str, ...]
+    indexed: bool
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackReceipt:
+    """The correction stored as a new item, what it was linked to and what it replaced."""
+
+    item_id: str
+    related: tuple[str, ...]
+    superseded: tuple[str, ...]
+    indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReceipt:
+    """What was erased and from where; `state` goes from 'purging' to 'purged'."""
+
+    id: str
+    cube: str
+    state: str
+    item_ids: tuple[str, ...]
+    rebuilt: tuple[str, ...]
+    removed: Mapping[str, int]
+    stores: Mapping[str, str]
+    backups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmScore:
+    """What one recall arm said of a hit: 1-based rank and the arm's own score."""
+
+    arm: str
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found memory with its fused score and exact sources."""
+
+    item: Item
+    score: float
+    sources: tuple[Source, ...]
+    duplicates: tuple[str, ...] = ()
+    arms: tuple[ArmScore, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits of one search; iterating yields them, best first."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    context: str = ""
+    context_tokens: int = 0
+    missing_arms: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def __iter__(self) -> Any:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, place: int) -> Hit:
+        return self.hits[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing `verify` found wrong, and what was or can be done about it."""
+
+    store: str
+    kind: str
+    subject: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` checked and found; clean when `differences` is empty."""
+
+    items: int
+    checked: Mapping[str, int]
+    differences: tuple[Difference, ...]
+    repaired: int
+
+    @property
+    def clean(self) -> bool:
+        """True when nothing is wrong any more."""
+        return not self.differences

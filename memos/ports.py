@@ -1,0 +1,267 @@
+"""The contracts between memstrata and its engines: embedder, sparse encoder, vector index, graph index.
+
+Each docstring is the contract; `tests/contracts/` runs one suite over every implementation.
+Adapters translate their driver's errors into `memos.errors`, once, with `from`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memos.filters import Node
+from memos.model import Arm, Fingerprint, Json
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Term weights: `indices` int64 (n,), `values` float32 (n,), no index twice."""
+
+    indices: NDArray[np.int64]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorPoint:
+    """One index point: one chunk of one version of one item.
+
+    `payload` holds ids and filter fields, never memory text. It always has `cube`, `item` (str),
+    `version`, `revision` (int), `recorded_from` (int, epoch microseconds) and, unless the version
+    is the current one, `recorded_to`. Dense vectors are float32 `(dimension,)`.
+    """
+
+    id: str
+    payload: Mapping[str, Json]
+    turn: Vector
+    window: Vector
+    turn_terms: SparseVector
+    window_terms: SparseVector
+
+
+@dataclass(frozen=True, slots=True)
+class ArmQuery:
+    """One recall arm's question: a dense vector for TURN and WINDOW, terms for the BM25 arms."""
+
+    arm: Arm
+    query: Vector | SparseVector
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSearch:
+    """Several arms over the same cubes, filter and moment.
+
+    `as_of` is epoch microseconds: only versions recorded at or before it and not replaced by then;
+    None means the current versions. BM25 IDF is computed over `cubes` alone.
+    """
+
+    cubes: tuple[str, ...]
+    arms: tuple[ArmQuery, ...]
+    limit: int
+    filter: Node | None = None
+    as_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPoint:
+    """One recalled point; `version` is the item's version it was built from."""
+
+    id: str
+    item: str
+    version: int
+    chunk: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What an index holds of one item's one point, for `verify`."""
+
+    id: str
+    item: str
+    revision: int
+
+
+class Embedder(Protocol):
+    """Turns text into unit vectors; thread-safe; equal text gives equal vectors."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Name, dimension, prefix rule and normalisation of the space."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens one piece may have, special tokens included."""
+        ...
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        """Return `(len(texts), dimension)` float32 unit vectors in the given order.
+
+        A text longer than `max_tokens` is cut into pieces at token boundaries and its vector is the
+        length-weighted mean of theirs: nothing is truncated. An empty list gives shape (0, dimension).
+        Raises: ModelError.
+        """
+        ...
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the `(dimension,)` float32 unit vector of a question. Raises: ModelError."""
+        ...
+
+    def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
+        """Return character spans of at most `max_tokens` tokens that cover all non-blank text in order."""
+        ...
+
+
+class SparseEncoder(Protocol):
+    """BM25 term weights; both vector backends use the same one, so that both rank alike."""
+
+    def encode_document(self, text: str) -> SparseVector:
+        """Return the saturated term frequencies of a stored text."""
+        ...
+
+    def encode_query(self, text: str) -> SparseVector:
+        """Return the query's terms, weight 1 each; empty when it has no indexable term."""
+        ...
+
+
+class VectorIndex(Protocol):
+    """Dense and sparse search over points with payload filters. Thread-safe.
+
+    Writes are visible to the next search at once and durable after the next `flush`.
+    Raises: BackendUnavailable, BackendTimeout from every method.
+    """
+
+    def upsert(self, points: Sequence[VectorPoint]) -> None:
+        """Insert or replace points by id; repeating a call changes nothing."""
+        ...
+
+    def prune(self, keep: Mapping[str, int | None]) -> None:
+        """For each item id delete its points whose `revision` is not the given one; None deletes all."""
+        ...
+
+    def search(self, request: VectorSearch) -> list[list[ScoredPoint]]:
+        """Return one list per arm, best first, at most `limit` points with a positive score each.
+
+        Raises: InvalidInput when `cubes` is empty.
+        """
+        ...
+
+    def scan(self, cube: str) -> Iterator[Stamp]:
+        """Yield what is held of one cube, in no order."""
+        ...
+
+    def cubes(self) -> list[str]:
+        """Return the cubes that have at least one point."""
+        ...
+
+    def flush(self, mark: int) -> None:
+        """Make everything so far durable, then remember `mark` with it."""
+        ...
+
+    def mark(self) -> int:
+        """Return the mark of the last durable flush, 0 for a new index."""
+        ...
+
+    def close(self) -> None:
+        """Release files and processes without flushing; safe to call twice."""
+        ...
+
+
+class Rewritable(Protocol):
+    """A file-based index that can rewrite its files; a server has no such thing."""
+
+    def rewrite(self) -> None:
+        """Rebuild the files from live content, so that no byte of what was deleted is left in them.
+
+        Searches and writes go on meanwhile; returns when the new files are in use and the old ones gone.
+        """
+        ...
+
+
+class Optimisable(Protocol):
+    """An index that can build faster structures in the background."""
+
+    def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
+        """Build what makes search faster; True when something changed. Searches and writes go on."""
+        ...
+
+    def unoptimised(self) -> int:
+        """Return how many points were written since the last `optimise`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """One item in the graph. `previous` is the item said just before it in its conversation;
+    `entities` are keyed digests, never names; `links` are (kind, target item id)."""
+
+    id: str
+    cube: str
+    revision: int
+    conversation: str | None
+    previous: str | None
+    entities: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One item near the seeds: `hops` 1 or 2, `paths` how many ways lead to it."""
+
+    id: str
+    hops: int
+    paths: int
+
+
+class GraphIndex(Protocol):
+    """Items, entities and conversations with their edges. Thread-safe; one writer at a time inside.
+
+    Writes are visible to the next read at once and durable after the next `flush`.
+    Raises: BackendUnavailable, BackendTimeout from every method.
+    """
+
+    def upsert(self, nodes: Sequence[GraphNode]) -> None:
+        """Insert or replace nodes and exactly the edges each node names.
+
+        MENTIONS item->entity, IN item->conversation, NEXT previous->item, and one edge per link. An
+        edge's other end may be unknown yet: it is then created as a bare node of the same cube
+        (revision 0, not scanned) and filled by its own upsert later.
+        """
+        ...
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Remove items with all their edges, and entities and conversations left without any."""
+        ...
+
+    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
+        """Return items of `cubes` within 2 hops of the seeds, seeds left out, nearest then most paths first.
+
+        A hop goes along NEXT or a link in either direction, or through one shared entity.
+        """
+        ...
+
+    def scan(self, cube: str) -> Iterator[Stamp]:
+        """Yield (id, id, revision) of every filled node of one cube."""
+        ...
+
+    def cubes(self) -> list[str]:
+        """Return the cubes that have at least one filled node."""
+        ...
+
+    def flush(self, mark: int) -> None:
+        """Make everything so far durable, then remember `mark` with it."""
+        ...
+
+    def mark(self) -> int:
+        """Return the mark of the last durable flush, 0 for a new index."""
+        ...
+
+    def close(self) -> None:
+        """Release files; safe to call twice."""
+        ...
