@@ -132,6 +132,28 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """One memory a reader made of one message, not stored yet; `start` to `end` is its span."""
+
+    message: Message
+    memory: str
+    start: int
+    end: int
+    reader: str
+    type: ItemType = ItemType.MESSAGE
+    tier: Tier = Tier.SHORT
+    status: Status = Status.ACTIVE
+    key: str | None = None
+    value: str | None = None
+    entities: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
+    confidence: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Where an item comes from: characters `start` to `end` of one stored message."""
 
@@ -224,7 +246,6 @@ class EraseReceipt:
     rebuilt: tuple[str, ...]
     removed: Mapping[str, int]
     stores: Mapping[str, str]
-    backups: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ class EmbedSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: Literal["minilm", "e5"] = Field("minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)")
+    model: Literal["minilm", "e5"] = Field(
+        "minilm", description="Embedder: `minilm` (English) or `e5` (extra `multilingual`)"
+    )
     threads: int = Field(2, ge=1, le=256, description="CPU threads one embedding call uses")
 
 
@@ -30,11 +32,19 @@ class IndexSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    wait_s: float = Field(5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`")
-    flush_every_s: float = Field(2.0, gt=0, le=3600, description="Longest time an applied change stays unflushed in an index")
+    wait_s: float = Field(
+        5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`"
+    )
+    flush_every_s: float = Field(
+        2.0, gt=0, le=3600, description="Longest time an applied change stays unflushed in an index"
+    )
     flush_every_rows: int = Field(2000, ge=1, description="Applied outbox rows after which the indexes are flushed")
-    optimise_after: int = Field(50_000, ge=1000, description="Points written before graphs for fast search are built in the background")
-    park_after: int = Field(5, ge=1, description="Failures after which an outbox row is parked and reported by `verify`")
+    optimise_after: int = Field(
+        50_000, ge=1000, description="Points written before graphs for fast search are built in the background"
+    )
+    park_after: int = Field(
+        5, ge=1, description="Failures after which an outbox row is parked and reported by `verify`"
+    )
 
 
 class LimitSettings(BaseModel):

@@ -1,0 +1,1 @@
+"""What reader and search share about text: checks, statements, entities, rendering. Pure functions."""

@@ -1,0 +1,319 @@
+"""Every change to a cube as one ledger transaction: add, update, delete, roll back, correct.
+
+Each function takes an open write transaction and leaves items, versions, links, the event and the
+outbox rows in it. Knows nothing of indexes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import Conflict, InvalidInput, NotFound
+from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import schema as t
+from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Status
+
+WINDOW = 3
+"""Messages a window covers: one and the two before it, so that appending never changes an older window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One actor changing one cube at one moment, inside one transaction."""
+
+    connection: sa.Connection
+    cube: str
+    actor: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What makes a repeated `add` recognisable: the caller's key and the whole request as JSON."""
+
+    key: str
+    body: Json
+
+
+def add(change: Change, drafts: Sequence[Draft], conversation: str | None, request: Request | None) -> AddReceipt:
+    """Store drafts in order; a message id the conversation has already is not stored again.
+
+    Raises: Conflict when a message id or an idempotency key comes back with other content.
+    """
+    if request is not None and (earlier := _earlier(change, request)) is not None:
+        return earlier
+    if conversation is None and len(drafts) > 1:
+        conversation = new_id()
+    conversation_id, position, page = None, 0, 0
+    if conversation is not None:
+        conversation_id, position, page = cubes.conversation(change.connection, change.cube, conversation, change.now)
+    known = _known_messages(change, conversation_id, drafts)
+    ids: list[str] = []
+    duplicates: list[str] = []
+    rows: dict[sa.Table, list[dict[str, Any]]] = {t.messages: [], t.items: [], t.sources: []}
+    states: list[Item] = []
+    for draft in drafts:
+        external = draft.message.message_id
+        if external is not None and external in known:
+            item_id, text = known[external]
+            if text != draft.message.text:
+                raise Conflict(
+                    f"Message {external!r} is stored with other text as item {item_id}; use update to change it."
+                )
+            ids.append(item_id)
+            duplicates.append(item_id)
+            continue
+        if draft.message.role is Role.USER and position > 0:
+            page += 1
+        place = (position, page) if conversation_id is not None else (None, None)
+        state = _first_state(change, draft, conversation, *place)
+        _collect(rows, change, draft, state, conversation_id)
+        states.append(state)
+        ids.append(state.id)
+        position += 1
+        if external is not None:
+            known[external] = (state.id, draft.message.text)
+    for table, entries in rows.items():
+        if entries:
+            change.connection.execute(sa.insert(table), entries)
+    items.insert_versions(change.connection, states, change.actor, "added")
+    if conversation_id is not None:
+        cubes.advance(change.connection, conversation_id, position, page)
+    fresh = [state.id for state in states]
+    outbox.enqueue(change.connection, change.cube, fresh)
+    if fresh:
+        _event(change, "add", None, {"items": fresh})
+    receipt = AddReceipt(change.cube, conversation, tuple(ids), tuple(duplicates), indexed=False)
+    if request is not None:
+        _remember(change, request, receipt)
+    return receipt
+
+
+def _first_state(
+    change: Change, draft: Draft, conversation: str | None, position: int | None, page: int | None
+) -> Item:
+    return Item(
+        id=new_id(),
+        cube=change.cube,
+        version=1,
+        version_id=new_id(),
+        memory=draft.memory,
+        type=draft.type,
+        tier=draft.tier,
+        status=draft.status,
+        speaker=draft.message.name or draft.message.role,
+        role=draft.message.role,
+        key=draft.key,
+        value=draft.value,
+        tags=draft.tags,
+        info=draft.info,
+        confidence=draft.confidence,
+        entities=draft.entities,
+        conversation=conversation,
+        position=position,
+        page=page,
+        valid_from=draft.valid_from,
+        valid_to=draft.valid_to,
+        created_at=change.now,
+        updated_at=change.now,
+    )
+
+
+def _collect(
+    rows: Mapping[sa.Table, list[dict[str, Any]]],
+    change: Change,
+    draft: Draft,
+    state: Item,
+    conversation_id: str | None,
+) -> None:
+    message, message_row = draft.message, new_id()
+    rows[t.messages].append(
+        {
+            "id": message_row,
+            "cube_id": change.cube,
+            "conversation_id": conversation_id,
+            "external_id": message.message_id,
+            "role": message.role,
+            "name": state.speaker,
+            "text": message.text,
+            "content": None if isinstance(message.content, str) else message.content,
+            "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls] or None,
+            "tool_call_id": message.tool_call_id,
+            "chat_time": message.chat_time,
+            "created_at": change.now,
+        }
+    )
+    rows[t.items].append(
+        {
+            "id": state.id,
+            "cube_id": change.cube,
+            "conversation_id": conversation_id,
+            "position": state.position,
+            "page": state.page,
+            "version": 1,
+            "version_id": state.version_id,
+            "revision": 1,
+            "created_at": change.now,
+        }
+    )
+    rows[t.sources].append(
+        {
+            "item_id": state.id,
+            "ordinal": 0,
+            "message_id": message_row,
+            "start": draft.start,
+            "end": draft.end,
+            "reader": draft.reader,
+        }
+    )
+
+
+def _known_messages(change: Change, conversation_id: str | None, drafts: Sequence[Draft]) -> dict[str, tuple[str, str]]:
+    """Return (item id, text) of the messages whose ids are stored already in this conversation."""
+    wanted = [draft.message.message_id for draft in drafts if draft.message.message_id is not None]
+    found: dict[str, tuple[str, str]] = {}
+    same_place = (
+        t.messages.c.conversation_id.is_(None)
+        if conversation_id is None
+        else t.messages.c.conversation_id == conversation_id
+    )
+    for batch in items.in_batches(wanted):
+        query = (
+            sa.select(t.messages.c.external_id, t.messages.c.text, t.sources.c.item_id)
+            .join(t.sources, t.sources.c.message_id == t.messages.c.id)
+            .where(t.messages.c.cube_id == change.cube, same_place, t.messages.c.external_id.in_(batch))
+        )
+        found.update((row.external_id, (row.item_id, row.text)) for row in change.connection.execute(query))
+    return found
+
+
+def _earlier(change: Change, request: Request) -> AddReceipt | None:
+    row = change.connection.execute(
+        sa.select(t.requests).where(t.requests.c.cube_id == change.cube, t.requests.c.idempotency_key == request.key)
+    ).one_or_none()
+    if row is None:
+        return None
+    if not hmac.compare_digest(_digest(bytes(row.salt), request.body), bytes(row.digest)):
+        raise Conflict(f"Idempotency key {request.key!r} was used for another add; use a new key for new content.")
+    return AddReceipt(
+        change.cube, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True
+    )
+
+
+def _remember(change: Change, request: Request, receipt: AddReceipt) -> None:
+    salt = os.urandom(16)
+    change.connection.execute(
+        sa.insert(t.requests).values(
+            cube_id=change.cube,
+            idempotency_key=request.key,
+            digest=_digest(salt, request.body),
+            salt=salt,
+            conversation=receipt.conversation,
+            item_ids=list(receipt.item_ids),
+            duplicates=list(receipt.duplicates),
+            created_at=change.now,
+        )
+    )
+    if receipt.item_ids:
+        change.connection.execute(
+            sa.insert(t.request_items),
+            [
+                {"item_id": item_id, "cube_id": change.cube, "idempotency_key": request.key}
+                for item_id in dict.fromkeys(receipt.item_ids)
+            ],
+        )
+
+
+def _digest(salt: bytes, body: Json) -> bytes:
+    return hashlib.sha256(salt + json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).digest()
+
+
+def update(change: Change, item_id: str, expected_version: int | None, fields: Mapping[str, Any], reason: str) -> Item:
+    """Write the item's next version with other field values. Raises: NotFound, Conflict, InvalidInput."""
+    before = items.require(change.connection, [change.cube], item_id)
+    _expect(before, expected_version)
+    if before.status is Status.DELETED:
+        raise Conflict(f"Item {item_id} is deleted; bring it back with rollback before changing it.")
+    return _append(change, [(before, fields)], "update", reason)[0]
+
+
+def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
+    """Mark items deleted; those that are already stay as they are. Raises: NotFound before anything changes."""
+    states = [items.require(change.connection, [change.cube], item_id) for item_id in dict.fromkeys(item_ids)]
+    live = [(state, {"status": Status.DELETED}) for state in states if state.status is not Status.DELETED]
+    return _append(change, live, "delete", reason)
+
+
+def rollback(change: Change, item_id: str, to_version: int, expected_version: int | None, reason: str) -> Item:
+    """Write a new version equal to an old one. Raises: NotFound, Conflict."""
+    before = items.require(change.connection, [change.cube], item_id)
+    _expect(before, expected_version)
+    for entry in items.history(change.connection, [change.cube], item_id):
+        if entry.version == to_version:
+            old = entry.after
+            break
+    else:
+        raise NotFound("version", f"{item_id} v{to_version}", "See what there is with `memos history`.")
+    kept = {name: getattr(old, name) for name in _STATE}
+    return _append(change, [(before, kept)], "rollback", reason)[0]
+
+
+_STATE = (
+    "memory", "type", "tier", "status", "key", "value", "tags", "info", "confidence", "entities",
+    "valid_from", "valid_to", "superseded_by",
+)  # fmt: skip
+
+
+def correct(change: Change, new_item: str, related: Iterable[str], replaced: Sequence[Item], at: datetime) -> None:
+    """Link a correction to what it is about, and mark what it replaces superseded from `at` on."""
+    items.link(change.connection, [(new_item, LinkKind.RELATES, other) for other in related], change.cube, change.now)
+    items.link(
+        change.connection, [(new_item, LinkKind.SUPERSEDES, old.id) for old in replaced], change.cube, change.now
+    )
+    changes = [(old, {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new_item}) for old in replaced]
+    _append(change, changes, "supersede", f"superseded by {new_item}")
+    items.touch(change.connection, [new_item])
+    outbox.enqueue(change.connection, change.cube, [new_item])
+
+
+def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kind: str, reason: str) -> list[Item]:
+    """Write next versions, tell the indexes about them and about the windows that cover them."""
+    after = []
+    for before, fields in edits:
+        state = items.next_version(before, new_id(), change.now, **fields)
+        items.append(change.connection, before, state, change.actor, reason)
+        _event(change, kind, before.id, {"from": before.version, "to": state.version})
+        after.append(replace(state))
+    if after:
+        covered = items.followers(change.connection, after, WINDOW - 1)
+        items.touch(change.connection, covered)
+        outbox.enqueue(change.connection, change.cube, [*(state.id for state in after), *covered])
+    return after
+
+
+def _expect(before: Item, expected_version: int | None) -> None:
+    if expected_version is not None and expected_version != before.version:
+        raise Conflict(
+            f"Item {before.id} is at version {before.version}, not {expected_version}; read it again and retry."
+        )
+
+
+def _event(change: Change, kind: str, item_id: str | None, body: Json) -> None:
+    cubes.record_event(change.connection, change.cube, change.now, change.actor, kind, item_id, body)
+
+
+def check_editable(fields: Mapping[str, Any]) -> None:
+    """Refuse field names `update` does not know. Raises: InvalidInput."""
+    for name in fields:
+        if name not in _STATE:
+            raise InvalidInput(name, f"cannot be changed; these can: {', '.join(_STATE)}")

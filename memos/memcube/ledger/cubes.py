@@ -1,0 +1,158 @@
+"""Cubes and conversations as rows, and each cube's chain of events over salted digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import Conflict, NotFound
+from memos.memcube.ledger.schema import conversations, cubes, events, items
+from memos.model import Cube, Fingerprint, Json
+
+_GENESIS = bytes(32)
+
+
+def create(connection: sa.Connection, cube: Cube) -> None:
+    """Store a new cube. Raises: Conflict when its id is taken."""
+    if connection.scalar(sa.select(cubes.c.id).where(cubes.c.id == cube.id)) is not None:
+        raise Conflict(f"Cube {cube.id!r} exists already; choose another id or use it as it is.")
+    connection.execute(
+        sa.insert(cubes).values(
+            id=cube.id,
+            owner=cube.owner,
+            description=cube.description,
+            time_zone=cube.time_zone,
+            embedder=cube.fingerprint.name,
+            dimension=cube.fingerprint.dimension,
+            prefix_rule=cube.fingerprint.prefix_rule,
+            normalised=cube.fingerprint.normalised,
+            entity_salt=os.urandom(16),
+            event_seq=0,
+            event_chain=_GENESIS,
+            created_at=cube.created_at,
+        )
+    )
+
+
+def get(connection: sa.Connection, cube_id: str) -> Cube:
+    """Return one cube with its item count. Raises: NotFound."""
+    row = connection.execute(_select().where(cubes.c.id == cube_id)).one_or_none()
+    if row is None:
+        raise NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
+    return _to_cube(row)
+
+
+def list_all(connection: sa.Connection) -> list[Cube]:
+    """Return every cube by id."""
+    return [_to_cube(row) for row in connection.execute(_select().order_by(cubes.c.id))]
+
+
+def require(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Check that every cube exists, without counting their items. Raises: NotFound."""
+    known = set(connection.scalars(sa.select(cubes.c.id).where(cubes.c.id.in_(ids))))
+    for cube_id in ids:
+        if cube_id not in known:
+            raise NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
+
+
+def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:
+    """Say which embedder made the cube's vectors from now on."""
+    connection.execute(
+        sa.update(cubes)
+        .where(cubes.c.id == cube_id)
+        .values(
+            embedder=fingerprint.name,
+            dimension=fingerprint.dimension,
+            prefix_rule=fingerprint.prefix_rule,
+            normalised=fingerprint.normalised,
+        )
+    )
+
+
+def entity_salt(connection: sa.Connection, cube_id: str) -> bytes:
+    """Return the cube's secret for digests of entity names."""
+    return bytes(connection.execute(sa.select(cubes.c.entity_salt).where(cubes.c.id == cube_id)).scalar_one())
+
+
+def _select() -> sa.Select[tuple[object, ...]]:
+    count = sa.select(sa.func.count()).select_from(items).where(items.c.cube_id == cubes.c.id).scalar_subquery()
+    return sa.select(cubes, count.label("items"))
+
+
+def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
+    fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
+    return Cube(row.id, row.owner, row.description, row.time_zone, fingerprint, row.created_at, row.items)
+
+
+def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> tuple[str, int, int]:
+    """Return (id, next position, next page) of a conversation, made when new."""
+    row = connection.execute(
+        sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
+    ).one_or_none()
+    if row is not None:
+        return row.id, row.next_position, row.next_page
+    conversation_id = new_id()
+    connection.execute(
+        sa.insert(conversations).values(
+            id=conversation_id, cube_id=cube_id, name=name, next_position=0, next_page=0, created_at=now
+        )
+    )
+    return conversation_id, 0, 0
+
+
+def advance(connection: sa.Connection, conversation_id: str, next_position: int, next_page: int) -> None:
+    """Remember where the conversation's next message goes."""
+    connection.execute(
+        sa.update(conversations)
+        .where(conversations.c.id == conversation_id)
+        .values(next_position=next_position, next_page=next_page)
+    )
+
+
+def record_event(
+    connection: sa.Connection, cube_id: str, at: datetime, actor: str, kind: str, item_id: str | None, body: Json
+) -> None:
+    """Append one event to the cube's chain: chain = SHA-256(previous chain, number, SHA-256(salt, body))."""
+    row = connection.execute(
+        sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id).with_for_update()
+    ).one()
+    seq = row.event_seq + 1
+    text, salt = json.dumps(body, ensure_ascii=False, sort_keys=True), os.urandom(16)
+    digest = hashlib.sha256(salt + text.encode()).digest()
+    chain = _link(bytes(row.event_chain), seq, digest)
+    connection.execute(
+        sa.insert(events).values(
+            cube_id=cube_id, seq=seq, at=at, actor=actor, kind=kind, item_id=item_id,
+            body=text, salt=salt, digest=digest, chain=chain,
+        )
+    )  # fmt: skip
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(event_seq=seq, event_chain=chain))
+
+
+def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
+    """Return what is wrong with the cube's event chain, None when it is whole; erased bodies do not break it."""
+    head = connection.execute(sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)).one()
+    chain, seq = _GENESIS, 0
+    rows = connection.execute(sa.select(events).where(events.c.cube_id == cube_id).order_by(events.c.seq))
+    for row in rows:
+        seq += 1
+        if row.seq != seq:
+            return f"event {seq} is missing"
+        if row.body is not None and hashlib.sha256(bytes(row.salt) + row.body.encode()).digest() != bytes(row.digest):
+            return f"the body of event {seq} was changed"
+        chain = _link(chain, seq, bytes(row.digest))
+        if chain != bytes(row.chain):
+            return f"event {seq} does not follow event {seq - 1}"
+    if seq != head.event_seq or chain != bytes(head.event_chain):
+        return f"the chain ends at event {seq}, the cube says {head.event_seq}"
+    return None
+
+
+def _link(previous: bytes, seq: int, digest: bytes) -> bytes:
+    return hashlib.sha256(previous + seq.to_bytes(8, "big") + digest).digest()

@@ -1,0 +1,191 @@
+"""Opens the ledger database, brings it to this program's schema, hands out transactions, translates driver errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from memos.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    Conflict,
+    IntegrityError,
+    MemosError,
+    PermissionDenied,
+)
+from memos.memcube.ledger import schema
+
+HEAD = "0001"
+"""The schema revision this program reads and writes."""
+
+_BUSY_TIMEOUT_MS = 30_000
+_READERS = 16
+
+
+class Ledger:
+    """The source of truth: `write()` is one durable transaction, `read()` one consistent snapshot."""
+
+    def __init__(self, engine: sa.Engine, description: str) -> None:
+        self.description = description
+        self._engine = engine
+        # SQLite has one writer; queueing here is fair and cheap, its busy loop is neither.
+        self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
+
+    @classmethod
+    def open(cls, url: str) -> Ledger:
+        """Open or create the database and migrate it. Raises: IntegrityError, PermissionDenied, BackendUnavailable."""
+        parsed = sa.make_url(url)
+        engine = sa.create_engine(parsed, pool_size=_READERS, max_overflow=_READERS, pool_timeout=30)
+        if parsed.get_backend_name() == "sqlite":
+            _prepare_sqlite(engine)
+        ledger = cls(engine, parsed.database or parsed.render_as_string())
+        try:
+            ledger._migrate()
+        except BaseException:
+            engine.dispose()
+            raise
+        return ledger
+
+    @property
+    def is_sqlite(self) -> bool:
+        """True for the embedded ledger, whose files erase has to clean."""
+        return self._engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Yield a connection whose reads all see one moment."""
+        with self._translated(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Yield a connection whose changes are durable when the block ends, and gone when it raises."""
+        with self._translated():
+            if self._writer is None:
+                with self._engine.begin() as connection:
+                    yield connection
+                return
+            with self._writer, self._engine.connect().execution_options(memos_write=True) as connection:
+                with connection.begin():
+                    yield connection
+
+    def check(self) -> list[str]:
+        """Return what the database says is wrong with its own pages; empty when whole."""
+        if not self.is_sqlite:
+            return []
+        with self.read() as connection:
+            rows = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+        return [] if rows == ["ok"] else [str(row) for row in rows]
+
+    def truncate_wal(self) -> bool:
+        """Empty SQLite's write-ahead log, so that no deleted text is left in it; False when a reader is in the way."""
+        if not self.is_sqlite:
+            return True
+        assert self._writer is not None
+        with self._translated(), self._writer, self._engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    def close(self) -> None:
+        """Close every connection; SQLite then folds its log into the database."""
+        self._engine.dispose()
+
+    def _migrate(self) -> None:
+        with self._translated():
+            with self._engine.connect() as connection:
+                found = _revision(connection)
+            if found == HEAD:
+                return
+            from memos.memcube.ledger.migrate import upgrade  # noqa: PLC0415 - alembic costs 0.2 s, once
+
+            with self.write() as connection:
+                upgrade(connection, found, self.description)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except MemosError:
+            raise
+        except exc.TimeoutError as error:
+            raise BackendTimeout(
+                f"The ledger gave no connection within 30 s; {self.description} is overloaded."
+            ) from error
+        except exc.IntegrityError as error:
+            raise Conflict(f"The ledger refused the change ({error.orig}); read again and retry.") from error
+        except exc.DBAPIError as error:
+            raise _translate(error, self.description) from error
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+
+
+def _translate(error: exc.DBAPIError, where: str) -> MemosError:
+    """Map a driver's message to the tree; SQLite tells its conditions apart by text only."""
+    text = str(error.orig)
+    if "malformed" in text or "not a database" in text or "corrupt" in text:
+        return IntegrityError(
+            f"The ledger {where} is damaged ({text}). Nothing was changed. Restore it from a backup, or recover what "
+            f"is readable with `sqlite3 {where} .recover`; the indexes are rebuilt from it with `memos reindex`."
+        )
+    if "full" in text:
+        return BackendUnavailable(
+            f"The disk that holds {where} is full: free some space and repeat; nothing was written."
+        )
+    if "readonly" in text or "unable to open" in text or "attempt to write" in text:
+        return PermissionDenied(
+            f"Cannot write {where} ({text}): make the folder writable or choose another --data-dir."
+        )
+    if "locked" in text or "busy" in text:
+        return BackendTimeout(
+            f"The ledger {where} stayed locked for {_BUSY_TIMEOUT_MS // 1000} s; another program holds it."
+        )
+    return BackendUnavailable(f"The ledger {where} cannot be used: {text}")
+
+
+def _prepare_sqlite(engine: sa.Engine) -> None:
+    """Set durability, secrecy and explicit transactions on every connection.
+
+    Source: https://sqlite.org/pragma.html (journal_mode, synchronous, secure_delete) and SQLAlchemy's
+    pysqlite notes on `isolation_level = None` with an emitted BEGIN.
+    """
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        for pragma in (
+            f"busy_timeout={_BUSY_TIMEOUT_MS}",
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            "secure_delete=ON",
+            "temp_store=MEMORY",
+            "cache_size=-32000",
+        ):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        write = connection.get_execution_options().get("memos_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the SQLAlchemy URL of a SQLite file."""
+    return sa.URL.create("sqlite", database=str(path)).render_as_string()
+
+
+def text_tables() -> list[str]:
+    """Return every table name of the ledger."""
+    return sorted(schema.metadata.tables)

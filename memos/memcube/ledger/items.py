@@ -1,0 +1,333 @@
+"""Items, their versions and their sources as rows: reading them back, writing a first and every next version."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.clock import to_micros
+from memos.errors import Conflict, NotFound
+from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
+from memos.model import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Version
+
+# SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
+_BATCH = 500
+
+_SELECT = (
+    sa.select(
+        versions,
+        items.c.position,
+        items.c.page,
+        items.c.created_at,
+        items.c.conversation_id,
+        items.c.revision,
+        conversations.c.name.label("conversation"),
+    )
+    .select_from(versions.join(items, items.c.id == versions.c.item_id))
+    .outerjoin(conversations, conversations.c.id == items.c.conversation_id)
+)
+
+
+def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lists of at most a statement's comfortable number of ids."""
+    pending = list(values)
+    for start in range(0, len(pending), _BATCH):
+        yield pending[start : start + _BATCH]
+
+
+def to_item(row: Any) -> Item:
+    """Build the item as one joined version row says it was."""
+    return Item(
+        id=row.item_id,
+        cube=row.cube_id,
+        version=row.version,
+        version_id=row.id,
+        memory=row.memory,
+        type=ItemType(row.type),
+        tier=Tier(row.tier),
+        status=Status(row.status),
+        speaker=row.speaker,
+        role=Role(row.role),
+        key=row.key,
+        value=row.value,
+        tags=tuple(row.tags),
+        info=row.info,
+        confidence=row.confidence,
+        entities=tuple(row.entities),
+        conversation=row.conversation,
+        position=row.position,
+        page=row.page,
+        valid_from=row.valid_from,
+        valid_to=row.valid_to,
+        created_at=row.created_at,
+        updated_at=row.recorded_at,
+        recorded_to=row.recorded_to,
+        superseded_by=row.superseded_by,
+    )
+
+
+def record_of(item: Item) -> dict[str, Json]:
+    """Return the flat record the filter language speaks of (see `memos.filters.matches`)."""
+    record: dict[str, Json] = {
+        "id": item.id,
+        "memory": item.memory,
+        "type": item.type,
+        "tier": item.tier,
+        "status": item.status,
+        "key": item.key,
+        "conversation": item.conversation,
+        "cube": item.cube,
+        "role": item.role,
+        "speaker": item.speaker,
+        "tags": list(item.tags),
+        "entities": list(item.entities),
+        "confidence": item.confidence,
+        "version": item.version,
+        "created_at": to_micros(item.created_at),
+        "updated_at": to_micros(item.updated_at),
+        "valid_from": None if item.valid_from is None else to_micros(item.valid_from),
+        "valid_to": None if item.valid_to is None else to_micros(item.valid_to),
+    }
+    record.update({f"info.{name}": value for name, value in item.info.items()})
+    return record
+
+
+def current(connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str]) -> dict[str, Item]:
+    """Return the current state of the items that exist in these cubes, deleted ones too, by id."""
+    found: dict[str, Item] = {}
+    for batch in in_batches(ids):
+        query = _SELECT.where(
+            versions.c.item_id.in_(batch), versions.c.recorded_to.is_(None), versions.c.cube_id.in_(cubes)
+        )
+        found.update((row.item_id, to_item(row)) for row in connection.execute(query))
+    return found
+
+
+def by_version(connection: sa.Connection, cubes: Sequence[str], version_ids: Iterable[str]) -> dict[str, Item]:
+    """Return items as they stood at the given versions, by version id, in these cubes only."""
+    found: dict[str, Item] = {}
+    for batch in in_batches(version_ids):
+        query = _SELECT.where(versions.c.id.in_(batch), versions.c.cube_id.in_(cubes))
+        found.update((row.id, to_item(row)) for row in connection.execute(query))
+    return found
+
+
+def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
+    """Return every version of the items, oldest first, by item id; for projections."""
+    found: dict[str, list[Item]] = defaultdict(list)
+    for batch in in_batches(ids):
+        query = _SELECT.where(versions.c.item_id.in_(batch)).order_by(versions.c.item_id, versions.c.version)
+        for row in connection.execute(query):
+            found[row.item_id].append(to_item(row))
+    return found
+
+
+def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
+    """Return one item's current state. Raises: NotFound, which says when it was erased."""
+    item = current(connection, cubes, [item_id]).get(item_id)
+    if item is not None:
+        return item
+    erased = connection.scalar(sa.select(tombstone_items.c.tombstone_id).where(tombstone_items.c.item_id == item_id))
+    remedy = f"It was erased (receipt {erased})." if erased else "List what there is with `memos list`."
+    raise NotFound("item", item_id, remedy)
+
+
+def in_cube(
+    connection: sa.Connection, cube: str, statuses: Sequence[str], after: tuple[datetime, str] | None, limit: int
+) -> list[Item]:
+    """Return one page of a cube's current items, oldest first, after the given (created_at, id)."""
+    query = _SELECT.where(items.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.status.in_(statuses))
+    if after is not None:
+        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(*map(sa.literal, after)))
+    query = query.order_by(items.c.created_at, items.c.id).limit(limit)
+    return [to_item(row) for row in connection.execute(query)]
+
+
+def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]:
+    """Return the cube's active items whose key is `<subject>|attribute`, newest first."""
+    query = _SELECT.where(
+        versions.c.cube_id == cube,
+        versions.c.recorded_to.is_(None),
+        versions.c.key.like(f"%|{_escape(attribute)}", escape="\\"),
+        versions.c.status == Status.ACTIVE,
+    ).order_by(versions.c.recorded_at.desc())
+    return [to_item(row) for row in connection.execute(query)]
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> list[Version]:
+    """Return every version with what was before and after, oldest first. Raises: NotFound."""
+    require(connection, cubes, item_id)
+    rows = connection.execute(_SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
+    entries: list[Version] = []
+    before: Item | None = None
+    for row in rows:
+        after = to_item(row)
+        entries.append(Version(row.id, item_id, row.version, row.actor, row.reason, row.recorded_at, before, after))
+        before = after
+    return entries
+
+
+def sources_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[Source, ...]]:
+    """Return each item's sources with the exact passage, in order."""
+    found: dict[str, list[Source]] = defaultdict(list)
+    for batch in in_batches(ids):
+        query = (
+            sa.select(
+                sources.c.item_id,
+                sources.c.start,
+                sources.c.end,
+                messages.c.id,
+                messages.c.text,
+                messages.c.name,
+                messages.c.chat_time,
+                messages.c.external_id,
+                conversations.c.name.label("conversation"),
+            )
+            .select_from(sources.join(messages, messages.c.id == sources.c.message_id))
+            .outerjoin(conversations, conversations.c.id == messages.c.conversation_id)
+            .where(sources.c.item_id.in_(batch))
+            .order_by(sources.c.item_id, sources.c.ordinal)
+        )
+        for row in connection.execute(query):
+            passage = row.text[row.start : row.end]
+            found[row.item_id].append(
+                Source(row.id, row.start, row.end, row.name, row.chat_time, passage, row.conversation, row.external_id)
+            )
+    return {item_id: tuple(entries) for item_id, entries in found.items()}
+
+
+def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:
+    """Write the given states as versions recorded at their `updated_at`."""
+    if states:
+        connection.execute(sa.insert(versions), [_version_row(state, actor, reason) for state in states])
+
+
+def append(connection: sa.Connection, before: Item, after: Item, actor: str, reason: str) -> None:
+    """Close the current version and write the next. Raises: Conflict when `before` is no longer current."""
+    closed = connection.execute(
+        sa.update(versions)
+        .where(versions.c.id == before.version_id, versions.c.recorded_to.is_(None))
+        .values(recorded_to=after.updated_at)
+    )
+    if closed.rowcount != 1:
+        raise Conflict(f"Item {before.id} changed meanwhile; read it again and retry.")
+    insert_versions(connection, [after], actor, reason)
+    connection.execute(
+        sa.update(items)
+        .where(items.c.id == after.id)
+        .values(version=after.version, version_id=after.version_id, revision=items.c.revision + 1)
+    )
+
+
+def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
+    """Return the projection revision of the items that exist, by id."""
+    found: dict[str, int] = {}
+    for batch in in_batches(ids):
+        query = sa.select(items.c.id, items.c.revision).where(items.c.id.in_(batch))
+        found.update((row.id, row.revision) for row in connection.execute(query))
+    return found
+
+
+def before_in_conversation(connection: sa.Connection, item: Item, reach: int) -> list[str]:
+    """Return ids of the up to `reach` items said just before, nearest first, deleted ones included."""
+    if item.conversation is None or item.position is None:
+        return []
+    query = (
+        sa.select(items.c.id)
+        .where(
+            items.c.conversation_id
+            == sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery(),
+            items.c.position < item.position,
+        )
+        .order_by(items.c.position.desc())
+        .limit(reach)
+    )
+    return list(connection.scalars(query))
+
+
+def links_from(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return each item's links as (kind, target id)."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for batch in in_batches(ids):
+        query = sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(batch))
+        for row in connection.execute(query):
+            found[row.from_id].append((row.kind, row.to_id))
+    return found
+
+
+def touch(connection: sa.Connection, ids: Iterable[str]) -> None:
+    """Raise the revision of items whose projection changed for a neighbour's sake."""
+    for batch in in_batches(ids):
+        connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(revision=items.c.revision + 1))
+
+
+def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) -> list[str]:
+    """Return the items whose windows cover one of the changed items: the next `reach` in its conversation."""
+    found: set[str] = set()
+    for item in changed:
+        if item.conversation is None or item.position is None:
+            continue
+        query = sa.select(items.c.id).where(
+            items.c.conversation_id
+            == sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery(),
+            items.c.position > item.position,
+            items.c.position <= item.position + reach,
+        )
+        found.update(connection.scalars(query))
+    return sorted(found - {item.id for item in changed})
+
+
+def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], cube: str, now: datetime) -> None:
+    """Write links (from, kind, to), each once."""
+    for from_id, kind, to_id in pairs:
+        known = sa.select(links.c.from_id).where(
+            links.c.from_id == from_id, links.c.kind == kind, links.c.to_id == to_id
+        )
+        if connection.scalar(known) is None:
+            connection.execute(
+                sa.insert(links).values(from_id=from_id, kind=kind, to_id=to_id, cube_id=cube, created_at=now)
+            )
+
+
+def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
+    return {
+        "id": state.version_id,
+        "item_id": state.id,
+        "cube_id": state.cube,
+        "version": state.version,
+        "recorded_at": state.updated_at,
+        "recorded_to": None,
+        "actor": actor,
+        "reason": reason,
+        "memory": state.memory,
+        "type": state.type,
+        "tier": state.tier,
+        "status": state.status,
+        "speaker": state.speaker,
+        "role": state.role,
+        "key": state.key,
+        "value": state.value,
+        "tags": list(state.tags),
+        "info": dict(state.info),
+        "entities": list(state.entities),
+        "confidence": state.confidence,
+        "valid_from": state.valid_from,
+        "valid_to": state.valid_to,
+        "superseded_by": state.superseded_by,
+    }
+
+
+def next_version(before: Item, version_id: str, now: datetime, **changes: Any) -> Item:
+    """Return the state that follows `before`; unchanged fields stay."""
+    return replace(
+        before, version=before.version + 1, version_id=version_id, updated_at=now, recorded_to=None, **changes
+    )

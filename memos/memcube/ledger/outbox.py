@@ -1,0 +1,119 @@
+"""The outbox as rows: 'item X changed, index T has to follow', kept until T's flush is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+
+from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.schema import meta, outbox
+
+Target = Literal["vector", "graph"]
+TARGETS: tuple[Target, ...] = ("vector", "graph")
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """One waiting change."""
+
+    id: int
+    cube: str
+    item: str
+    attempts: int
+
+
+def enqueue(connection: sa.Connection, cube: str, item_ids: Iterable[str], targets: Sequence[Target] = TARGETS) -> None:
+    """Tell the indexes that these items changed."""
+    rows = [{"target": target, "cube_id": cube, "item_id": item} for target in targets for item in item_ids]
+    if rows:
+        connection.execute(sa.insert(outbox), rows)
+
+
+def rows_after(connection: sa.Connection, target: Target, after: int, limit: int) -> list[OutboxRow]:
+    """Return unparked rows numbered above `after`, oldest first."""
+    query = (
+        sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
+        .where(outbox.c.target == target, outbox.c.parked == sa.false(), outbox.c.id > after)
+        .order_by(outbox.c.id)
+        .limit(limit)
+    )
+    return [OutboxRow(row.id, row.cube_id, row.item_id, row.attempts) for row in connection.execute(query)]
+
+
+def items_after(connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int) -> list[str]:
+    """Return items of these cubes with a change numbered above `after`, newest change first."""
+    query = (
+        sa.select(outbox.c.item_id)
+        .where(outbox.c.target == target, outbox.c.cube_id.in_(cubes), outbox.c.id > after)
+        .order_by(outbox.c.id.desc())
+        .limit(limit)
+    )
+    return list(dict.fromkeys(connection.scalars(query)))
+
+
+def remove(connection: sa.Connection, row_ids: Collection[int]) -> None:
+    """Drop rows whose change is durable in the index."""
+    ids = list(row_ids)
+    for start in range(0, len(ids), 500):
+        connection.execute(sa.delete(outbox).where(outbox.c.id.in_(ids[start : start + 500])))
+
+
+def remove_items(connection: sa.Connection, item_ids: Iterable[str]) -> None:
+    """Drop every row about these items."""
+    for batch in in_batches(item_ids):
+        connection.execute(sa.delete(outbox).where(outbox.c.item_id.in_(batch)))
+
+
+def failed(connection: sa.Connection, row: OutboxRow, error: str, park_after: int) -> None:
+    """Count a failure; a row that keeps failing is parked, so that the others go on."""
+    attempts = row.attempts + 1
+    connection.execute(
+        sa.update(outbox)
+        .where(outbox.c.id == row.id)
+        .values(attempts=attempts, error=error[:500], parked=attempts >= park_after)
+    )
+
+
+def unpark(connection: sa.Connection) -> int:
+    """Give every parked row another chance; return how many there were."""
+    return connection.execute(
+        sa.update(outbox).where(outbox.c.parked == sa.true()).values(parked=False, attempts=0)
+    ).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRow:
+    """One change an index refused too often, with its last error."""
+
+    target: str
+    cube: str
+    item: str
+    error: str
+
+
+def parked(connection: sa.Connection) -> list[ParkedRow]:
+    """Return every parked row."""
+    query = sa.select(outbox).where(outbox.c.parked == sa.true()).order_by(outbox.c.id)
+    return [ParkedRow(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
+
+
+def count(connection: sa.Connection, target: Target) -> int:
+    """Return how many changes the index has not durably followed yet."""
+    return connection.scalar(sa.select(sa.func.count()).where(outbox.c.target == target)) or 0
+
+
+def mark(connection: sa.Connection, target: Target) -> int:
+    """Return the mark of the index's last flush that the ledger knows of."""
+    value = connection.scalar(sa.select(meta.c.value).where(meta.c.key == f"mark:{target}"))
+    return int(value) if value is not None else 0
+
+
+def set_mark(connection: sa.Connection, target: Target, value: int) -> None:
+    """Remember the mark of a flush."""
+    key = f"mark:{target}"
+    changed = connection.execute(sa.update(meta).where(meta.c.key == key).values(value=str(value)))
+    if changed.rowcount == 0:
+        connection.execute(sa.insert(meta).values(key=key, value=str(value)))

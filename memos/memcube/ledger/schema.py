@@ -1,0 +1,248 @@
+"""The ledger's tables, portable between SQLite and PostgreSQL; the migrations create exactly these.
+
+Memory text stands in `versions` (what an item says) and `messages` (what was said); nowhere else.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+from memos.clock import from_micros, to_micros
+
+
+class UtcMicros(sa.types.TypeDecorator[datetime]):
+    """An aware datetime kept as epoch microseconds: exact, ordered and the same on both dialects."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        return None if value is None else to_micros(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        return None if value is None else from_micros(value)
+
+
+metadata = sa.MetaData()
+
+# SQLite gives row ids only to INTEGER, PostgreSQL needs BIGINT for long-lived sequences.
+_RowId = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+meta = sa.Table(
+    "meta",
+    metadata,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
+cubes = sa.Table(
+    "cubes",
+    metadata,
+    sa.Column("id", sa.String(128), primary_key=True),
+    sa.Column("owner", sa.String(128), nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("time_zone", sa.String(64), nullable=False),
+    sa.Column("embedder", sa.String(128), nullable=False),
+    sa.Column("dimension", sa.Integer, nullable=False),
+    sa.Column("prefix_rule", sa.String(64), nullable=False),
+    sa.Column("normalised", sa.Boolean, nullable=False),
+    sa.Column("entity_salt", sa.LargeBinary(16), nullable=False),
+    sa.Column("event_seq", sa.BigInteger, nullable=False),
+    sa.Column("event_chain", sa.LargeBinary(32), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.CheckConstraint("event_seq >= 0", name="ck_cubes_event_seq"),
+)
+
+conversations = sa.Table(
+    "conversations",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("name", sa.String(256), nullable=False),
+    sa.Column("next_position", sa.Integer, nullable=False),
+    sa.Column("next_page", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("cube_id", "name", name="uq_conversations_name"),
+)
+
+items = sa.Table(
+    "items",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("conversation_id", sa.String(36), sa.ForeignKey("conversations.id")),
+    sa.Column("position", sa.Integer),
+    sa.Column("page", sa.Integer),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("version_id", sa.String(36), nullable=False),
+    # Grows with every change that an index must follow, also a neighbour's; the index keeps it per point.
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
+    sa.CheckConstraint("version >= 1", name="ck_items_version"),
+    sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
+)
+
+versions = sa.Table(
+    "versions",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), nullable=False),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("recorded_at", UtcMicros, nullable=False),
+    sa.Column("recorded_to", UtcMicros),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("memory", sa.Text, nullable=False),
+    sa.Column("type", sa.String(32), nullable=False),
+    sa.Column("tier", sa.String(16), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("speaker", sa.String(256), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("key", sa.String(256)),
+    sa.Column("value", sa.Text),
+    sa.Column("tags", sa.JSON, nullable=False),
+    sa.Column("info", sa.JSON, nullable=False),
+    sa.Column("entities", sa.JSON, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
+    sa.Column("valid_from", UtcMicros),
+    sa.Column("valid_to", UtcMicros),
+    sa.Column("superseded_by", sa.String(36)),
+    sa.UniqueConstraint("item_id", "version", name="uq_versions_number"),
+    sa.CheckConstraint("recorded_to IS NULL OR recorded_to >= recorded_at", name="ck_versions_range"),
+    sa.CheckConstraint("confidence >= 0 AND confidence <= 1", name="ck_versions_confidence"),
+    # One current version an item, by constraint.
+    sa.Index(
+        "uq_versions_current",
+        "item_id",
+        unique=True,
+        sqlite_where=sa.text("recorded_to IS NULL"),
+        postgresql_where=sa.text("recorded_to IS NULL"),
+    ),
+    sa.Index(
+        "ix_versions_key",
+        "cube_id",
+        "key",
+        sqlite_where=sa.text("key IS NOT NULL AND recorded_to IS NULL"),
+        postgresql_where=sa.text("key IS NOT NULL AND recorded_to IS NULL"),
+    ),
+)
+
+messages = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("conversation_id", sa.String(36), sa.ForeignKey("conversations.id")),
+    sa.Column("external_id", sa.String(256)),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(256), nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    # The content as given, only when it was more than the plain text.
+    sa.Column("content", sa.JSON(none_as_null=True)),
+    sa.Column("tool_calls", sa.JSON(none_as_null=True)),
+    sa.Column("tool_call_id", sa.String(256)),
+    sa.Column("chat_time", UtcMicros, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("cube_id", "conversation_id", "external_id", name="uq_messages_external"),
+)
+
+sources = sa.Table(
+    "sources",
+    metadata,
+    sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
+    sa.Column("ordinal", sa.Integer, primary_key=True),
+    sa.Column("message_id", sa.String(36), sa.ForeignKey("messages.id"), nullable=False, index=True),
+    sa.Column("start", sa.Integer, nullable=False),
+    sa.Column("end", sa.Integer, nullable=False),
+    # What made the item out of the source: a reader and its version.
+    sa.Column("reader", sa.String(64), nullable=False),
+    sa.CheckConstraint('start >= 0 AND "end" >= start', name="ck_sources_span"),
+)
+
+links = sa.Table(
+    "links",
+    metadata,
+    sa.Column("from_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
+    sa.Column("kind", sa.String(32), primary_key=True),
+    sa.Column("to_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True, index=True),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", UtcMicros, nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("item_id", sa.String(36), index=True),
+    # Body and salt can be erased; digest = SHA-256(salt + body) keeps the chain whole without them.
+    sa.Column("body", sa.Text),
+    sa.Column("salt", sa.LargeBinary(16)),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("chain", sa.LargeBinary(32), nullable=False),
+)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("id", _RowId, primary_key=True, autoincrement=True),
+    sa.Column("target", sa.String(16), nullable=False),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+    sa.Column("item_id", sa.String(36), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("parked", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("error", sa.Text),
+    sa.Index("ix_outbox_target", "target", "parked", "id"),
+    sa.Index("ix_outbox_cube", "target", "cube_id", "item_id"),
+    sqlite_autoincrement=True,
+)
+
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), primary_key=True),
+    sa.Column("idempotency_key", sa.String(256), primary_key=True),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("salt", sa.LargeBinary(16), nullable=False),
+    sa.Column("conversation", sa.String(256)),
+    sa.Column("item_ids", sa.JSON, nullable=False),
+    sa.Column("duplicates", sa.JSON, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+)
+
+request_items = sa.Table(
+    "request_items",
+    metadata,
+    sa.Column("item_id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), primary_key=True),
+    sa.Column("idempotency_key", sa.String(256), primary_key=True),
+)
+
+tombstones = sa.Table(
+    "tombstones",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("at", UtcMicros, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("removed", sa.JSON, nullable=False),
+    sa.Column("rebuilt", sa.JSON, nullable=False),
+    sa.Column("stores", sa.JSON, nullable=False),
+)
+
+tombstone_items = sa.Table(
+    "tombstone_items",
+    metadata,
+    sa.Column("item_id", sa.String(36), primary_key=True),
+    sa.Column("tombstone_id", sa.String(36), sa.ForeignKey("tombstones.id"), nullable=False, index=True),
+)

@@ -1,0 +1,161 @@
+"""Reads OpenAI-shaped messages and plain strings into validated `Message` values; refuses what is malformed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from memos.errors import InvalidInput
+from memos.model import Json, Message, Role, ToolCall
+from memos.settings import LimitSettings
+from memos.text.checks import check_name, check_text
+
+_KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id"})
+# Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
+_MILLISECONDS_FROM = 1e11
+
+
+def read_messages(raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[Message]:
+    """Return the messages of one add, in order.
+
+    A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
+    Raises: InvalidInput naming the message and field; nothing is dropped or repaired silently.
+    """
+    if isinstance(raw, str | bytes | Mapping):
+        raw = [raw]
+    if not isinstance(raw, Sequence):
+        raise InvalidInput("messages", f"must be text, a message or a list of them, not {type(raw).__name__}")
+    if not raw:
+        raise InvalidInput("messages", "is empty; give at least one message")
+    if len(raw) > limits.messages_per_add:
+        raise InvalidInput(
+            "messages", f"has {len(raw):,} messages, at most {limits.messages_per_add:,} are taken; add them in parts"
+        )
+    return [_message(f"messages[{place}]", entry, zone, now, limits) for place, entry in enumerate(raw)]
+
+
+def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> Message:
+    if isinstance(raw, str | bytes):
+        raw = {"role": "user", "content": raw}
+    if not isinstance(raw, Mapping):
+        raise InvalidInput(where, f"must be text or an object with role and content, not {type(raw).__name__}")
+    if unknown := set(raw) - _KEYS:
+        raise InvalidInput(where, f"has unknown fields {sorted(map(str, unknown))}; put extra data into info")
+    role = _role(f"{where}.role", raw.get("role", "user"))
+    calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"), limits)
+    content = raw.get("content")
+    text = _text(f"{where}.content", content, limits)
+    if calls:
+        text = "\n".join([*([text] if text.strip() else []), *(f"{call.name}({call.arguments})" for call in calls)])
+        check_text(f"{where}.tool_calls", text, limits.message_bytes)
+    if not text.strip():
+        raise InvalidInput(f"{where}.content", "is empty or only white space; leave the message out")
+    return Message(
+        role=role,
+        text=text,
+        content=content,
+        name=_optional(f"{where}.name", raw.get("name")),
+        message_id=_optional(f"{where}.message_id", raw.get("message_id")),
+        chat_time=read_time(f"{where}.chat_time", raw.get("chat_time"), zone, now),
+        tool_calls=calls,
+        tool_call_id=_optional(f"{where}.tool_call_id", raw.get("tool_call_id")),
+    )
+
+
+def _role(where: str, value: Json) -> Role:
+    try:
+        return Role(value)
+    except ValueError as error:
+        raise InvalidInput(where, f"{value!r:.40} is unknown; use one of {', '.join(Role)}") from error
+
+
+def _optional(where: str, value: Json) -> str | None:
+    return None if value is None else check_name(where, value)
+
+
+def _text(where: str, content: Json, limits: LimitSettings) -> str:
+    """Return the written text of a string or of content parts; other parts stand as a short mark."""
+    if content is None:
+        return ""
+    if isinstance(content, str | bytes):
+        return check_text(where, content, limits.message_bytes)
+    if not isinstance(content, list):
+        raise InvalidInput(where, f"must be text or a list of content parts, not {type(content).__name__}")
+    pieces = []
+    for place, part in enumerate(content):
+        here = f"{where}[{place}]"
+        if not isinstance(part, Mapping):
+            raise InvalidInput(here, "must be an object such as {'type': 'text', 'text': '…'}")
+        match part.get("type"):
+            case "text":
+                pieces.append(check_text(f"{here}.text", part.get("text"), limits.message_bytes))
+            case "image_url":
+                pieces.append("[image]")
+            case "file":
+                file = part.get("file")
+                name = file.get("filename") if isinstance(file, Mapping) else None
+                pieces.append(f"[file {check_name(f'{here}.file.filename', name)}]" if name else "[file]")
+            case other:
+                raise InvalidInput(f"{here}.type", f"{other!r:.40} is unknown; use text, image_url or file")
+    _check_json(where, content, limits)
+    return check_text(where, "\n".join(pieces), limits.message_bytes)
+
+
+def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(where, f"cannot be kept as JSON ({error}); use text, numbers, lists and objects") from error
+    check_text(where, text, limits.message_bytes)
+
+
+def _tool_calls(where: str, raw: Json, limits: LimitSettings) -> tuple[ToolCall, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise InvalidInput(where, f"must be a list, not {type(raw).__name__}")
+    calls = []
+    for place, entry in enumerate(raw):
+        here = f"{where}[{place}]"
+        function = entry.get("function") if isinstance(entry, Mapping) else None
+        if not isinstance(function, Mapping):
+            raise InvalidInput(here, "must look like {'id', 'type': 'function', 'function': {'name', 'arguments'}}")
+        arguments = function.get("arguments", "")
+        if not isinstance(arguments, str):
+            _check_json(f"{here}.function.arguments", arguments, limits)
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        calls.append(
+            ToolCall(
+                id=check_name(f"{here}.id", entry.get("id") or f"call-{place}"),
+                name=check_name(f"{here}.function.name", function.get("name")),
+                arguments=check_text(f"{here}.function.arguments", arguments, limits.message_bytes),
+            )
+        )
+    return tuple(calls)
+
+
+def read_time(where: str, value: Json, zone: ZoneInfo, now: datetime) -> datetime:
+    """Return an aware UTC time from a datetime, ISO 8601 text or an epoch number; a naive one is in `zone`."""
+    if value is None:
+        return now
+    try:
+        moment = _parse_time(value)
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        return aware.astimezone(UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInput(
+            where, f"{value!r:.60} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
+        ) from error
+
+
+def _parse_time(value: Json) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str):
+        return datetime.fromisoformat(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("not a time")
+    return datetime.fromtimestamp(value / 1000 if value >= _MILLISECONDS_FROM else value, UTC)
