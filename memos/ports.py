@@ -137,6 +137,11 @@ class VectorIndex(Protocol):
     Raises: BackendUnavailable, BackendTimeout from every method.
     """
 
+    @property
+    def incarnation(self) -> int:
+        """A number that grows whenever the engine restarted and lost its unflushed writes."""
+        ...
+
     def upsert(self, points: Sequence[VectorPoint]) -> None:
         """Insert or replace points by id; repeating a call changes nothing."""
         ...

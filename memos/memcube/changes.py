@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memos.clock import new_id
-from memos.errors import Conflict, InvalidInput, NotFound
+from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import cubes, items, outbox
 from memos.memcube.ledger import schema as t
 from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Status
@@ -239,7 +239,7 @@ def _digest(salt: bytes, body: Json) -> bytes:
 
 
 def update(change: Change, item_id: str, expected_version: int | None, fields: Mapping[str, Any], reason: str) -> Item:
-    """Write the item's next version with other field values. Raises: NotFound, Conflict, InvalidInput."""
+    """Write the item's next version with other field values. Raises: NotFound, Conflict."""
     before = items.require(change.connection, [change.cube], item_id)
     _expect(before, expected_version)
     if before.status is Status.DELETED:
@@ -310,10 +310,3 @@ def _expect(before: Item, expected_version: int | None) -> None:
 
 def _event(change: Change, kind: str, item_id: str | None, body: Json) -> None:
     cubes.record_event(change.connection, change.cube, change.now, change.actor, kind, item_id, body)
-
-
-def check_editable(fields: Mapping[str, Any]) -> None:
-    """Refuse field names `update` does not know. Raises: InvalidInput."""
-    for name in fields:
-        if name not in _STATE:
-            raise InvalidInput(name, f"cannot be changed; these can: {', '.join(_STATE)}")

@@ -1,0 +1,1 @@
+"""Finds memories: recall arms over the index, fusion, hydration from the ledger, context under a token budget."""

@@ -53,12 +53,15 @@ def list_all(connection: sa.Connection) -> list[Cube]:
     return [_to_cube(row) for row in connection.execute(_select().order_by(cubes.c.id))]
 
 
-def require(connection: sa.Connection, ids: Sequence[str]) -> None:
-    """Check that every cube exists, without counting their items. Raises: NotFound."""
-    known = set(connection.scalars(sa.select(cubes.c.id).where(cubes.c.id.in_(ids))))
+def fingerprints(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Fingerprint]:
+    """Return the embedder of every named cube, without counting items. Raises: NotFound."""
+    columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
+    rows = connection.execute(sa.select(*columns).where(cubes.c.id.in_(ids)))
+    known = {row.id: Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised) for row in rows}
     for cube_id in ids:
         if cube_id not in known:
             raise NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
+    return known
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:

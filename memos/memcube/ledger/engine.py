@@ -19,7 +19,6 @@ from memos.errors import (
     MemosError,
     PermissionDenied,
 )
-from memos.memcube.ledger import schema
 
 HEAD = "0001"
 """The schema revision this program reads and writes."""
@@ -83,6 +82,15 @@ class Ledger:
             rows = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
         return [] if rows == ["ok"] else [str(row) for row in rows]
 
+    def quick_check(self) -> None:
+        """Look at every page once. Raises: IntegrityError saying what to do."""
+        if not self.is_sqlite:
+            return
+        with self.read() as connection:
+            first = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if first != "ok":
+            raise damaged(self.description, str(first))
+
     def truncate_wal(self) -> bool:
         """Empty SQLite's write-ahead log, so that no deleted text is left in it; False when a reader is in the way."""
         if not self.is_sqlite:
@@ -131,14 +139,19 @@ def _revision(connection: sa.Connection) -> str | None:
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
 
 
+def damaged(where: str, text: str) -> IntegrityError:
+    """Return the error for a ledger whose pages cannot be trusted."""
+    return IntegrityError(
+        f"The ledger {where} is damaged ({text}). Nothing was changed. Restore it from a copy, or recover what "
+        f"is readable with `sqlite3 {where} .recover`; `memos reindex` then rebuilds the indexes from it."
+    )
+
+
 def _translate(error: exc.DBAPIError, where: str) -> MemosError:
     """Map a driver's message to the tree; SQLite tells its conditions apart by text only."""
     text = str(error.orig)
     if "malformed" in text or "not a database" in text or "corrupt" in text:
-        return IntegrityError(
-            f"The ledger {where} is damaged ({text}). Nothing was changed. Restore it from a backup, or recover what "
-            f"is readable with `sqlite3 {where} .recover`; the indexes are rebuilt from it with `memos reindex`."
-        )
+        return damaged(where, text)
     if "full" in text:
         return BackendUnavailable(
             f"The disk that holds {where} is full: free some space and repeat; nothing was written."
@@ -184,8 +197,3 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
 def sqlite_url(path: Path) -> str:
     """Return the SQLAlchemy URL of a SQLite file."""
     return sa.URL.create("sqlite", database=str(path)).render_as_string()
-
-
-def text_tables() -> list[str]:
-    """Return every table name of the ledger."""
-    return sorted(schema.metadata.tables)

@@ -127,14 +127,26 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
     return found
 
 
+def cube_of(connection: sa.Connection, item_id: str) -> str:
+    """Return the cube an item is, or was until it was erased, in. Raises: NotFound."""
+    found = connection.scalar(sa.select(items.c.cube_id).where(items.c.id == item_id))
+    if found is None:
+        raise _unknown(connection, item_id)
+    return str(found)
+
+
 def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
     """Return one item's current state. Raises: NotFound, which says when it was erased."""
     item = current(connection, cubes, [item_id]).get(item_id)
     if item is not None:
         return item
+    raise _unknown(connection, item_id)
+
+
+def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
     erased = connection.scalar(sa.select(tombstone_items.c.tombstone_id).where(tombstone_items.c.item_id == item_id))
     remedy = f"It was erased (receipt {erased})." if erased else "List what there is with `memos list`."
-    raise NotFound("item", item_id, remedy)
+    return NotFound("item", item_id, remedy)
 
 
 def in_cube(
@@ -146,6 +158,12 @@ def in_cube(
         query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(*map(sa.literal, after)))
     query = query.order_by(items.c.created_at, items.c.id).limit(limit)
     return [to_item(row) for row in connection.execute(query)]
+
+
+def newest(connection: sa.Connection, cubes: Sequence[str], limit: int) -> list[Item]:
+    """Return the newest items of these cubes as they are now."""
+    query = _SELECT.where(items.c.cube_id.in_(cubes), versions.c.recorded_to.is_(None))
+    return [to_item(row) for row in connection.execute(query.order_by(items.c.created_at.desc()).limit(limit))]
 
 
 def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]:

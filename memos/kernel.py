@@ -1,0 +1,496 @@
+"""`MemOS`: the one object that wires ports to backends and that every surface calls.
+
+Each method checks its input, opens one transaction or search, and leaves the work to the packages below.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+from zoneinfo import ZoneInfo
+
+import sqlalchemy as sa
+
+from memos.clock import Clock, SystemClock
+from memos.engines import Parts, assemble
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.filters import fields_of, matches, parse
+from memos.memcube import changes, erase, verify
+from memos.memcube.changes import Change, Request
+from memos.memcube.graph import GraphFollower
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger import items
+from memos.memcube.projection import Projection
+from memos.memcube.purge import Purgeable, purge
+from memos.model import (
+    DEFAULT_CUBE,
+    LOCAL_OWNER,
+    AddReceipt,
+    Cube,
+    EraseReceipt,
+    FeedbackReceipt,
+    Item,
+    Json,
+    Scope,
+    SearchResult,
+    Status,
+    VerifyReport,
+    Version,
+)
+from memos.ports import Embedder
+from memos.reader import fast
+from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, within, zone_of
+from memos.reader.messages import read_messages, read_time
+from memos.scheduler.corrections import correct
+from memos.scheduler.repair import Repair
+from memos.scheduler.worker import Worker
+from memos.search.searcher import Searcher, SearchRequest, every_item
+from memos.settings import Settings
+from memos.text.checks import check_name, check_text
+
+_STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
+_RELATED_BY_SEARCH = 3
+
+
+class Cubes:
+    """The cubes of an installation."""
+
+    def __init__(self, memos: MemOS) -> None:
+        self._memos = memos
+
+    def create(
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None
+    ) -> Cube:
+        """Make an empty cube owned by the actor. Raises: InvalidInput, Conflict when the id is taken."""
+        memos = self._memos
+        cube = check_name("cube", cube, 128)
+        zone = zone_of(time_zone or memos.settings.time_zone)
+        made = Cube(
+            cube, check_name("actor", actor, 128), check_text("description", description, 10_000), zone.key,
+            memos.embedder.fingerprint, memos.clock.now(),
+        )  # fmt: skip
+        with memos._writing() as connection:
+            cube_rows.create(connection, made)
+            cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
+        return made
+
+    def get(self, cube: str, *, actor: str = LOCAL_OWNER) -> Cube:
+        """Return one cube. Raises: NotFound."""
+        scope = self._memos._scope([cube], actor)
+        with self._memos.ledger.read() as connection:
+            return cube_rows.get(connection, scope.cubes[0])
+
+    def list(self, *, actor: str = LOCAL_OWNER) -> list[Cube]:
+        """Return the cubes the actor may read, by id."""
+        check_name("actor", actor, 128)
+        with self._memos.ledger.read() as connection:
+            return cube_rows.list_all(connection)
+
+    def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt | None:
+        """Erase everything in a cube, then the cube; the receipt is None when it was empty. Raises: NotFound."""
+        memos = self._memos
+        change_scope = memos._scope([cube], actor)
+        with memos._change(change_scope) as change:
+            receipt = erase.drop(change)
+        return None if receipt is None else memos._finish_erasure(receipt, wait=True)
+
+
+class MemOS:
+    """One open installation. Thread-safe; close it, or use it as a context manager."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.home = parts.home
+        self.settings = parts.settings
+        self.clock = parts.clock
+        self.ledger = parts.ledger
+        self.embedder = parts.embedder
+        self.cubes = Cubes(self)
+        self._parts = parts
+        self._vector = Projection(parts.ledger, "vector", parts.vector_follower, parts.settings.index)
+        self._graph = Projection(parts.ledger, "graph", GraphFollower(parts.ledger, parts.graph), parts.settings.index)
+        self._repair = Repair(
+            parts.ledger,
+            {"vector": parts.vector, "graph": parts.graph},
+            {"vector": self._vector, "graph": self._graph},
+        )
+        self._searcher = Searcher(
+            parts.ledger, parts.vector, parts.vector_follower, self._vector, parts.embedder, parts.terms
+        )
+        self._purge_lock = threading.Lock()
+        self._worker = Worker((self._vector, self._graph), (self._purge, self._optimise))
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        embedder: Embedder | None = None,
+        clock: Clock | None = None,
+    ) -> MemOS:
+        """Open the installation in a folder, made when new; indexes that lost writes are brought up to date.
+
+        Raises: BackendUnavailable (in use, disk full), PermissionDenied, IntegrityError (damaged, or newer).
+        """
+        settings = settings or Settings()
+        home = Path(path) if path is not None else settings.home
+        memos = cls(assemble(home, settings, embedder, clock or SystemClock()))
+        try:
+            memos._start()
+        except BaseException:
+            memos._abandon()
+            raise
+        return memos
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush the indexes and give everything back; what cannot be flushed is replayed at the next open."""
+        if self._closed:
+            return
+        self._worker.stop()
+        for projection in (self._vector, self._graph):
+            if projection.drain(self.settings.index.wait_s):
+                with suppress(BackendUnavailable):
+                    projection.flush()
+        self._abandon()
+
+    # Adding and changing
+
+    def add(
+        self,
+        messages: Json,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        conversation: str | None = None,
+        tags: Sequence[str] = (),
+        info: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+    ) -> AddReceipt:
+        """Store a string, a message or a list of messages; committed and searchable when it returns.
+
+        A message id the conversation has, or a repeated idempotency key, stores nothing twice.
+        Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
+        """
+        scope = self._scope([cube], actor)
+        tags, info = tags_of(tags), info_of(info, self.settings.limits)
+        conversation = None if conversation is None else check_name("conversation", conversation)
+        key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
+        read = read_messages(messages, self._zone_of(cube), self.clock.now(), self.settings.limits)
+        drafts = fast.read(read, tags, info)
+        request = None if key is None else Request(key, plain([messages, conversation, list(tags), info]))
+        with self._change(scope) as change:
+            receipt = changes.add(change, drafts, conversation, request)
+        return replace(receipt, indexed=self._settle())
+
+    def update(
+        self,
+        item: str,
+        memory: str | None = None,
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        expected_version: int | None = None,
+        reason: str = "updated",
+        **fields: Any,
+    ) -> Item:
+        """Write an item's next version: other text, tags, info, key, value, confidence, tier, status or validity.
+
+        Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
+        """
+        scope = self._scope_of_item(item, cube, actor)
+        edits = edits_of({**({} if memory is None else {"memory": memory}), **fields}, self.settings.limits)
+        with self._change(scope) as change:
+            changes.update(change, item, expected_version, edits, check_text("reason", reason, 1000))
+        self._settle()
+        return self.get(item, cube=scope.cubes[0], actor=actor)
+
+    def feedback(
+        self,
+        text: str,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        speaker: str | None = None,
+        conversation: str | None = None,
+        item_ids: Sequence[str] = (),
+        chat_time: Json = None,
+    ) -> FeedbackReceipt:
+        """Take a correction in plain words ("no, I moved to Lyon in May") as the newest statement.
+
+        It is linked to `item_ids`, else to what a search finds; items whose key it matches with another value
+        become superseded. Raises: InvalidInput, NotFound.
+        """
+        scope = self._scope([cube], actor)
+        message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
+        if speaker is not None:
+            message["name"] = speaker
+        read = read_messages([message], self._zone_of(cube), self.clock.now(), self.settings.limits)
+        [draft] = fast.read(read, ("feedback",), {})
+        for item_id in item_ids:
+            self.get(item_id, cube=cube, actor=actor)
+        related = list(item_ids) or self._related(text, scope)
+        with self._change(scope) as change:
+            receipt = correct(change, draft, related, conversation, draft.message.chat_time)
+        return replace(receipt, indexed=self._settle())
+
+    def delete(
+        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        reason: str = "deleted",
+    ) -> tuple[str, ...]:  # fmt: skip
+        """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
+        ids = ids_of(item_ids)
+        scope = self._scope_of_item(ids[0], cube, actor)
+        with self._change(scope) as change:
+            deleted = changes.delete(change, ids, check_text("reason", reason, 1000))
+        self._settle()
+        return tuple(state.id for state in deleted)
+
+    def rollback(
+        self, item: str, to_version: int, *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        expected_version: int | None = None,
+    ) -> Item:  # fmt: skip
+        """Write a new version equal to an old one. Raises: NotFound, Conflict."""
+        scope = self._scope_of_item(item, cube, actor)
+        with self._change(scope) as change:
+            changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
+        self._settle()
+        return self.get(item, cube=scope.cubes[0], actor=actor)
+
+    def erase(
+        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER, wait: bool = True
+    ) -> EraseReceipt:
+        """Remove items in every form, with what was derived from them; a receipt without content stays.
+
+        With `wait` it returns when files and logs are purged too, else the receipt says `purging` and the
+        background finishes. Raises: NotFound, InvalidInput, BackendUnavailable (rows gone, files still purging).
+        """
+        ids = ids_of(item_ids)
+        scope = self._scope_of_item(ids[0], cube, actor)
+        with self._change(scope) as change:
+            receipt = erase.erase(change, ids)
+        return self._finish_erasure(receipt, wait=wait)
+
+    def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
+        """Return an erasure's receipt as it stands now. Raises: NotFound."""
+        check_name("actor", actor, 128)
+        receipt = erase.find(self.ledger, receipt_id)
+        if receipt is None:
+            raise NotFound("receipt", receipt_id)
+        return receipt
+
+    # Reading
+
+    def search(
+        self,
+        query: str,
+        *,
+        cubes: Sequence[str] = (DEFAULT_CUBE,),
+        actor: str = LOCAL_OWNER,
+        top_k: int = 10,
+        filter: Mapping[str, Json] | None = None,  # noqa: A002 - the wire contract's name
+        as_of: Json = None,
+        reference_time: Json = None,
+        token_budget: int | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """Return the best memories for a question, with sources.
+
+        `as_of` searches what was recorded then; `reference_time` (default now) is when the question is asked:
+        what had ended by then is left out. With `token_budget` the hits that fit come with a ready text.
+        Raises: InvalidInput, NotFound (cube).
+        """
+        limits = self.settings.limits
+        scope = self._scope(cubes, actor)
+        text = check_text("query", query, limits.query_chars * 4)
+        if not text.strip():
+            raise InvalidInput("query", "is empty; ask something")
+        if len(text) > limits.query_chars:
+            raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")
+        now, utc = self.clock.now(), ZoneInfo("UTC")
+        moment = None if as_of is None else read_time("as_of", as_of, utc, now)
+        request = SearchRequest(
+            query=text,
+            scope=scope,
+            top_k=within("top_k", top_k, 1, limits.top_k),
+            filter=parse(filter),
+            as_of=moment,
+            reference_time=read_time("reference_time", reference_time, utc, moment or now),
+            token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
+            explain=explain,
+        )
+        return self._searcher.search(request)
+
+    def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
+        """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
+        scope = self._scope_of_item(item, cube, actor)
+        with self.ledger.read() as connection:
+            state = items.require(connection, scope.cubes, item)
+            if state.status is Status.DELETED:
+                raise NotFound("item", item, "It is deleted; `memos rollback` brings it back.")
+            return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
+
+    def list(
+        self,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        filter: Mapping[str, Json] | None = None,  # noqa: A002 - the wire contract's name
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Item]:
+        """Return a cube's items that pass the filter, oldest first; deleted ones only when the filter names status."""
+        scope = self._scope([cube], actor)
+        node = parse(filter)
+        limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
+        statuses = tuple(Status) if "status" in fields_of(node) else _STATUSES_LISTED
+        found = (
+            item for item in every_item(self.ledger, scope.cubes[0], statuses) if matches(node, items.record_of(item))
+        )
+        return list(islice(found, offset, offset + limit))
+
+    def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> list[Version]:
+        """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
+        scope = self._scope_of_item(item, cube, actor)
+        with self.ledger.read() as connection:
+            return items.history(connection, scope.cubes, item)
+
+    # Upkeep
+
+    def verify(
+        self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
+    ) -> VerifyReport:
+        """Compare the ledger with itself and both indexes; with `repair` bring the indexes back to it."""
+        scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
+        return self._repair.verify(scope.cubes, repair=repair, strangers=cubes is None)
+
+    def reindex(
+        self,
+        *,
+        cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Build both indexes of these cubes anew from the ledger; return how many items. Raises: BackendUnavailable."""
+        scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
+        self._parts.check_space()
+        return self._repair.reindex(scope.cubes, on_progress)
+
+    def reembed(self, *, actor: str = LOCAL_OWNER, on_progress: Callable[[int, int], None] | None = None) -> int:
+        """Give every cube vectors of the configured embedder; return how many items. Raises: BackendUnavailable.
+
+        The old vectors stay until the new ones are complete; an interrupted run goes on at the next open.
+        """
+        check_name("actor", actor, 128)
+        every = self._every_cube()
+        with self._writing() as connection:
+            for cube in every:
+                cube_rows.set_fingerprint(connection, cube, self.embedder.fingerprint)
+        count = self._repair.reindex(every, on_progress)
+        self._parts.remove_other_spaces()
+        return count
+
+    # Inside
+
+    def _start(self) -> None:
+        with self.ledger.read() as connection:
+            known = [cube.fingerprint for cube in cube_rows.list_all(connection)]
+        if not known:
+            self.cubes.create(DEFAULT_CUBE, description="the cube of calls that name none")
+        elif any(fingerprint != self.embedder.fingerprint for fingerprint in known):
+            # Only reading by id and `reembed` make sense now; the indexes stay as they are.
+            return
+        self._repair.lost_writes()
+        self._worker.start()
+
+    def _abandon(self) -> None:
+        self._closed = True
+        self._parts.close()
+
+    def _scope(self, cubes: Sequence[str], actor: str) -> Scope:
+        """Check actor and cubes of a call that stores or searches vectors. Raises: InvalidInput, NotFound, Conflict."""
+        if self._closed:
+            raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
+        if isinstance(cubes, str):
+            raise InvalidInput("cubes", f"must be a list; write [{cubes!r}]")
+        if not cubes:
+            raise InvalidInput("cubes", "is empty; name at least one cube")
+        names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
+        with self.ledger.read() as connection:
+            known = cube_rows.fingerprints(connection, names)
+        for name in names:
+            if known[name] != self.embedder.fingerprint:
+                raise Conflict(
+                    f"Cube {name!r} was embedded with {known[name].name}, this program uses "
+                    f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
+                )
+        return Scope(check_name("actor", actor, 128), names)
+
+    def _scope_of_item(self, item: str, cube: str | None, actor: str) -> Scope:
+        """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""
+        check_name("item", item, 64)
+        if cube is None:
+            with self.ledger.read() as connection:
+                cube = items.cube_of(connection, item)
+        return self._scope([cube], actor)
+
+    def _every_cube(self) -> tuple[str, ...]:
+        with self.ledger.read() as connection:
+            return tuple(verify.cube_ids(connection))
+
+    def _zone_of(self, cube: str) -> ZoneInfo:
+        with self.ledger.read() as connection:
+            return ZoneInfo(cube_rows.get(connection, cube).time_zone)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        self._parts.check_space()
+        with self.ledger.write() as connection:
+            yield connection
+
+    @contextmanager
+    def _change(self, scope: Scope) -> Iterator[Change]:
+        # The time is taken inside the transaction, so that record times rise in commit order.
+        with self._writing() as connection:
+            yield Change(connection, scope.cubes[0], scope.actor, self.clock.now())
+
+    def _settle(self) -> bool:
+        """Have the indexes follow within the time a caller waits; True when they did."""
+        wait_s = self.settings.index.wait_s
+        return all([projection.drain(wait_s) for projection in (self._vector, self._graph)])
+
+    def _related(self, text: str, scope: Scope) -> list[str]:
+        found = self.search(text, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH)
+        return [hit.item.id for hit in found.hits]
+
+    def _finish_erasure(self, receipt: EraseReceipt, *, wait: bool) -> EraseReceipt:
+        if not wait:
+            return receipt
+        self._purge()
+        return erase.find(self.ledger, receipt.id) or receipt
+
+    def _purge(self) -> None:
+        with self._purge_lock:
+            purge(
+                self.ledger,
+                Purgeable(
+                    (self._vector, self._graph),
+                    {"vector": self._parts.vector, "graph": self._parts.graph},
+                    self._parts.embedder.forget,
+                ),
+            )
+
+    def _optimise(self) -> None:
+        if self._parts.vector.unoptimised() >= self.settings.index.optimise_after:
+            self._parts.vector.optimise()

@@ -1,0 +1,188 @@
+"""Erasure: what was said is gone from every table, index file, cache and log, and a receipt without content stays.
+
+Two steps: one transaction removes the rows (state 'purging'), then files that may still hold old bytes are
+rewritten (state 'purged'). A crash between them leaves 'purging', which the next open finishes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.memcube.changes import WINDOW, Change
+from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.engine import Ledger
+from memos.model import EraseReceipt, LinkKind, Status
+
+
+def erase(change: Change, item_ids: Sequence[str]) -> EraseReceipt:
+    """Remove the items, what was derived from them, and their raw messages. Raises: NotFound before anything changes."""
+    connection = change.connection
+    doomed = _with_derived(connection, {items.require(connection, [change.cube], i).id for i in item_ids})
+    states = list(items.current(connection, [change.cube], doomed).values())
+    covered = items.followers(connection, states, WINDOW - 1)
+    message_ids = _messages_of(connection, doomed)
+    removed: Counter[str] = Counter()
+    _forget_requests(connection, change.cube, doomed, removed)
+    _detach_successors(connection, doomed)
+    for table, column in (
+        (t.links, t.links.c.from_id),
+        (t.links, t.links.c.to_id),
+        (t.sources, t.sources.c.item_id),
+        (t.sources, t.sources.c.message_id),
+        (t.versions, t.versions.c.item_id),
+        (t.items, t.items.c.id),
+        (t.messages, t.messages.c.id),
+    ):
+        ids = message_ids if column in (t.messages.c.id, t.sources.c.message_id) else doomed
+        for batch in items.in_batches(ids):
+            removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
+    outbox.remove_items(connection, doomed)
+    _blank_events(connection, doomed, removed)
+    _remove_empty_conversations(connection, change.cube)
+    items.touch(connection, covered)
+    outbox.enqueue(connection, change.cube, [*sorted(doomed), *covered])
+    receipt_id = new_id()
+    stores = {"ledger": "purging", "vector": "purging", "graph": "purging", "cache": "purging"}
+    receipt = EraseReceipt(
+        receipt_id, change.cube, "purging", tuple(sorted(doomed)), tuple(covered), dict(removed), stores
+    )
+    _bury(change, receipt)
+    return receipt
+
+
+def drop(change: Change) -> EraseReceipt | None:
+    """Erase every item of a cube, then the cube's own rows; the receipt is None when it had no item."""
+    connection, cube = change.connection, change.cube
+    ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
+    receipt = erase(change, ids) if ids else None
+    for table in (t.events, t.requests, t.request_items, t.conversations):
+        connection.execute(sa.delete(table).where(table.c.cube_id == cube))
+    connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
+    return receipt
+
+
+def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
+    """Follow DERIVED_FROM upwards: what was made out of an erased item is erased too."""
+    doomed, front = set(start), set(start)
+    while front:
+        found: set[str] = set()
+        for batch in items.in_batches(front):
+            query = sa.select(t.links.c.from_id).where(
+                t.links.c.to_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM
+            )
+            found.update(connection.scalars(query))
+        front = found - doomed
+        doomed |= front
+    return doomed
+
+
+def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
+    """Return the raw messages only doomed items stem from; a message with other items keeps them."""
+    found: set[str] = set()
+    for batch in items.in_batches(doomed):
+        found.update(connection.scalars(sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(batch))))
+    return found
+
+
+def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], removed: Counter[str]) -> None:
+    """Drop remembered requests of these items: their digests are made from the content."""
+    for batch in items.in_batches(doomed):
+        keys = list(
+            connection.scalars(
+                sa.select(t.request_items.c.idempotency_key).where(
+                    t.request_items.c.item_id.in_(batch), t.request_items.c.cube_id == cube
+                )
+            )
+        )
+        for part in items.in_batches(keys):
+            for table in (t.requests, t.request_items):
+                query = sa.delete(table).where(table.c.cube_id == cube, table.c.idempotency_key.in_(part))
+                removed[table.name] += connection.execute(query).rowcount
+
+
+def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
+    """What an erased item had replaced names no successor any more; it stays superseded."""
+    for batch in items.in_batches(doomed):
+        connection.execute(
+            sa.update(t.versions).where(t.versions.c.superseded_by.in_(batch)).values(superseded_by=None)
+        )
+        stale = (
+            sa.select(t.versions.c.id)
+            .where(t.versions.c.reason.in_([f"superseded by {item_id}" for item_id in batch]))
+            .where(t.versions.c.status == Status.SUPERSEDED)
+        )
+        connection.execute(
+            sa.update(t.versions).where(t.versions.c.id.in_(stale)).values(reason="superseded by an erased item")
+        )
+
+
+def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
+    """Erase the bodies and salts of events about these items; the digests keep the chain whole."""
+    for batch in items.in_batches(doomed):
+        query = sa.update(t.events).where(t.events.c.item_id.in_(batch)).values(body=None, salt=None)
+        removed["events"] += connection.execute(query).rowcount
+
+
+def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
+    """A conversation's name may say something too: one without any message left goes."""
+    used = sa.select(t.items.c.id).where(t.items.c.conversation_id == t.conversations.c.id)
+    connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
+
+
+def _bury(change: Change, receipt: EraseReceipt) -> None:
+    change.connection.execute(
+        sa.insert(t.tombstones).values(
+            id=receipt.id,
+            cube_id=change.cube,
+            actor=change.actor,
+            at=change.now,
+            state=receipt.state,
+            removed=dict(receipt.removed),
+            rebuilt=list(receipt.rebuilt),
+            stores=dict(receipt.stores),
+        )
+    )
+    change.connection.execute(
+        sa.insert(t.tombstone_items),
+        [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids],
+    )
+    body = {"receipt": receipt.id, "items": list(receipt.item_ids)}
+    cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
+
+
+def unfinished(ledger: Ledger) -> list[EraseReceipt]:
+    """Return the erasures whose files are not purged yet."""
+    with ledger.read() as connection:
+        rows = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.state == "purging")).all()
+        return [_receipt(connection, row) for row in rows]
+
+
+def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
+    """Return one receipt as it stands."""
+    with ledger.read() as connection:
+        row = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.id == receipt_id)).one_or_none()
+        return None if row is None else _receipt(connection, row)
+
+
+def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
+    """Write down that the files of these erasures are clean."""
+    state = "purged" if all(value == "purged" for value in stores.values()) else "purging"
+    with ledger.write() as connection:
+        for batch in items.in_batches(receipt.id for receipt in receipts):
+            connection.execute(
+                sa.update(t.tombstones).where(t.tombstones.c.id.in_(batch)).values(state=state, stores=stores)
+            )
+
+
+def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> EraseReceipt:
+    erased = connection.scalars(
+        sa.select(t.tombstone_items.c.item_id)
+        .where(t.tombstone_items.c.tombstone_id == row.id)
+        .order_by(t.tombstone_items.c.item_id)
+    ).all()
+    return EraseReceipt(row.id, row.cube_id, row.state, tuple(erased), tuple(row.rebuilt), row.removed, row.stores)

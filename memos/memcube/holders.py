@@ -1,0 +1,62 @@
+"""Registers every table and folder of an installation: what it may hold, and who erases, verifies and rebuilds it.
+
+A test walks a real installation and fails for a table or path that is not named here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Holds(StrEnum):
+    """What could be read from a place."""
+
+    TEXT = "memory text"
+    DERIVED = "vectors, terms or digests made from memory text"
+    IDS = "ids, times, counts and settings only"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One table or path; `erased_by` names the function that removes an item's share of it."""
+
+    name: str
+    holds: Holds
+    erased_by: str
+    verified_by: str
+    rebuilt_from: str
+
+
+_ROWS = "memos.memcube.erase.erase"
+_PURGE = "memos.memcube.purge.purge"
+_LEDGER = "memos.memcube.verify.ledger_differences"
+_INDEX = "memos.memcube.verify.index_differences"
+_BACKUP = "ledger backup"
+
+TABLES: tuple[Holder, ...] = (
+    Holder("alembic_version", Holds.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
+    Holder("meta", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("cubes", Holds.IDS, "memos.kernel.Cubes.drop", _LEDGER, _BACKUP),
+    Holder("conversations", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("versions", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("messages", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("sources", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("links", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("events", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    Holder("outbox", Holds.IDS, _ROWS, _LEDGER, "ledger"),
+    Holder("requests", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    Holder("request_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("tombstones", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("tombstone_items", Holds.IDS, "", _LEDGER, _BACKUP),
+)
+
+PATHS: tuple[Holder, ...] = (
+    Holder("ledger.db", Holds.TEXT, _PURGE, _LEDGER, _BACKUP),
+    Holder("ledger.db-wal", Holds.TEXT, _PURGE, _LEDGER, "ledger.db"),
+    Holder("ledger.db-shm", Holds.IDS, "", _LEDGER, "ledger.db"),
+    Holder("vector", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
+    Holder("graph", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
+    Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
+)

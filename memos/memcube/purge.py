@@ -1,0 +1,53 @@
+"""Finishes erasures: index files rewritten, caches emptied, the write-ahead log truncated; then the receipt says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memos.errors import BackendUnavailable
+from memos.memcube import erase
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.projection import Projection
+from memos.ports import Rewritable
+
+_WAL_TRIES = 50
+_WAL_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Purgeable:
+    """What a purge has to clean besides the ledger."""
+
+    projections: Sequence[Projection]
+    files: Mapping[str, Rewritable]
+    forget_caches: Callable[[], None]
+
+
+def purge(ledger: Ledger, places: Purgeable) -> int:
+    """Finish every unfinished erasure at once; return how many. Raises: BackendUnavailable, and they stay unfinished."""
+    receipts = erase.unfinished(ledger)
+    if not receipts:
+        return 0
+    for projection in places.projections:
+        if not projection.drain(600) and projection.last_error is not None:
+            raise projection.last_error
+        projection.flush()
+    places.forget_caches()
+    for files in places.files.values():
+        files.rewrite()
+    stores = {name: "purged" for name in (*(p.target for p in places.projections), "cache")}
+    # The state is written before the log is emptied: the log then holds nothing but this.
+    erase.finish(ledger, receipts, {**stores, "ledger": "purging"})
+    _truncate(ledger)
+    erase.finish(ledger, receipts, {**stores, "ledger": "purged"})
+    return len(receipts)
+
+
+def _truncate(ledger: Ledger) -> None:
+    for _ in range(_WAL_TRIES):
+        if ledger.truncate_wal():
+            return
+        time.sleep(_WAL_PAUSE_S)
+    raise BackendUnavailable("Readers kept the ledger's log busy; the erased text leaves it with the next purge.")

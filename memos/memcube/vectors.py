@@ -1,0 +1,161 @@
+"""Projects items into the vector index: one point for each chunk of each version, ids and filter fields only."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from memos.clock import to_micros
+from memos.memcube.changes import WINDOW
+from memos.memcube.ledger import items
+from memos.memcube.ledger.engine import Ledger
+from memos.model import Item, Json, Status
+from memos.ports import Embedder, SparseEncoder, VectorIndex, VectorPoint
+from memos.text import render
+
+CHUNK_TOKENS = 200
+"""Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
+
+# Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
+_SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
+_POINTS_PER_WRITE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """One span of one version, rendered for both kinds of arm."""
+
+    item: Item
+    number: int
+    turn: str
+    window: str
+
+
+class VectorFollower:
+    """Keeps a `VectorIndex` equal to the ledger."""
+
+    def __init__(self, ledger: Ledger, index: VectorIndex, embedder: Embedder, terms: SparseEncoder) -> None:
+        self._ledger = ledger
+        self._index = index
+        self._embedder = embedder
+        self._terms = terms
+
+    def project(self, item_ids: Sequence[str]) -> None:
+        """Write every version's points of these items and remove points they no longer have."""
+        with self._ledger.read() as connection:
+            states = items.all_versions(connection, item_ids)
+            revisions = items.revisions(connection, item_ids)
+            before = self._before(connection, states)
+        chunks = [
+            chunk
+            for versions in states.values()
+            for version in versions
+            for chunk in self._chunks(version, before.get(version.id, ()))
+        ]
+        for start in range(0, len(chunks), _POINTS_PER_WRITE):
+            self._index.upsert(self._points(chunks[start : start + _POINTS_PER_WRITE], revisions))
+        # At revision 1 an item is new: it has no older points to remove.
+        stale = {item_id: revisions.get(item_id) for item_id in item_ids if revisions.get(item_id) != 1}
+        if stale:
+            self._index.prune(stale)
+
+    def flush(self, mark: int) -> None:
+        """Flush the index."""
+        self._index.flush(mark)
+
+    def mark(self) -> int:
+        """Return the index's mark."""
+        return self._index.mark()
+
+    def incarnation(self) -> int:
+        """Return how often the engine started."""
+        return self._index.incarnation
+
+    def points(self, states: Sequence[Item]) -> list[VectorPoint]:
+        """Return each state's first chunk as the index would hold it; for items it does not show yet."""
+        return self._points([self._chunks(state, ())[0] for state in states], {})
+
+    def _before(self, connection: sa.Connection, states: Mapping[str, list[Item]]) -> dict[str, tuple[list[Item], ...]]:
+        """Return for each item the versions of the messages its window covers, oldest message first."""
+        ids = {
+            item_id: items.before_in_conversation(connection, versions[-1], WINDOW - 1)
+            for item_id, versions in states.items()
+        }
+        wanted = {other for others in ids.values() for other in others}
+        missing = wanted - states.keys()
+        known = {**states, **items.all_versions(connection, missing)}
+        return {item_id: tuple(known[other] for other in reversed(others)) for item_id, others in ids.items()}
+
+    def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[_Chunk]:
+        """Cut one version; a chunk's window is the two rendered pieces before it, then itself."""
+        pieces = [
+            render.turn(state.speaker, state.memory)
+            for versions in before
+            if (state := _at(versions, item)) is not None and state.status is not Status.DELETED
+        ]
+        chunks = []
+        for number, (start, end) in enumerate(self._spans(item.memory)):
+            turn = render.turn(item.speaker, item.memory[start:end])
+            pieces.append(turn)
+            chunks.append(_Chunk(item, number, turn, render.window([_tail(p) for p in pieces[-WINDOW:-1]] + [turn])))
+        return chunks
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        if len(text) <= _SURELY_ONE_CHUNK:
+            return [(0, len(text))]
+        return self._embedder.split(text, CHUNK_TOKENS) or [(0, len(text))]
+
+    def _points(self, chunks: Sequence[_Chunk], revisions: Mapping[str, int]) -> list[VectorPoint]:
+        texts = [chunk.turn for chunk in chunks] + [chunk.window for chunk in chunks]
+        dense = self._embedder.embed_documents(texts)
+        return [
+            VectorPoint(
+                id=point_id(chunk.item.version_id, chunk.number),
+                payload=payload_of(chunk.item, chunk.number, revisions.get(chunk.item.id, 0)),
+                turn=dense[place],
+                window=dense[len(chunks) + place],
+                turn_terms=self._terms.encode_document(chunk.turn),
+                window_terms=self._terms.encode_document(chunk.window),
+            )
+            for place, chunk in enumerate(chunks)
+        ]
+
+
+def _at(versions: Sequence[Item], item: Item) -> Item | None:
+    """Return the neighbour's version that stood while `item`'s version was the current one."""
+    if item.recorded_to is None:
+        return versions[-1]
+    standing = [version for version in versions if version.updated_at < item.recorded_to]
+    return standing[-1] if standing else None
+
+
+def _tail(text: str) -> str:
+    """Keep a window's context short when a neighbour is a whole document."""
+    return text if len(text) <= 600 else "…" + text[-600:]
+
+
+def point_id(version_id: str, chunk: int) -> str:
+    """Return the point's UUID: the version's own for its first chunk, derived from it for the others."""
+    return version_id if chunk == 0 else str(uuid.uuid5(uuid.UUID(version_id), str(chunk)))
+
+
+def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
+    """Return the filter fields of one version; entities and memory text stay in the ledger."""
+    record = {
+        name: value
+        for name, value in items.record_of(item).items()
+        if name not in ("id", "memory", "entities") and not name.startswith("info.") and value is not None
+    }
+    record |= {
+        "item": item.id,
+        "chunk": chunk,
+        "revision": revision,
+        "recorded_from": to_micros(item.updated_at),
+        "info": dict(item.info),
+    }
+    if item.recorded_to is not None:
+        record["recorded_to"] = to_micros(item.recorded_to)
+    return record

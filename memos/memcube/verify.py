@@ -1,0 +1,131 @@
+"""Compares the ledger with itself and with what the indexes hold, and queues what an index has to do again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.outbox import Target
+from memos.model import Difference, ItemType, Status
+from memos.ports import Stamp
+
+_SHOWN = 1000
+
+
+class Scanned(Protocol):
+    """What verify needs of an index."""
+
+    def scan(self, cube: str) -> Iterator[Stamp]:
+        """Yield what is held of one cube."""
+        ...
+
+    def cubes(self) -> list[str]:
+        """Return the cubes that hold anything."""
+        ...
+
+
+def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Difference]:
+    """Return what is wrong inside the ledger: pages, event chains, items without a source, parked rows."""
+    found = [Difference("ledger", "damaged", ledger.description, line) for line in ledger.check()]
+    with ledger.read() as connection:
+        for cube in cube_ids:
+            broken = cubes.broken_event(connection, cube)
+            if broken is not None:
+                found.append(Difference("events", "broken", cube, broken))
+        sourceless = (
+            sa.select(t.items.c.id)
+            .join(t.versions, t.versions.c.id == t.items.c.version_id)
+            .outerjoin(t.sources, t.sources.c.item_id == t.items.c.id)
+            .where(t.items.c.cube_id.in_(list(cube_ids)), t.sources.c.item_id.is_(None))
+            .where(t.versions.c.type != ItemType.WORKING)
+            .limit(_SHOWN)
+        )
+        found += [
+            Difference("ledger", "sourceless", item_id, "has no source message")
+            for item_id in connection.scalars(sourceless)
+        ]
+        found += [
+            Difference(row.target, "parked", row.item, row.error)
+            for row in outbox.parked(connection)
+            if row.cube in set(cube_ids)
+        ]
+    return found
+
+
+def index_differences(
+    ledger: Ledger, target: Target, index: Scanned, cube_id: str
+) -> tuple[int, dict[str, Difference]]:
+    """Return how many points were checked, and by item id what an index lacks, has too much or has outdated.
+
+    Items with a change still in the outbox are left out: they are waiting, not wrong.
+    """
+    with ledger.read() as connection:
+        expected, waiting = _expected(connection, target, cube_id)
+    seen: dict[str, set[str]] = {}
+    found: dict[str, Difference] = {}
+    checked = 0
+    for stamp in index.scan(cube_id):
+        checked += 1
+        wanted = expected.get(stamp.item)
+        if stamp.item in waiting:
+            continue
+        if wanted is None:
+            found[stamp.item] = Difference(target, "extra", stamp.item, "is in the index but not in the ledger")
+        elif stamp.revision != wanted[0]:
+            detail = f"has revision {stamp.revision}, the ledger {wanted[0]}"
+            found[stamp.item] = Difference(target, "outdated", stamp.item, detail)
+        seen.setdefault(stamp.item, set()).add(stamp.id)
+    for item_id, (_, points) in expected.items():
+        if item_id not in waiting and item_id not in found and not points <= seen.get(item_id, set()):
+            found[item_id] = Difference(target, "missing", item_id, "is not (wholly) in the index")
+    return checked, found
+
+
+def _expected(
+    connection: sa.Connection, target: Target, cube_id: str
+) -> tuple[dict[str, tuple[int, set[str]]], set[str]]:
+    """Return item id -> (revision, point ids that must be there), and the items an index still waits for."""
+    query = (
+        sa.select(t.items.c.id, t.items.c.revision, t.versions.c.id.label("version_id"), t.versions.c.status)
+        .join(t.versions, t.versions.c.item_id == t.items.c.id)
+        .where(t.items.c.cube_id == cube_id)
+    )
+    if target == "graph":
+        query = query.where(t.versions.c.recorded_to.is_(None), t.versions.c.status != Status.DELETED)
+    expected: dict[str, tuple[int, set[str]]] = {}
+    for row in connection.execute(query.execution_options(yield_per=1000)):
+        point = row.version_id if target == "vector" else row.id
+        expected.setdefault(row.id, (row.revision, set()))[1].add(point)
+    waiting = sa.select(t.outbox.c.item_id).where(t.outbox.c.target == target, t.outbox.c.cube_id == cube_id)
+    return expected, set(connection.scalars(waiting))
+
+
+def enqueue_all(ledger: Ledger, cube_id: str, targets: tuple[Target, ...]) -> int:
+    """Queue every item of a cube for the given indexes; return how many."""
+    with ledger.write() as connection:
+        ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube_id)))
+        for batch in items.in_batches(ids):
+            outbox.enqueue(connection, cube_id, batch, targets)
+    return len(ids)
+
+
+def enqueue_some(ledger: Ledger, cube_id: str, item_ids: Iterable[str], target: Target) -> None:
+    """Queue items an index has to project again."""
+    with ledger.write() as connection:
+        outbox.enqueue(connection, cube_id, list(item_ids), (target,))
+
+
+def cube_ids(connection: sa.Connection) -> list[str]:
+    """Return the ids of all cubes."""
+    return list(connection.scalars(sa.select(t.cubes.c.id).order_by(t.cubes.c.id)))
+
+
+def count_items(connection: sa.Connection, cubes_: Iterable[str]) -> int:
+    """Return how many items these cubes have, in any status."""
+    query = sa.select(sa.func.count()).select_from(t.items).where(t.items.c.cube_id.in_(list(cubes_)))
+    return connection.scalar(query) or 0

@@ -1,0 +1,134 @@
+"""Checks the plain arguments of a call: tags, info, ids, numbers, edits of an item. Refuses, never repairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from memos.errors import InvalidInput
+from memos.model import ItemType, Json, Status, Tier
+from memos.reader.messages import read_time
+from memos.settings import LimitSettings
+from memos.text.checks import check_name, check_text
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+_MAX_TAGS = 100
+_MAX_IDS = 10_000
+_INFO_BYTES = 65_536
+
+
+def tags_of(raw: Json) -> tuple[str, ...]:
+    """Return distinct tags in the order given."""
+    if isinstance(raw, str) or not isinstance(raw, Sequence):
+        raise InvalidInput("tags", "must be a list of strings")
+    if len(raw) > _MAX_TAGS:
+        raise InvalidInput("tags", f"has {len(raw)} tags, at most {_MAX_TAGS} are taken")
+    return tuple(dict.fromkeys(check_name("tags", tag, 128) for tag in raw))
+
+
+def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
+    """Return an object of strings, numbers, booleans and lists of them: what filters can ask for."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidInput("info", f"must be an object, not {type(raw).__name__}")
+    for name, value in raw.items():
+        check_name("info", name, 128)
+        for entry in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(entry, str):
+                check_text(f"info.{name}", entry, _INFO_BYTES)
+            elif not isinstance(entry, bool | int | float) or entry != entry or abs(entry) > 2**53:
+                raise InvalidInput(
+                    f"info.{name}", "must be a string, a boolean, a number up to 2^53, or a list of these"
+                )
+    checked = plain(dict(raw))
+    check_text("info", json.dumps(checked, ensure_ascii=False), min(_INFO_BYTES, limits.message_bytes))
+    return dict(checked)
+
+
+def plain(value: Any) -> Json:
+    """Return a JSON copy of a value; times become text."""
+    return json.loads(json.dumps(value, ensure_ascii=False, default=_as_text))
+
+
+def _as_text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def ids_of(raw: str | Sequence[str]) -> list[str]:
+    """Return distinct ids of a call about one or several items."""
+    ids = [raw] if isinstance(raw, str) else list(raw)
+    if not ids:
+        raise InvalidInput("item_ids", "is empty; name at least one item")
+    if len(ids) > _MAX_IDS:
+        raise InvalidInput("item_ids", f"has {len(ids):,} ids, at most {_MAX_IDS:,} are taken")
+    return list(dict.fromkeys(check_name("item_ids", item_id, 64) for item_id in ids))
+
+
+def within(where: str, value: Json, low: int, high: int) -> int:
+    """Return a whole number inside its limits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInput(where, f"must be a whole number from {low:,} to {high:,}, not {value!r:.40}")
+    return value
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return the named time zone."""
+    try:
+        return ZoneInfo(check_name("time_zone", name, 64))
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidInput("time_zone", f"{name!r} is unknown; use a name such as Europe/Paris") from error
+
+
+def edits_of(raw: Mapping[str, Any], limits: LimitSettings) -> dict[str, Any]:
+    """Return the checked field values of an update; every field it names is one an update may change."""
+    if not raw:
+        raise InvalidInput("memory", "nothing to change; give a new text or another field")
+    return {name: _edit(name, value, limits) for name, value in raw.items()}
+
+
+def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
+    match name:
+        case "memory":
+            text = check_text(name, value, limits.message_bytes)
+            if not text.strip():
+                raise InvalidInput(name, "is empty or only white space; use delete to take the item away")
+            return text
+        case "tags":
+            return tags_of(value)
+        case "info":
+            return info_of(value, limits)
+        case "key" | "value":
+            return None if value is None else check_name(name, value)
+        case "confidence":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise InvalidInput(name, f"must be a number from 0 to 1, not {value!r:.40}")
+            return float(value)
+        case "tier":
+            return _member(name, value, Tier)
+        case "type":
+            return _member(name, value, ItemType)
+        case "status":
+            status = _member(name, value, Status)
+            if status is Status.DELETED:
+                raise InvalidInput(name, "is set to deleted by delete, not by update")
+            return status
+        case "valid_from" | "valid_to":
+            return None if value is None else read_time(name, value, ZoneInfo("UTC"), datetime.now(UTC))
+    raise InvalidInput(
+        name,
+        "cannot be changed; these can: memory, tags, info, key, value, confidence, tier, type, status, "
+        "valid_from, valid_to",
+    )
+
+
+def _member(name: str, value: Any, kind: type[_Choice]) -> _Choice:
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise InvalidInput(name, f"{value!r:.40} is unknown; use one of {', '.join(kind)}") from error

@@ -1,0 +1,53 @@
+"""Applies feedback in plain words: stores it as the newest statement, links it, supersedes what its key replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import items
+from memos.model import Draft, FeedbackReceipt, Item, Role
+from memos.text.statements import key_of, statements
+
+
+def correct(
+    change: Change, draft: Draft, related: Sequence[str], conversation: str | None, at: datetime
+) -> FeedbackReceipt:
+    """Store the correction in `draft` and settle what it replaces.
+
+    `related` are items it is about. Items of the same cube that state another value of the same attribute
+    of the same speaker become superseded; without such a key nothing is, the link alone says so.
+    """
+    replaced: list[Item] = []
+    key, value = draft.key, draft.value
+    stated = statements(draft.memory)
+    if stated:
+        attribute, value = stated[0].attribute, stated[0].value
+        rivals = items.with_key(change.connection, change.cube, attribute)
+        subject = _subject(draft, rivals)
+        key = key_of(subject, attribute) if subject else None
+        replaced = [old for old in rivals if old.key == key and _differs(old.value, value) and _older(old, at)]
+    receipt = changes.add(change, [replace(draft, key=key, value=value)], conversation, None)
+    new_item = receipt.item_ids[0]
+    about = list(dict.fromkeys([*related, *(old.id for old in replaced)]))
+    changes.correct(change, new_item, about, replaced, at)
+    return FeedbackReceipt(new_item, tuple(about), tuple(old.id for old in replaced), indexed=False)
+
+
+def _subject(draft: Draft, rivals: Sequence[Item]) -> str | None:
+    """Return who 'I' is: the named speaker, else the one person who stated this attribute before."""
+    if draft.message.name is not None:
+        return draft.message.name
+    speakers = {old.speaker for old in rivals if old.role is Role.USER}
+    return speakers.pop() if len(speakers) == 1 else None
+
+
+def _differs(old: str | None, new: str | None) -> bool:
+    return (old or "").casefold() != (new or "").casefold()
+
+
+def _older(old: Item, at: datetime) -> bool:
+    return old.valid_from is None or old.valid_from <= at

@@ -1,0 +1,232 @@
+"""One search from question to hydrated hits; the index proposes, the ledger decides what may come back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import sqlalchemy as sa
+
+from memos.clock import to_micros
+from memos.errors import BackendUnavailable
+from memos.filters import And, Condition, Node, Not, Op, Or, fields_of, matches
+from memos.memcube.ledger import items
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.projection import Projection
+from memos.memcube.vectors import VectorFollower
+from memos.model import Arm, Hit, Item, Scope, SearchResult, Status
+from memos.ports import ArmQuery, Embedder, SparseEncoder, SparseVector, Vector, VectorIndex, VectorSearch
+from memos.search.context import assemble
+from memos.search.fusion import Candidate, Fused, fuse
+
+_OVERSAMPLE = 4
+_MIN_CANDIDATES = 50
+_MAX_CANDIDATES = 5_000
+# Items not in the index yet that one search scores itself; newer ones first.
+_MAX_UNINDEXED = 256
+_LEDGER_PAGE = 1_000
+_FOUND_STATUSES = (Status.ACTIVE, Status.ARCHIVED)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One question: `filter` is parsed, `as_of` a record time, `reference_time` when it is asked."""
+
+    query: str
+    scope: Scope
+    top_k: int
+    filter: Node | None
+    as_of: datetime | None
+    reference_time: datetime
+    token_budget: int | None
+    explain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """Search over one installation."""
+
+    ledger: Ledger
+    index: VectorIndex
+    follower: VectorFollower
+    projection: Projection
+    embedder: Embedder
+    terms: SparseEncoder
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Return at most `top_k` distinct hits, best first, with their sources."""
+        clock = _StageClock()
+        with clock.stage("embed"):
+            dense = self.embedder.embed_query(request.query)
+            terms = self.terms.encode_query(request.query)
+        wanted = _wanted(request)
+        with clock.stage("recall"):
+            arms, missing = self._recall(request, wanted, dense, terms)
+        with clock.stage("fuse"):
+            fused = fuse(arms)
+        with clock.stage("hydrate"):
+            hits = self._hydrate(request, wanted, fused)
+        text, tokens = "", 0
+        if request.token_budget is not None:
+            hits, text, tokens = assemble(hits, request.token_budget)
+        return SearchResult(request.query, hits, text, tokens, missing, clock.timings_ms)
+
+    def _recall(
+        self, request: SearchRequest, wanted: Node, dense: Vector, terms: SparseVector
+    ) -> tuple[dict[str, list[Candidate]], tuple[str, ...]]:
+        queries = [ArmQuery(Arm.TURN, dense), ArmQuery(Arm.WINDOW, dense)]
+        if len(terms.indices):
+            queries += [ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)]
+        limit = min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, request.top_k * _OVERSAMPLE))
+        as_of = None if request.as_of is None else to_micros(request.as_of)
+        missing: tuple[str, ...] = ()
+        try:
+            pushed = self._push_down(request.scope, wanted)
+            found = self.index.search(VectorSearch(request.scope.cubes, tuple(queries), limit, pushed, as_of))
+        except BackendUnavailable:
+            found, missing = [[] for _ in queries], tuple(query.arm for query in queries)
+        arms = {
+            query.arm.value: [Candidate(f"{point.item}:{point.version}", point.score) for point in points]
+            for query, points in zip(queries, found, strict=True)
+        }
+        unindexed = self._unindexed(request, wanted, all_recent=bool(missing))
+        if unindexed:
+            self._score_unindexed(arms, unindexed, dense, terms)
+        return arms, missing
+
+    def _push_down(self, scope: Scope, node: Node) -> Node:
+        """Replace conditions the index cannot judge (memory text, entities, `like`) by the ids they hold for."""
+        match node:
+            case And():
+                return And(tuple(self._push_down(scope, part) for part in node.parts))
+            case Or():
+                return Or(tuple(self._push_down(scope, part) for part in node.parts))
+            case Not():
+                return Not(self._push_down(scope, node.part))
+            case Condition() if node.field in ("memory", "entities") or node.op is Op.LIKE:
+                ids = tuple(item.id for item in self._every(scope) if matches(node, items.record_of(item)))
+                return Condition("id", Op.IN, ids)
+        return node
+
+    def _every(self, scope: Scope) -> Iterator[Item]:
+        for cube in scope.cubes:
+            yield from every_item(self.ledger, cube, tuple(Status))
+
+    def _unindexed(self, request: SearchRequest, wanted: Node, *, all_recent: bool) -> list[Item]:
+        """Return what the index does not show yet or, when it is down, the newest items."""
+        if request.as_of is not None:
+            return []
+        ids = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED)
+        with self.ledger.read() as connection:
+            states = list(items.current(connection, request.scope.cubes, ids).values())
+            if all_recent:
+                states += items.newest(connection, request.scope.cubes, _MAX_UNINDEXED)
+        distinct = {state.id: state for state in states}
+        return [state for state in distinct.values() if matches(wanted, items.record_of(state))]
+
+    def _score_unindexed(
+        self, arms: dict[str, list[Candidate]], states: Sequence[Item], dense: Vector, terms: SparseVector
+    ) -> None:
+        """Score in this process what the index does not hold: cosine joins its arm, terms make an arm of their own.
+
+        Without the index there is no IDF, so these term scores must not be compared with the index's.
+        """
+        points = self.follower.points(states)
+        cosines = np.stack([point.turn for point in points]) @ dense
+        arms.setdefault(Arm.TURN.value, []).extend(
+            Candidate(_key(state), float(cosine)) for state, cosine in zip(states, cosines, strict=True)
+        )
+        arms["unindexed_terms"] = [
+            Candidate(_key(state), _dot(point.turn_terms, terms)) for state, point in zip(states, points, strict=True)
+        ]
+
+    def _hydrate(self, request: SearchRequest, wanted: Node, fused: Sequence[Fused]) -> tuple[Hit, ...]:
+        """Read candidates from the ledger in pages until `top_k` distinct ones passed every check."""
+        hits: dict[tuple[str, str, str], Hit] = {}
+        for start in range(0, len(fused), _MIN_CANDIDATES):
+            page = fused[start : start + _MIN_CANDIDATES]
+            with self.ledger.read() as connection:
+                states = self._states(connection, request, page)
+                sources = items.sources_of(connection, {state.id for state in states.values()})
+            for entry in page:
+                state = states.get(entry.version_key)
+                if state is None or not matches(wanted, items.record_of(state)):
+                    continue
+                same = (state.cube, state.speaker.casefold(), " ".join(state.memory.casefold().split()))
+                if same in hits:
+                    kept = hits[same]
+                    if state.id != kept.item.id and state.id not in kept.duplicates:
+                        hits[same] = replace(kept, duplicates=(*kept.duplicates, state.id))
+                elif len(hits) < request.top_k:
+                    found = sources.get(state.id, ())
+                    arms = entry.arms if request.explain else ()
+                    hits[same] = Hit(replace(state, sources=found), entry.score, found, (), arms)
+            if len(hits) >= request.top_k:
+                break
+        return tuple(hits.values())
+
+    def _states(self, connection: sa.Connection, request: SearchRequest, page: Sequence[Fused]) -> dict[str, Item]:
+        wanted = [tuple(entry.version_key.rsplit(":", 1)) for entry in page]
+        if request.as_of is None:
+            current = items.current(connection, request.scope.cubes, {item_id for item_id, _ in wanted})
+            return {_key(state): state for state in current.values()}
+        moment = request.as_of
+        versions = items.all_versions(connection, {item_id for item_id, _ in wanted})
+        return {
+            _key(state): state
+            for states in versions.values()
+            for state in states
+            if state.cube in request.scope.cubes
+            and state.updated_at <= moment
+            and (state.recorded_to is None or state.recorded_to > moment)
+        }
+
+
+def _wanted(request: SearchRequest) -> Node:
+    """Add to the caller's filter what every search leaves out unless asked: other statuses, and what has ended."""
+    named = fields_of(request.filter)
+    parts: list[Node] = [] if request.filter is None else [request.filter]
+    if "status" not in named:
+        parts.append(Condition("status", Op.IN, tuple(str(status) for status in _FOUND_STATUSES)))
+    if not named & {"valid_to", "status"}:
+        ended = Condition("valid_to", Op.LTE, to_micros(request.reference_time))
+        parts.append(Not(ended))
+    return And(tuple(parts))
+
+
+def every_item(ledger: Ledger, cube: str, statuses: Sequence[str]) -> Iterator[Item]:
+    """Yield a cube's current items, oldest first, a page at a time."""
+    after = None
+    while True:
+        with ledger.read() as connection:
+            page = items.in_cube(connection, cube, statuses, after, _LEDGER_PAGE)
+        yield from page
+        if len(page) < _LEDGER_PAGE:
+            return
+        after = (page[-1].created_at, page[-1].id)
+
+
+def _key(item: Item) -> str:
+    return f"{item.id}:{item.version}"
+
+
+def _dot(document: SparseVector, query: SparseVector) -> float:
+    shared = np.isin(document.indices, query.indices)
+    return float(document.values[shared].sum())
+
+
+class _StageClock:
+    """Milliseconds by stage."""
+
+    def __init__(self) -> None:
+        self.timings_ms: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.timings_ms[name] = (time.perf_counter() - started) * 1000
