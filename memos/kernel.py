@@ -56,6 +56,10 @@ from memos.text.checks import check_name, check_text
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
 
+# `list` is a method here, so its annotations need other names.
+Items = list[Item]
+Versions = list[Version]
+
 
 class Cubes:
     """The cubes of an installation."""
@@ -299,7 +303,7 @@ class MemOS:
         cubes: Sequence[str] = (DEFAULT_CUBE,),
         actor: str = LOCAL_OWNER,
         top_k: int = 10,
-        filter: Mapping[str, Json] | None = None,  # noqa: A002 - the wire contract's name
+        filter: Mapping[str, Json] | None = None,
         as_of: Json = None,
         reference_time: Json = None,
         token_budget: int | None = None,
@@ -346,10 +350,10 @@ class MemOS:
         *,
         cube: str = DEFAULT_CUBE,
         actor: str = LOCAL_OWNER,
-        filter: Mapping[str, Json] | None = None,  # noqa: A002 - the wire contract's name
+        filter: Mapping[str, Json] | None = None,
         limit: int = 100,
         offset: int = 0,
-    ) -> list[Item]:
+    ) -> Items:
         """Return a cube's items that pass the filter, oldest first; deleted ones only when the filter names status."""
         scope = self._scope([cube], actor)
         node = parse(filter)
@@ -360,7 +364,7 @@ class MemOS:
         )
         return list(islice(found, offset, offset + limit))
 
-    def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> list[Version]:
+    def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
         scope = self._scope_of_item(item, cube, actor)
         with self.ledger.read() as connection:
@@ -468,7 +472,8 @@ class MemOS:
     def _settle(self) -> bool:
         """Have the indexes follow within the time a caller waits; True when they did."""
         wait_s = self.settings.index.wait_s
-        return all([projection.drain(wait_s) for projection in (self._vector, self._graph)])
+        vector, graph = self._vector.drain(wait_s), self._graph.drain(wait_s)
+        return vector and graph
 
     def _related(self, text: str, scope: Scope) -> list[str]:
         found = self.search(text, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH)

@@ -1,0 +1,1 @@
+"""Cubes: the ledger that is the truth, the projections that follow it, erasure, verification."""

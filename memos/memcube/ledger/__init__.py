@@ -1,0 +1,1 @@
+"""The ledger: tables, transactions and row functions over SQLAlchemy."""

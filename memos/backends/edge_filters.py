@@ -1,0 +1,72 @@
+"""Compiles the filter AST to the Qdrant engine's filters, with exactly the meaning of `memos.filters.matches`."""
+
+from __future__ import annotations
+
+from qdrant_edge import (
+    FieldCondition,
+    Filter,
+    HasIdCondition,
+    IsEmptyCondition,
+    MatchAny,
+    MatchValue,
+    RangeFloat,
+)
+
+from memos.filters import And, Condition, Node, Not, Op, Or, Scalar
+
+_NOTHING = Filter(must=[HasIdCondition(set())])
+
+
+def compile_filter(node: Node) -> Filter:
+    """Return the engine's filter. Raises: ValueError for what only the ledger can judge (`memory`, `like`)."""
+    match node:
+        case And():
+            return Filter(must=[compile_filter(part) for part in node.parts])
+        case Or():
+            return Filter(should=[compile_filter(part) for part in node.parts]) if node.parts else _NOTHING
+        case Not():
+            return Filter(must_not=[compile_filter(node.part)])
+        case Condition():
+            return _condition(node)
+
+
+def _condition(condition: Condition) -> Filter:
+    key, value = payload_key(condition.field), condition.value
+    match condition.op:
+        case Op.EQ | Op.CONTAINS:
+            return _any_of(key, (value,) if not isinstance(value, tuple) else value)
+        case Op.NE:
+            return Filter(must_not=[_any_of(key, (value,) if not isinstance(value, tuple) else value)])
+        case Op.IN:
+            return _any_of(key, value if isinstance(value, tuple) else (value,))
+        case Op.NIN:
+            return Filter(must_not=[_any_of(key, value if isinstance(value, tuple) else (value,))])
+        case Op.EXISTS:
+            empty = [IsEmptyCondition(key)]
+            return Filter(must_not=empty) if value else Filter(must=empty)
+        case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
+            return Filter(must=[FieldCondition(key, range=RangeFloat(**{condition.op.value: float(value)}))])
+    raise ValueError(f"the index cannot judge {condition.field} {condition.op}")
+
+
+def _any_of(key: str, values: tuple[Scalar, ...]) -> Filter:
+    """Match one of the values; a number matches as a range, since 1 and 1.0 are equal and MatchValue is not."""
+    texts = [value for value in values if isinstance(value, str)]
+    conditions = [FieldCondition(key, match=MatchAny(texts))] if texts else []
+    for value in values:
+        if isinstance(value, bool):
+            conditions.append(FieldCondition(key, match=MatchValue(value)))
+        elif isinstance(value, int | float):
+            conditions.append(FieldCondition(key, range=RangeFloat(gte=float(value), lte=float(value))))
+    return Filter(should=list(conditions)) if conditions else _NOTHING
+
+
+def payload_key(field: str) -> str:
+    """Return the payload path of a filter field; an info key is quoted, since it may contain dots."""
+    if field == "id":
+        return "item"
+    if field == "memory":
+        raise ValueError("memory text is not in the index")
+    if field.startswith("info."):
+        return f'info."{field.removeprefix("info.")}"'
+    return field

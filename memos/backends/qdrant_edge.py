@@ -1,0 +1,338 @@
+"""`QdrantEdgeIndex`: the Qdrant engine on local files, driven through a child process that this one never waits for with the interpreter lock.
+
+A folder holds generations (`gen-000001`) and `CURRENT`, which names the one in use. Optimising and rewriting
+build the next generation in a second child from a flushed copy, replay what was written meanwhile, and switch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+from memos.backends.edge_process import WireArm, WirePoint, copy_sparse, write_durably
+from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
+from memos.ports import ScoredPoint, SparseVector, Stamp, VectorPoint, VectorSearch
+
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+_CHILD = (
+    "import sys; sys.path.insert(0, sys.argv[1]);from memos.backends.edge_process import main; main(int(sys.argv[2]))"
+)
+_CLOSE_WAIT_S = 10.0
+# Journal entries that may be left for the last step of a switch, while writers wait.
+_SHORT_JOURNAL = 8
+
+_Write = tuple[Literal["upsert", "prune"], Any]
+
+
+class _Died(Exception):
+    """The child ended in the middle of a call."""
+
+
+class _Child:
+    """One engine process and the socket to it; calls queue."""
+
+    def __init__(self, folder: Path, dimension: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-P", "-c", _CHILD, _PACKAGE_ROOT, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # A Ctrl-C in the terminal is for the program, which then closes its children in order.
+                start_new_session=True,
+            )
+        self._channel = Connection(ours.detach())
+        self._lock = threading.Lock()
+        self.folder = folder
+        try:
+            self.call("open", str(folder), dimension)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Return the child's answer. Raises: _Died, BackendUnavailable, IntegrityError."""
+        with self._lock:
+            try:
+                self._channel.send((method, arguments))
+                answer = self._channel.recv()
+            except (EOFError, OSError) as error:
+                raise _Died(f"it ended with status {self._process.poll()}") from error
+        if answer[0]:
+            return answer[1]
+        kind, message = answer[1:]
+        if method == "open":
+            raise IntegrityError(f"The vector index in {self.folder} cannot be read ({kind}: {message}).")
+        raise BackendUnavailable(f"The vector index refused {method} ({kind}: {message}).")
+
+    def kill(self) -> None:
+        """End the child now, also in the middle of a call."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End the child after its present call."""
+        with self._lock:
+            self._channel.close()
+        try:
+            self._process.wait(_CLOSE_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class QdrantEdgeIndex:
+    """A `VectorIndex` on local files that is also `Rewritable` and `Optimisable`."""
+
+    def __init__(self, folder: Path, dimension: int) -> None:
+        self._folder = folder
+        self._dimension = dimension
+        self._writer = threading.RLock()
+        self._building = threading.Lock()
+        self._builder: _Child | None = None
+        self._journal: list[_Write] | None = None
+        self._closed = False
+        self._incarnation = 0
+        self._written = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._remove_leftovers()
+        self._child: _Child | None = self._started(self._current())
+
+    @classmethod
+    def open(cls, folder: Path, dimension: int) -> QdrantEdgeIndex:
+        """Open or create the index. Raises: IntegrityError when its files are damaged, BackendUnavailable."""
+        return cls(folder, dimension)
+
+    @property
+    def incarnation(self) -> int:
+        """Return how often the engine restarted; each time its unflushed writes were lost."""
+        return self._incarnation
+
+    def upsert(self, points: Sequence[VectorPoint]) -> None:
+        """Insert or replace points by id."""
+        self._write("upsert", [_wire(point) for point in points])
+        self._written += len(points)
+
+    def prune(self, keep: Mapping[str, int | None]) -> None:
+        """Delete the items' points whose revision is not the given one; None deletes all."""
+        self._write("prune", dict(keep))
+
+    def search(self, request: VectorSearch) -> list[list[ScoredPoint]]:
+        """Return one list for each arm, best first."""
+        if not request.cubes:
+            raise InvalidInput("cubes", "is empty; name at least one cube")
+        arms: list[WireArm] = [
+            (arm.arm.value, _wire_terms(arm.query) if isinstance(arm.query, SparseVector) else arm.query.tobytes())
+            for arm in request.arms
+        ]
+        found = self._call("search", request.cubes, arms, request.limit, request.filter, request.as_of)
+        return [[ScoredPoint(*point) for point in points] for points in found]
+
+    def scan(self, cube: str) -> Iterator[Stamp]:
+        """Yield what is held of one cube."""
+        offset = None
+        while True:
+            page, offset = self._call("scan", cube, offset)
+            yield from (Stamp(*stamp) for stamp in page)
+            if offset is None:
+                return
+
+    def cubes(self) -> list[str]:
+        """Return the cubes that have at least one point."""
+        return list(self._call("cubes"))
+
+    def flush(self, mark: int) -> None:
+        """Make everything so far durable, then remember the mark."""
+        with self._writer:
+            self._call("flush", mark)
+
+    def mark(self) -> int:
+        """Return the mark of the last durable flush."""
+        return int(self._call("mark"))
+
+    def unoptimised(self) -> int:
+        """Return how many points were written since the last `optimise` of this process."""
+        return self._written
+
+    def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
+        """Build graphs for fast search in a second process, then switch to them."""
+        self._written = 0
+        return bool(self._rebuild(lambda child, _target: child.call("optimise"), on_progress))
+
+    def rewrite(self) -> None:
+        """Build fresh files from live points in a second process, then switch and delete the old ones."""
+        self._rebuild(lambda child, target: child.call("rewrite", str(target), self._dimension), None, fresh=True)
+
+    def close(self) -> None:
+        """End the children without flushing."""
+        self._closed = True
+        builder = self._builder
+        if builder is not None:
+            builder.kill()
+        with self._building, self._writer:
+            if self._child is not None:
+                self._child.close()
+                self._child = None
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        """Call the engine; when it died, start it again and say that this call failed. Raises: BackendUnavailable."""
+        child = self._child
+        if child is None:
+            child = self._restart(None)
+        try:
+            return child.call(method, *arguments)
+        except _Died as error:
+            if child is self._child and not self._closed:
+                self._restart(child)
+            elif child is not self._child:
+                # It was replaced by a new generation while this call waited for it.
+                return self._call(method, *arguments)
+            raise BackendUnavailable(
+                f"The vector index's process stopped in {method} ({error}); it was restarted."
+            ) from error
+
+    def _restart(self, dead: _Child | None) -> _Child:
+        with self._writer:
+            if self._closed:
+                raise BackendUnavailable("The vector index is closed.")
+            if self._child is not dead and self._child is not None:
+                return self._child
+            self._incarnation += 1
+            if dead is not None:
+                dead.kill()
+                self._child = None
+            self._child = self._started(self._current())
+            return self._child
+
+    def _write(self, method: Literal["upsert", "prune"], payload: Any) -> None:
+        with self._writer:
+            self._call(method, payload)
+            if self._journal is not None:
+                self._journal.append((method, payload))
+
+    def _rebuild(
+        self, build: Callable[[_Child, Path], Any], on_progress: Callable[[str], None] | None, *, fresh: bool = False
+    ) -> Any:
+        """Make the next generation with `build` while this one serves, then switch. Raises: BackendUnavailable."""
+        report = on_progress or (lambda _stage: None)
+        with self._building:
+            old = self._current()
+            copy = self._folder / _name(_number(old) + 1)
+            target = self._folder / _name(_number(old) + 2) if fresh else copy
+            incarnation = self._incarnation
+            report("copying")
+            with self._writer:
+                self._call("flush", None)
+                copy_sparse(old, copy)
+                self._journal = []
+            try:
+                report("building")
+                result = self._built(build, copy, target, fresh=fresh)
+                report("switching")
+                self._switch(target, incarnation)
+            except _Died as error:
+                raise BackendUnavailable(
+                    f"The build of a new vector index stopped ({error}); the old one stays."
+                ) from error
+            finally:
+                self._journal = None
+                self._remove_leftovers()
+        return result
+
+    def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path, *, fresh: bool) -> Any:
+        """Run the build in a second child and leave the child of `target` in `_builder`."""
+        self._builder = self._started(copy)
+        if self._closed:
+            self._builder.kill()
+        result = build(self._builder, target)
+        if fresh:
+            self._builder.close()
+            shutil.rmtree(copy)
+            self._builder = self._started(target)
+        return result
+
+    def _switch(self, target: Path, incarnation: int) -> None:
+        """Replay the journal into the new child, the last entries while writers wait, and put it in charge."""
+        child = self._builder
+        assert child is not None
+        assert self._journal is not None
+        done = 0
+        while len(self._journal) - done > _SHORT_JOURNAL:
+            done = self._replay(child, done)
+        with self._writer:
+            self._replay(child, done)
+            if self._closed or self._incarnation != incarnation:
+                raise _Died("the engine restarted meanwhile")
+            child.call("flush", self._call("mark"))
+            write_durably(self._folder / "CURRENT", target.name)
+            old, self._child, self._builder = self._child, child, None
+        if old is not None:
+            old.close()
+
+    def _replay(self, child: _Child, start: int) -> int:
+        assert self._journal is not None
+        end = len(self._journal)
+        for method, payload in self._journal[start:end]:
+            child.call(method, payload)
+        return end
+
+    def _started(self, folder: Path) -> _Child:
+        try:
+            return _Child(folder, self._dimension)
+        except _Died as error:
+            raise IntegrityError(f"The vector index in {folder} cannot be opened ({error}).") from error
+
+    def _current(self) -> Path:
+        pointer = self._folder / "CURRENT"
+        if not pointer.exists():
+            write_durably(pointer, _name(1))
+        name = pointer.read_text().strip()
+        if not name.startswith("gen-"):
+            raise IntegrityError(f"{pointer} is damaged: it says {name[:40]!r}.")
+        return self._folder / name
+
+    def _remove_leftovers(self) -> None:
+        """Delete every generation but the current one, and a builder that is still there."""
+        builder, self._builder = self._builder, None
+        if builder is not None:
+            builder.kill()
+        current = self._current()
+        for entry in self._folder.glob("gen-*"):
+            if entry != current:
+                shutil.rmtree(entry)
+
+
+def wipe(folder: Path) -> None:
+    """Empty a damaged index; its mark is then 0 and the kernel fills it from the ledger."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _name(number: int) -> str:
+    return f"gen-{number:06d}"
+
+
+def _number(generation: Path) -> int:
+    return int(generation.name.removeprefix("gen-"))
+
+
+def _wire(point: VectorPoint) -> WirePoint:
+    return (
+        point.id,
+        dict(point.payload),
+        point.turn.tobytes(),
+        point.window.tobytes(),
+        _wire_terms(point.turn_terms),
+        _wire_terms(point.window_terms),
+    )
+
+
+def _wire_terms(terms: SparseVector) -> tuple[list[int], list[float]]:
+    return terms.indices.tolist(), terms.values.tolist()

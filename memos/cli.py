@@ -1,0 +1,472 @@
+"""The command line: every command translates arguments to one call of `MemOS` and prints what comes back.
+
+Exit codes: 0 done, 1 verify found differences or another error, 2 wrong input, 3 not found, 4 conflict,
+5 not permitted, 6 store in use, full or unavailable, 7 model failed, 8 data damaged or from a newer version,
+130 interrupted (what was acknowledged stays).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from memos.api.views import error_view, view
+from memos.errors import InvalidInput, MemosError
+from memos.kernel import MemOS
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item
+from memos.settings import Settings
+from memos.text.checks import decode
+from memos.version import __version__
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help=__doc__.split("\n\n", maxsplit=1)[1] if __doc__ else None,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(cubes_app, name="cubes")
+
+console = Console()
+errors = Console(stderr=True)
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="Folder of the installation (default: MEMOS_HOME, else per user)")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table")]
+CubeName = Annotated[str, typer.Option("--cube", "-c", help="Cube to use")]
+Actor = Annotated[str, typer.Option("--actor", help="Who asks")]
+ItemId = Annotated[str, typer.Argument(help="Item id")]
+
+
+@contextmanager
+def opened(data_dir: Path | None) -> Iterator[MemOS]:
+    """Open the installation for one command."""
+    with MemOS.open(data_dir, settings=Settings()) as memos:
+        yield memos
+
+
+def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
+    """Print a result as JSON, or the way people read it."""
+    if as_json:
+        sys.stdout.write(json.dumps(view(value), ensure_ascii=False, indent=2) + "\n")
+    else:
+        human()
+
+
+@app.command()
+def add(
+    text: Annotated[str, typer.Argument(help="What to remember; '-' reads standard input")],
+    cube: CubeName = DEFAULT_CUBE,
+    conversation: Annotated[str | None, typer.Option(help="Conversation it belongs to")] = None,
+    role: Annotated[str, typer.Option(help="user, assistant, system or tool")] = "user",
+    name: Annotated[str | None, typer.Option(help="Speaker's name")] = None,
+    chat_time: Annotated[str | None, typer.Option(help="When it was said, ISO 8601")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag; may be repeated")] = None,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="Repeating it stores nothing twice")] = None,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store one message."""
+    content = decode("standard input", sys.stdin.buffer.read()) if text == "-" else text
+    message = {"role": role, "content": content, "name": name, "chat_time": chat_time}
+    with opened(data_dir) as memos:
+        receipt = memos.add(
+            [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key
+        )
+    show(receipt, as_json, lambda: console.print(" ".join(receipt.item_ids), highlight=False))
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="The question")],
+    cube: Annotated[list[str] | None, typer.Option("--cube", "-c", help="Cube to search; may be repeated")] = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Most hits")] = 10,
+    filter_: Annotated[str | None, typer.Option("--filter", help="Filter as JSON")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Search what was recorded at this time")] = None,
+    reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
+    token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say which arm gave what")] = False,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find memories."""
+    from memos.demo.run import hits_table  # noqa: PLC0415 - the table is shared with the demo
+
+    with opened(data_dir) as memos:
+        result = memos.search(
+            query,
+            cubes=cube or [DEFAULT_CUBE],
+            actor=actor,
+            top_k=top_k,
+            filter=_json_option("--filter", filter_),
+            as_of=as_of,
+            reference_time=reference_time,
+            token_budget=token_budget,
+            explain=explain,
+        )
+
+    def human() -> None:
+        if token_budget is not None:
+            console.print(result.context, markup=False, highlight=False)
+        else:
+            console.print(hits_table(result, escape(query)))
+        for hit in result.hits if explain else ():
+            votes = ", ".join(f"{vote.arm} #{vote.rank} ({vote.score:.3f})" for vote in hit.arms)
+            console.print(f"{hit.item.id}: {votes}", highlight=False)
+        if result.missing_arms:
+            errors.print(f"Not searched, index unavailable: {', '.join(result.missing_arms)}")
+
+    show(result, as_json, human)
+
+
+@app.command()
+def get(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show one memory with its sources."""
+    with opened(data_dir) as memos:
+        found = memos.get(item, actor=actor)
+
+    def human() -> None:
+        _items_table([found])
+        for source in found.sources:
+            console.print(f"source {source.message_id} [{source.start}:{source.end}] {source.speaker}, {source.at}",
+                          markup=False, highlight=False)  # fmt: skip
+
+    show(found, as_json, human)
+
+
+@app.command("list")
+def list_(
+    cube: CubeName = DEFAULT_CUBE,
+    filter_: Annotated[str | None, typer.Option("--filter", help="Filter as JSON")] = None,
+    limit: Annotated[int, typer.Option(help="Most items")] = 100,
+    offset: Annotated[int, typer.Option(help="Items to skip")] = 0,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List a cube's memories, oldest first."""
+    with opened(data_dir) as memos:
+        found = memos.list(cube=cube, actor=actor, filter=_json_option("--filter", filter_), limit=limit, offset=offset)
+    show(found, as_json, lambda: _items_table(found))
+
+
+@app.command()
+def update(
+    item: ItemId,
+    text: Annotated[str, typer.Argument(help="The new text")],
+    expected_version: Annotated[int | None, typer.Option(help="Refuse when the item is at another version")] = None,
+    reason: Annotated[str, typer.Option(help="Why")] = "updated",
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a memory's next version."""
+    with opened(data_dir) as memos:
+        found = memos.update(item, text, actor=actor, expected_version=expected_version, reason=reason)
+    show(found, as_json, lambda: _items_table([found]))
+
+
+@app.command()
+def feedback(
+    text: Annotated[str, typer.Argument(help='The correction, such as "no, I moved to Lyon in May"')],
+    cube: CubeName = DEFAULT_CUBE,
+    speaker: Annotated[str | None, typer.Option(help="Whose words they are")] = None,
+    about: Annotated[list[str] | None, typer.Option(help="Item it is about; may be repeated")] = None,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Correct what is remembered, in plain words."""
+    with opened(data_dir) as memos:
+        receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
+    told = f"{receipt.item_id} supersedes {', '.join(receipt.superseded) or 'nothing'}"
+    show(receipt, as_json, lambda: console.print(told, highlight=False))
+
+
+@app.command()
+def delete(
+    items: Annotated[list[str], typer.Argument(help="Item ids")],
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take memories out of sight; rollback brings them back."""
+    with opened(data_dir) as memos:
+        deleted = memos.delete(items, actor=actor)
+    show({"deleted": deleted}, as_json, lambda: console.print(f"deleted {len(deleted)}"))
+
+
+@app.command()
+def erase(
+    items: Annotated[list[str], typer.Argument(help="Item ids")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove memories in every form, for good; prints the receipt."""
+    if not yes:
+        typer.confirm(f"Erase {len(items)} memories for good?", abort=True)
+    with opened(data_dir) as memos:
+        receipt = memos.erase(items, actor=actor)
+
+    def human() -> None:
+        console.print(f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items", highlight=False)
+
+    show(receipt, as_json, human)
+
+
+@app.command()
+def history(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show every version of a memory."""
+    with opened(data_dir) as memos:
+        entries = memos.history(item, actor=actor)
+
+    def human() -> None:
+        table = Table("version", "when", "who", "why", "status", "memory")
+        for entry in entries:
+            row = (str(entry.version), f"{entry.recorded_at:%F %T}", entry.actor, entry.reason, entry.after.status)
+            table.add_row(*map(escape, (*row, entry.after.memory)))
+        console.print(table)
+
+    show(entries, as_json, human)
+
+
+@app.command()
+def rollback(
+    item: ItemId,
+    to_version: Annotated[int, typer.Argument(help="Version to go back to")],
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an old version the current one again."""
+    with opened(data_dir) as memos:
+        found = memos.rollback(item, to_version, actor=actor)
+    show(found, as_json, lambda: _items_table([found]))
+
+
+@cubes_app.command("list")
+def cubes_list(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List the cubes."""
+    with opened(data_dir) as memos:
+        found = memos.cubes.list(actor=actor)
+
+    def human() -> None:
+        table = Table("cube", "items", "owner", "time zone", "embedder", "description")
+        for cube in found:
+            row = (cube.id, str(cube.items), cube.owner, cube.time_zone, cube.fingerprint.name, cube.description)
+            table.add_row(*map(escape, row))
+        console.print(table)
+
+    show(found, as_json, human)
+
+
+@cubes_app.command("create")
+def cubes_create(
+    cube: Annotated[str, typer.Argument(help="Id of the new cube")],
+    description: Annotated[str, typer.Option(help="What it is for")] = "",
+    time_zone: Annotated[str | None, typer.Option(help="Zone of times without an offset")] = None,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an empty cube."""
+    with opened(data_dir) as memos:
+        made = memos.cubes.create(cube, actor=actor, description=description, time_zone=time_zone)
+    show(made, as_json, lambda: console.print(made.id, highlight=False, markup=False))
+
+
+@cubes_app.command("drop")
+def cubes_drop(
+    cube: Annotated[str, typer.Argument(help="Id of the cube")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a cube with everything in it."""
+    if not yes:
+        typer.confirm(f"Erase cube {cube!r} and everything in it for good?", abort=True)
+    with opened(data_dir) as memos:
+        receipt = memos.cubes.drop(cube, actor=actor)
+    show({"cube": cube, "receipt": receipt}, as_json, lambda: console.print(f"dropped {escape(cube)}"))
+
+
+@app.command()
+def verify(
+    cube: Annotated[list[str] | None, typer.Option("--cube", "-c", help="Only this cube; may be repeated")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Bring the indexes back to the ledger")] = False,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the ledger with itself and the indexes; exit 1 when something differs."""
+    with opened(data_dir) as memos:
+        report = memos.verify(cubes=cube, actor=actor, repair=repair)
+
+    def human() -> None:
+        state = "clean" if report.clean else f"{len(report.differences)} differences"
+        console.print(f"{report.items} items, {state}, {report.repaired} repaired")
+        for difference in report.differences[:50]:
+            line = f"{difference.store} {difference.kind} {difference.subject}: {difference.detail}"
+            console.print(line, markup=False, highlight=False)
+
+    show(report, as_json, human)
+    if not report.clean:
+        raise typer.Exit(1)
+
+
+@app.command()
+def reindex(
+    cube: Annotated[list[str] | None, typer.Option("--cube", "-c", help="Only this cube; may be repeated")] = None,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the indexes anew from the ledger."""
+    with opened(data_dir) as memos, progress_bar("items", as_json) as on_progress:
+        count = memos.reindex(cubes=cube, actor=actor, on_progress=on_progress)
+    show({"items": count}, as_json, lambda: console.print(f"reindexed {count} items"))
+
+
+@app.command()
+def reembed(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Give every cube vectors of the embedder now configured (MEMOS_EMBED__MODEL)."""
+    with opened(data_dir) as memos, progress_bar("items", as_json) as on_progress:
+        count = memos.reembed(actor=actor, on_progress=on_progress)
+    show({"items": count}, as_json, lambda: console.print(f"embedded {count} items"))
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export")],
+    cube: CubeName = DEFAULT_CUBE,
+    conversation: Annotated[str | None, typer.Option(help="Conversation of messages that name none")] = None,
+    on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a chat export into a cube; running it again adds only what is missing."""
+    from memos.importing import import_export  # noqa: PLC0415
+
+    if on_bad not in ("stop", "skip"):
+        raise InvalidInput("--on-bad", f"{on_bad!r} is unknown; use stop or skip")
+    with opened(data_dir) as memos, progress_bar("messages", as_json) as on_progress:
+        summary = import_export(
+            memos, file, cube=cube, actor=actor, conversation=conversation,
+            on_bad="skip" if on_bad == "skip" else "stop", on_progress=on_progress,
+        )  # fmt: skip
+
+    def human() -> None:
+        console.print(f"{summary.added} added, {summary.known} known, {len(summary.bad)} bad")
+        for record in summary.bad:
+            console.print(f"{record.place} {record.problem}", markup=False, highlight=False)
+
+    show(summary, as_json, human)
+
+
+@app.command()
+def demo(
+    data_dir: DataDir = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's folder")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Also save the output as a picture")] = None,
+) -> None:
+    """Show the main job on a bundled conversation, in a folder of its own."""
+    from memos.demo.run import run_demo  # noqa: PLC0415
+
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="memos-demo-"))
+    out = Console(record=svg is not None, width=110 if svg is not None else None)
+    try:
+        with opened(folder) as memos:
+            run_demo(memos, out)
+    finally:
+        if data_dir is None and not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    if svg is not None:
+        out.save_svg(str(svg), title="memos demo")
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Print the version."""
+    show({"version": __version__}, as_json, lambda: console.print(__version__, highlight=False))
+
+
+@contextmanager
+def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a progress callback that draws on standard error; None when output is for a program."""
+    if quiet:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _items_table(found: list[Item]) -> None:
+    table = Table("id", "version", "status", "type", "tier", "speaker", "memory")
+    for item in found:
+        row = (item.id, str(item.version), item.status, item.type, item.tier, item.speaker, item.memory[:2000])
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _json_option(name: str, text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidInput(name, f'is not JSON ({error}); write it like \'{{"tags": "work"}}\'') from error
+
+
+def main() -> NoReturn:
+    """Run the command line; an error is one sentence and an exit code, never a traceback."""
+    as_json = "--json" in sys.argv
+    try:
+        # Arguments that were not UTF-8 arrive with lone surrogates: say so before they reach a store.
+        for number, argument in enumerate(sys.argv[1:], start=1):
+            if any("\ud800" <= character <= "\udfff" for character in argument):
+                raise InvalidInput(f"argument {number}", "is not valid UTF-8; set the terminal to UTF-8")
+        app(standalone_mode=True)
+    except MemosError as error:
+        if as_json:
+            sys.stderr.write(json.dumps(error_view(error), ensure_ascii=True) + "\n")
+        else:
+            errors.print(f"Error: {error}", markup=False, highlight=False, style="red", soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        errors.print("Interrupted; what was acknowledged is stored, run the command again to go on.")
+        sys.exit(INTERRUPTED)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
+        errors.print(f"Error: {name}: {first['msg']}", markup=False, highlight=False, style="red", soft_wrap=True)
+        sys.exit(InvalidInput.exit_code)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
