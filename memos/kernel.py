@@ -59,6 +59,7 @@ _RELATED_BY_SEARCH = 3
 # `list` is a method here, so its annotations need other names.
 Items = list[Item]
 Versions = list[Version]
+Ids = list[str]
 
 
 class Cubes:
@@ -475,7 +476,7 @@ class MemOS:
         vector, graph = self._vector.drain(wait_s), self._graph.drain(wait_s)
         return vector and graph
 
-    def _related(self, text: str, scope: Scope) -> list[str]:
+    def _related(self, text: str, scope: Scope) -> Ids:
         found = self.search(text, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH)
         return [hit.item.id for hit in found.hits]
 

@@ -42,8 +42,8 @@ def _condition(condition: Condition) -> Filter:
         case Op.NIN:
             return Filter(must_not=[_any_of(key, value if isinstance(value, tuple) else (value,))])
         case Op.EXISTS:
-            empty = [IsEmptyCondition(key)]
-            return Filter(must_not=empty) if value else Filter(must=empty)
+            empty = IsEmptyCondition(key)
+            return Filter(must_not=[empty]) if value else Filter(must=[empty])
         case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
             return Filter(must=[FieldCondition(key, range=RangeFloat(**{condition.op.value: float(value)}))])
     raise ValueError(f"the index cannot judge {condition.field} {condition.op}")

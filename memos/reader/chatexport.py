@@ -116,7 +116,7 @@ def _of_entry(entry: Any, fallback: str, place: str) -> Iterator[ExportRecord]:
 def _of_message(raw: Any, conversation: str, place: str) -> ExportRecord:
     if not isinstance(raw, Mapping):
         return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    message = {_RENAMED.get(name, name): value for name, value in raw.items()}
+    message: dict[str, Json] = {_RENAMED.get(str(name), str(name)): value for name, value in raw.items()}
     message = {name: value for name, value in message.items() if name in _KEPT and value is not None}
     if "content" not in message and "tool_calls" not in message:
         return ExportRecord(place, conversation, {}, "has no content")

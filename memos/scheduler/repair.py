@@ -11,6 +11,7 @@ from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.projection import Projection
+from memos.memcube.verify import Scanned
 from memos.model import Difference, VerifyReport
 
 Progress = Callable[[int, int], None]
@@ -23,7 +24,7 @@ class Repair:
     """Verification and rebuilding over one installation's ledger and indexes."""
 
     ledger: Ledger
-    indexes: Mapping[Target, verify.Scanned]
+    indexes: Mapping[Target, Scanned]
     projections: Mapping[Target, Projection]
 
     def verify(self, cube_ids: Sequence[str], *, repair: bool, strangers: bool) -> VerifyReport:
@@ -94,7 +95,7 @@ class Repair:
             total = verify.count_items(connection, cube_ids)
         return VerifyReport(total, checked, tuple(found), 0)
 
-    def _strangers(self, target: Target, index: verify.Scanned) -> list[Difference]:
+    def _strangers(self, target: Target, index: Scanned) -> list[Difference]:
         with self.ledger.read() as connection:
             known = set(verify.cube_ids(connection))
         return [
