@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from qdrant_edge import (
     FieldCondition,
     Filter,
@@ -13,6 +15,7 @@ from qdrant_edge import (
 )
 
 from memos.filters import And, Condition, Node, Not, Op, Or, Scalar
+from memos.model import Json
 
 _NOTHING = Filter(must=[HasIdCondition(set())])
 
@@ -42,8 +45,8 @@ def _condition(condition: Condition) -> Filter:
         case Op.NIN:
             return Filter(must_not=[_any_of(key, value if isinstance(value, tuple) else (value,))])
         case Op.EXISTS:
-            empty = IsEmptyCondition(key)
-            return Filter(must_not=[empty]) if value else Filter(must=[empty])
+            empty = Filter(must=[IsEmptyCondition(key), IsEmptyCondition(flag_key(key))])
+            return Filter(must_not=[empty]) if value else empty
         case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
             return Filter(must=[FieldCondition(key, range=RangeFloat(**{condition.op.value: float(value)}))])
     raise ValueError(f"the index cannot judge {condition.field} {condition.op}")
@@ -55,7 +58,8 @@ def _any_of(key: str, values: tuple[Scalar, ...]) -> Filter:
     conditions = [FieldCondition(key, match=MatchAny(texts))] if texts else []
     for value in values:
         if isinstance(value, bool):
-            conditions.append(FieldCondition(key, match=MatchValue(value)))
+            # The engine's binding takes True for the integer 1: booleans are kept apart, as 0 and 1.
+            conditions.append(FieldCondition(flag_key(key), match=MatchValue(int(value))))
         elif isinstance(value, int | float):
             conditions.append(FieldCondition(key, range=RangeFloat(gte=float(value), lte=float(value))))
     return Filter(should=list(conditions)) if conditions else _NOTHING
@@ -70,3 +74,22 @@ def payload_key(field: str) -> str:
     if field.startswith("info."):
         return f'info."{field.removeprefix("info.")}"'
     return field
+
+
+def flag_key(key: str) -> str:
+    """Return the payload path of an info key's boolean values."""
+    return f"flags{key.removeprefix('info')}" if key.startswith("info.") else f"flags.{key}"
+
+
+def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    """Return an info object as the payload keeps it: booleans apart from other values."""
+    kept: dict[str, dict[str, Json]] = {"info": {}, "flags": {}}
+    for name, value in info.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        flags = [int(entry) for entry in values if isinstance(entry, bool)]
+        others = [entry for entry in values if not isinstance(entry, bool)]
+        if flags:
+            kept["flags"][name] = flags
+        if others:
+            kept["info"][name] = others
+    return kept

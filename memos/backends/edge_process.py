@@ -18,7 +18,7 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from memos.backends.edge_filters import compile_filter
+from memos.backends.edge_filters import compile_filter, split_flags
 
 FOREVER = 2**53 - 1
 """`recorded_to` of a current version: the largest integer a float range holds exactly."""
@@ -196,7 +196,7 @@ def _point(point: WirePoint) -> edge.Point:
     for name, terms in (("turn_bm25", turn_terms), ("window_bm25", window_terms)):
         if terms[0]:
             vectors[name] = _vector(terms)
-    return edge.Point(point_id, vectors, {"recorded_to": FOREVER, **payload})
+    return edge.Point(point_id, vectors, {"recorded_to": FOREVER, **payload, **split_flags(payload.get("info", {}))})
 
 
 def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:

@@ -1,0 +1,62 @@
+"""Stand-ins with answers a person can compute: an embedder of words, a clock that stands still."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from memos.model import Fingerprint
+from memos.ports import Vector
+
+_WORD = re.compile(r"\w+")
+
+
+class WordEmbedder:
+    """Bag of words: each word counts on one of `dimension` axes, the vector has length 1."""
+
+    def __init__(self, dimension: int = 64, name: str = "words") -> None:
+        self._dimension = dimension
+        self._name = name
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return Fingerprint(self._name, self._dimension, "none", normalised=True)
+
+    @property
+    def max_tokens(self) -> int:
+        return 256
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        for place, text in enumerate(texts):
+            for word in _WORD.findall(text.casefold()) or [""]:
+                digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+                vectors[place, int.from_bytes(digest, "big") % self._dimension] += 1
+        norms: Vector = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: Vector = vectors / np.where(norms == 0, 1, norms)
+        return unit
+
+    def embed_query(self, text: str) -> Vector:
+        return self.embed_documents([text])[0]
+
+    def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
+        words = list(re.finditer(r"\S+", text))
+        return [
+            (words[start].start(), words[min(start + max_tokens, len(words)) - 1].end())
+            for start in range(0, len(words), max_tokens)
+        ]
+
+
+class FixedClock:
+    """Starts at a given moment; each reading is one second later, so that order is plain."""
+
+    def __init__(self, start: datetime = datetime(2025, 1, 1, tzinfo=UTC)) -> None:
+        self._now = start
+
+    def now(self) -> datetime:
+        self._now += timedelta(seconds=1)
+        return self._now

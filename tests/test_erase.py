@@ -1,0 +1,111 @@
+"""Erasure: after it no byte of the data folder holds what was said, and nothing brings it back."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS, Settings
+from memos.errors import NotFound
+from tests.fakes import WordEmbedder
+
+SECRET = "The door code is 47B19-xylophone."
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def test_no_byte_of_an_erased_sentence_or_of_its_entities_is_left(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        ids = memos.add(
+            [
+                {"role": "user", "content": "Before it I said hello."},
+                {"role": "user", "name": "Quillfeather", "content": SECRET, "message_id": "door-77"},
+                {"role": "assistant", "content": "Noted, I will not repeat it."},
+            ],
+            conversation="c",
+            idempotency_key="request-1",
+        ).item_ids
+        memos.update(ids[1], SECRET + " Zanzibar Krakatoa", reason="because of Popocatepetl")
+        memos.search("door code")
+        for projection in (memos._vector, memos._graph):
+            projection.flush()
+        assert b"xylophone" in bytes_of(tmp_path)
+        receipt = memos.erase(ids[1])
+        assert receipt.state == "purged"
+        assert set(receipt.stores.values()) == {"purged"}
+        assert receipt.rebuilt == (ids[2],)
+        for needle in (b"xylophone", b"Zanzibar", b"Krakatoa", b"Popocatepetl", b"Quillfeather", b"door-77"):
+            assert needle not in bytes_of(tmp_path), needle
+        with pytest.raises(NotFound, match=receipt.id):
+            memos.get(ids[1])
+        assert all("xylophone" not in hit.item.memory for hit in memos.search("door code"))
+        assert memos.verify().clean
+    assert b"xylophone" not in bytes_of(tmp_path)
+
+
+def test_the_neighbours_windows_no_longer_answer_for_the_erased_words(memos: MemOS) -> None:
+    ids = memos.add(["a plain start", "the pangolin story", "a plain end", "and the last"], conversation="c").item_ids
+    assert any("window_bm25" in {v.arm for v in hit.arms} for hit in memos.search("pangolin", explain=True))
+    memos.erase(ids[1])
+    for hit in memos.search("pangolin", explain=True):
+        assert not any("bm25" in vote.arm for vote in hit.arms)
+
+
+def test_many_sizes_of_text_leave_no_remains_in_the_ledgers_pages(tmp_path: Path, settings: Settings) -> None:
+    seed = random.Random(7)
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        ids = []
+        for number in range(120):
+            filler = "".join(seed.choice("abcdefgh ") for _ in range(seed.choice([5, 60, 900, 5000, 20_000])))
+            ids += memos.add(f"keyword{number:04d} {filler}", conversation=f"c{number % 5}").item_ids
+        for number in range(0, 120, 3):
+            memos.update(ids[number], f"keyword{number:04d} " + "z" * seed.randrange(3000))
+        doomed = seed.sample(range(120), 40)
+        receipt = memos.erase([ids[number] for number in doomed])
+        assert receipt.state == "purged"
+        left = bytes_of(tmp_path)
+        assert [number for number in doomed if b"keyword%04d" % number in left] == []
+        assert all(b"keyword%04d" % number in left for number in range(120) if number not in doomed)
+        assert memos.verify().clean
+
+
+def test_an_erasure_cut_off_before_the_files_were_cleaned_is_finished_later(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        item = memos.add(SECRET).item_ids[0]
+        memos._worker.stop()
+        receipt = memos.erase(item, wait=False)
+        assert receipt.state == "purging"
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos._purge()
+        assert memos.erase_receipt(receipt.id).state == "purged"
+    assert b"xylophone" not in bytes_of(tmp_path)
+
+
+def test_what_an_erased_item_had_replaced_stays_superseded_and_names_no_successor(memos: MemOS) -> None:
+    old = memos.add([{"role": "user", "name": "Maya", "content": "I live in Paris."}]).item_ids[0]
+    new = memos.feedback("I live in Lyon.", speaker="Maya").item_id
+    memos.erase(new)
+    assert memos.get(old).superseded_by is None
+    assert memos.get(old).status == "superseded"
+    assert new not in str(memos.history(old))
+    assert memos.verify().clean
+
+
+def test_a_repeated_request_after_an_erasure_is_a_new_one(memos: MemOS) -> None:
+    first = memos.add(SECRET, idempotency_key="k").item_ids[0]
+    memos.erase(first)
+    again = memos.add(SECRET, idempotency_key="k")
+    assert not again.replayed
+    assert again.item_ids != (first,)
+
+
+def test_the_event_chain_holds_after_bodies_were_erased(memos: MemOS) -> None:
+    ids = memos.add(["one", "two", "three"], conversation="c").item_ids
+    memos.update(ids[0], "uno")
+    memos.erase(ids[0])
+    memos.update(ids[1], "dos")
+    assert memos.verify().clean

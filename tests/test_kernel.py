@@ -1,0 +1,255 @@
+"""What `MemOS` does when all is well: store, find, correct, roll back, remember history, answer as of a moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS, Settings
+from memos.errors import Conflict, NotFound
+from memos.model import Status
+from tests.fakes import WordEmbedder
+
+
+def texts(memos: MemOS, query: str, **options: object) -> list[str]:
+    return [hit.item.memory for hit in memos.search(query, **options)]  # type: ignore[arg-type]
+
+
+def test_an_added_message_is_found_at_once_with_its_exact_source(memos: MemOS) -> None:
+    receipt = memos.add(
+        [{"role": "user", "name": "Maya", "content": "My cello is from 1890.", "message_id": "m1"}], conversation="c"
+    )
+    assert receipt.indexed
+    [hit] = memos.search("cello").hits
+    assert hit.item.id == receipt.item_ids[0]
+    [source] = hit.sources
+    assert (source.passage, source.speaker, source.external_id, source.conversation) == (
+        "My cello is from 1890.", "Maya", "m1", "c",
+    )  # fmt: skip
+    assert (source.start, source.end) == (0, len("My cello is from 1890."))
+
+
+def test_a_message_is_found_through_the_window_of_the_turn_before_it(memos: MemOS) -> None:
+    memos.add(
+        [{"role": "user", "content": "Which vet do you mean?"}, {"role": "assistant", "content": "Perrin."}],
+        conversation="c",
+    )
+    result = memos.search("vet", explain=True)
+    votes = {hit.item.memory: {vote.arm for vote in hit.arms} for hit in result}
+    assert "window_bm25" in votes["Perrin."]
+    assert "turn_bm25" not in votes["Perrin."]
+    assert "turn_bm25" in votes["Which vet do you mean?"]
+
+
+def test_windows_do_not_reach_into_another_conversation(memos: MemOS) -> None:
+    memos.add("alpha beta", conversation="one")
+    memos.add("gamma", conversation="two")
+    assert texts(memos, "alpha") == ["alpha beta"]
+
+
+def test_pages_begin_with_a_user_and_positions_follow_the_order(memos: MemOS) -> None:
+    memos.add([{"role": "user", "content": "q1"}, {"role": "assistant", "content": "a1"}], conversation="c")
+    memos.add([{"role": "user", "content": "q2"}, {"role": "tool", "content": "t2"}], conversation="c")
+    listed = memos.list()
+    assert [(item.memory, item.position, item.page) for item in listed] == [
+        ("q1", 0, 0), ("a1", 1, 0), ("q2", 2, 1), ("t2", 3, 1),
+    ]  # fmt: skip
+
+
+def test_a_second_yes_is_stored_and_collapses_in_the_hits(memos: MemOS) -> None:
+    first = memos.add("yes indeed", conversation="a").item_ids[0]
+    second = memos.add("yes indeed", conversation="b").item_ids[0]
+    assert first != second
+    [hit] = memos.search("indeed").hits
+    assert {hit.item.id, *hit.duplicates} == {first, second}
+
+
+def test_the_same_message_id_is_the_same_message_only_in_its_conversation(memos: MemOS) -> None:
+    message = [{"role": "user", "content": "hello there", "message_id": "1"}]
+    first = memos.add(message, conversation="a")
+    again = memos.add(message, conversation="a")
+    other = memos.add(message, conversation="b")
+    assert again.item_ids == first.item_ids == again.duplicates
+    assert other.item_ids != first.item_ids
+
+
+def test_a_repeated_idempotency_key_returns_the_first_receipt(memos: MemOS) -> None:
+    first = memos.add("once", idempotency_key="k")
+    again = memos.add("once", idempotency_key="k")
+    assert again.replayed
+    assert again.item_ids == first.item_ids
+    assert len(memos.list()) == 1
+    with pytest.raises(Conflict, match="'k'"):
+        memos.add("something else", idempotency_key="k")
+
+
+def test_cubes_do_not_see_each_other(memos: MemOS) -> None:
+    memos.cubes.create("alice")
+    memos.cubes.create("bob")
+    item = memos.add("the secret garden", cube="alice").item_ids[0]
+    assert texts(memos, "secret garden", cubes=["bob"]) == []
+    assert texts(memos, "secret garden", cubes=["bob", "alice"]) == ["the secret garden"]
+    with pytest.raises(NotFound):
+        memos.get(item, cube="bob")
+    with pytest.raises(NotFound):
+        memos.update(item, "changed", cube="bob")
+
+
+def test_an_update_is_a_new_version_and_the_old_one_is_found_as_of_then(memos: MemOS) -> None:
+    item = memos.add("The code name is Heron.").item_ids[0]
+    before = memos.clock.now()
+    updated = memos.update(item, "The code name is Osprey.", expected_version=1, reason="renamed")
+    assert updated.version == 2
+    assert texts(memos, "code name") == ["The code name is Osprey."]
+    assert texts(memos, "Heron", as_of=before) == ["The code name is Heron."]
+    assert texts(memos, "Osprey") == ["The code name is Osprey."]
+    assert [hit.item.version for hit in memos.search("Heron")] in ([], [2])
+    with pytest.raises(Conflict, match="version 2"):
+        memos.update(item, "third", expected_version=1)
+
+
+def test_history_tells_who_when_why_before_and_after(memos: MemOS) -> None:
+    item = memos.add("one", actor="ann").item_ids[0]
+    memos.update(item, "two", actor="ben", reason="better")
+    memos.delete(item, actor="cid", reason="gone")
+    entries = memos.history(item)
+    assert [(e.version, e.actor, e.reason) for e in entries] == [(1, "ann", "added"), (2, "ben", "better"), (3, "cid", "gone")]
+    assert entries[0].before is None
+    assert entries[1].before is not None
+    assert (entries[1].before.memory, entries[1].after.memory) == ("one", "two")
+    assert entries[2].after.status is Status.DELETED
+
+
+def test_a_deleted_item_is_gone_until_it_is_rolled_back(memos: MemOS) -> None:
+    item = memos.add("fragile thing").item_ids[0]
+    assert memos.delete(item) == (item,)
+    assert texts(memos, "fragile") == []
+    assert memos.list() == []
+    with pytest.raises(NotFound, match="rollback"):
+        memos.get(item)
+    assert memos.rollback(item, 1).version == 3
+    assert texts(memos, "fragile") == ["fragile thing"]
+
+
+def test_deleting_takes_a_message_out_of_its_followers_windows(memos: MemOS) -> None:
+    first, _ = memos.add(["zebra crossing", "plain follow-up"], conversation="c").item_ids
+    assert "plain follow-up" in texts(memos, "zebra")
+    memos.delete(first)
+    assert texts(memos, "zebra") == [] or "plain follow-up" not in [
+        hit.item.memory for hit in memos.search("zebra", explain=True) if any("bm25" in v.arm for v in hit.arms)
+    ]
+
+
+def test_a_correction_in_plain_words_supersedes_what_its_key_replaces(memos: MemOS) -> None:
+    paris, tea = memos.add(
+        [
+            {"role": "user", "name": "Maya", "content": "I live in Paris.", "chat_time": "2025-01-14T08:00:00Z"},
+            {"role": "user", "name": "Maya", "content": "I like green tea.", "chat_time": "2025-01-14T08:01:00Z"},
+        ],
+        conversation="c",
+    ).item_ids
+    before = memos.clock.now()
+    receipt = memos.feedback("No, I moved to Lyon in May.", speaker="Maya", chat_time="2025-06-01T09:00:00Z")
+    assert receipt.superseded == (paris,)
+    old = memos.get(paris)
+    assert (old.status, old.superseded_by) == (Status.SUPERSEDED, receipt.item_id)
+    assert old.valid_to == datetime(2025, 6, 1, 9, tzinfo=UTC)
+    assert memos.get(tea).status is Status.ACTIVE
+    assert "I live in Paris." not in texts(memos, "Where do I live? Paris?")
+    assert "I live in Paris." in texts(memos, "Paris", as_of=before)
+    assert texts(memos, "moved to Lyon")[0] == "No, I moved to Lyon in May."
+
+
+def test_feedback_leaves_other_peoples_statements_alone(memos: MemOS) -> None:
+    wei, _ = memos.add(
+        [
+            {"role": "user", "name": "Wei", "content": "I live in Paris."},
+            {"role": "user", "name": "Maya", "content": "I live in Nice."},
+        ],
+        conversation="c",
+    ).item_ids
+    receipt = memos.feedback("I live in Lyon now.", speaker="Maya")
+    assert wei not in receipt.superseded
+    assert memos.get(wei).status is Status.ACTIVE
+    assert memos.feedback("I live in Brest now.").superseded == ()  # who says it is not known: two people could
+
+
+def test_feedback_without_a_key_only_links(memos: MemOS) -> None:
+    item = memos.add("The meeting is about budgets.").item_ids[0]
+    receipt = memos.feedback("It was rather dull.", item_ids=[item])
+    assert receipt.related == (item,)
+    assert receipt.superseded == ()
+    assert memos.get(item).status is Status.ACTIVE
+
+
+def test_the_reference_time_leaves_out_what_had_ended(memos: MemOS) -> None:
+    item = memos.add("The office is closed for repairs.").item_ids[0]
+    memos.update(item, valid_to="2025-03-01T00:00:00Z")
+    assert texts(memos, "office closed", reference_time="2025-04-01") == []
+    assert texts(memos, "office closed", reference_time="2025-02-01") == ["The office is closed for repairs."]
+
+
+def test_filters_reach_tags_info_time_and_text(memos: MemOS) -> None:
+    memos.add("red apple", tags=["fruit"], info={"weight": 120, "a.b": True})
+    memos.add("red brick", tags=["stone"], info={"weight": 2500})
+    assert texts(memos, "red", filter={"tags": {"contains": "fruit"}}) == ["red apple"]
+    assert texts(memos, "red", filter={"weight": {"gt": 1000}}) == ["red brick"]
+    assert texts(memos, "red", filter={"info.a.b": True}) == ["red apple"]
+    assert texts(memos, "red", filter={"memory": {"like": "BRICK"}}) == ["red brick"]
+    assert texts(memos, "red", filter={"not": {"or": [{"tags": "stone"}, {"tags": "fruit"}]}}) == []
+    assert [item.memory for item in memos.list(filter={"weight": {"lte": 120}})] == ["red apple"]
+
+
+def test_a_token_budget_gives_a_dated_and_cited_context(memos: MemOS) -> None:
+    memos.add([{"role": "user", "name": "Maya", "content": "I own a cello.", "chat_time": "2025-01-14T08:00:00Z"}])
+    memos.add("cello " * 400)
+    result = memos.search("cello", token_budget=50)
+    assert result.context == "[1] 2025-01-14 Tue Maya: I own a cello."
+    assert 0 < result.context_tokens <= 50
+    assert len(result) == 1
+
+
+def test_naive_times_are_in_the_cubes_zone(memos: MemOS) -> None:
+    memos.cubes.create("paris", time_zone="Europe/Paris")
+    item = memos.add({"role": "user", "content": "noon", "chat_time": "2025-07-01T12:00:00"}, cube="paris").item_ids[0]
+    assert memos.get(item).sources[0].at == datetime(2025, 7, 1, 10, tzinfo=UTC)
+
+
+def test_everything_is_there_after_reopening(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        ids = memos.add(["first thing", "second thing"], conversation="c").item_ids
+        memos.update(ids[0], "first thing, amended")
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        assert set(texts(memos, "thing")) == {"first thing, amended", "second thing"}
+        assert memos.verify().clean
+
+
+def test_dropping_a_cube_leaves_nothing_of_it(memos: MemOS) -> None:
+    memos.cubes.create("temp")
+    item = memos.add("passing remark", cube="temp").item_ids[0]
+    memos.cubes.drop("temp")
+    assert "temp" not in [cube.id for cube in memos.cubes.list()]
+    with pytest.raises(NotFound, match="erased"):
+        memos.get(item)
+    assert memos.verify().clean
+    memos.cubes.create("temp")
+    assert texts(memos, "passing remark", cubes=["temp"]) == []
+
+
+def test_another_embedder_is_refused_until_reembed(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        item = memos.add("blue whale").item_ids[0]
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
+        with pytest.raises(Conflict, match="memos reembed"):
+            memos.search("whale")
+        with pytest.raises(Conflict, match="memos reembed"):
+            memos.add("more")
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        assert texts(memos, "whale") == ["blue whale"]  # nothing was harmed by trying
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
+        assert memos.reembed() == 1
+        assert [hit.item.id for hit in memos.search("whale")] == [item]
+        assert memos.verify().clean
+    assert len(list((tmp_path / "vector").iterdir())) == 1
