@@ -1,0 +1,153 @@
+"""SIGKILL at random moments: what was acknowledged is there once, and the indexes come back to the ledger."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from memos import MemOS, Settings
+from tests.fakes import WordEmbedder
+
+EXCHANGES = 2_000
+KILLS = 30
+REOPEN_S = 5.0
+
+# Adds exchanges from where the folder left off and prints each number only after `add` returned.
+CHILD = """
+import sys
+from memos import MemOS, Settings
+from tests.fakes import WordEmbedder
+folder, start, end = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+settings = Settings(index={"flush_every_rows": 40, "flush_every_s": 0.2, "wait_s": 30}, limits={"min_free_bytes": 0})
+with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
+    for number in range(start, end):
+        memos.add(
+            [
+                {"role": "user", "content": f"question number{number}", "message_id": f"q{number}"},
+                {"role": "assistant", "content": f"answer number{number}", "message_id": f"a{number}"},
+            ],
+            conversation=f"c{number % 7}",
+        )
+        print(number, flush=True)
+"""
+
+
+def run_and_kill(folder: Path, start: int, end: int, lines: int | None) -> int:
+    """Let a child add; kill it after `lines` acknowledgements (None: let it finish). Return the next number."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), str(start), str(end)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    acknowledged = start
+    if lines is not None:
+        for _ in range(lines):
+            line = process.stdout.readline()
+            if not line:
+                break
+            acknowledged = int(line) + 1
+        process.send_signal(signal.SIGKILL)
+    for line in process.stdout:
+        acknowledged = int(line) + 1
+    process.stdout.close()
+    status = process.wait()
+    assert status in (0, -signal.SIGKILL)
+    return acknowledged
+
+
+def test_nothing_acknowledged_is_lost_or_doubled_in_thirty_kills(tmp_path: Path) -> None:
+    seed = random.Random(11)
+    folder, done, slowest = tmp_path / "home", 0, 0.0
+    settings = Settings(limits={"min_free_bytes": 0}, index={"wait_s": 30})  # type: ignore[arg-type]
+    for _ in range(KILLS):
+        left = EXCHANGES - done
+        acknowledged = run_and_kill(folder, done, EXCHANGES, seed.randint(0, max(1, min(left, 2 * EXCHANGES // KILLS))))
+        started = time.monotonic()
+        with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
+            slowest = max(slowest, time.monotonic() - started)
+            kept = [item.memory for conversation in range(7) for item in _conversation(memos, conversation)]
+            assert len(kept) == len(set(kept)), "an exchange is there twice"
+            stored = {int(text.rsplit("number", 1)[1]) for text in kept}
+            assert len(kept) == 2 * len(stored), "half an exchange was stored"
+            assert set(range(acknowledged)) <= stored, "an acknowledged exchange is missing"
+            assert stored <= set(range(acknowledged + 1)), "an exchange nobody added is there"
+            probe = seed.choice(sorted(stored)) if stored else None
+            if probe is not None:
+                found = {hit.item.memory for hit in memos.search(f"number{probe}", top_k=5)}
+                assert {f"question number{probe}", f"answer number{probe}"} & found
+            report = memos.verify()
+            assert report.clean, report.differences[:3]
+        done = len(stored)
+        if done >= EXCHANGES:
+            break
+    run_and_kill(folder, done, EXCHANGES, None)
+    with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
+        assert memos.verify().clean
+        assert sum(cube.items for cube in memos.cubes.list()) == 2 * EXCHANGES
+    assert slowest < REOPEN_S
+
+
+def _conversation(memos: MemOS, number: int) -> list:  # type: ignore[type-arg]
+    return memos.list(filter={"conversation": f"c{number}"}, limit=10_000)
+
+
+def test_an_older_copy_of_the_index_folders_is_found_and_repaired(tmp_path: Path, settings: Settings) -> None:
+    home, copies = tmp_path / "home", tmp_path / "copies"
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        memos.add(["old alpha", "old beta"], conversation="c")
+    for name in ("vector", "graph"):
+        shutil.copytree(home / name, copies / name)
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        new = memos.add(["new gamma", "new delta"], conversation="c").item_ids
+        memos.update(memos.list()[0].id, "old alpha changed")
+    for name in ("vector", "graph"):
+        shutil.rmtree(home / name)
+        shutil.copytree(copies / name, home / name)
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        assert new[0] in [hit.item.id for hit in memos.search("gamma")]
+        assert "old alpha changed" in [hit.item.memory for hit in memos.search("alpha")]
+        report = memos.verify()
+        assert report.clean, report.differences
+
+
+def test_verify_tells_what_is_missing_and_repairs_it(memos: MemOS) -> None:
+    kept, lost = memos.add(["kept thing", "lost thing"], conversation="c").item_ids
+    memos._vector.flush()
+    memos._graph.flush()
+    memos._parts.vector.prune({lost: None})
+    memos._parts.graph.delete([lost])
+    report = memos.verify()
+    assert {(d.store, d.kind, d.subject) for d in report.differences} == {
+        ("vector", "missing", lost),
+        ("graph", "missing", lost),
+    }
+    repaired = memos.verify(repair=True)
+    assert repaired.clean
+    assert repaired.repaired == 2
+    assert lost in [hit.item.id for hit in memos.search("lost")]
+    assert kept in [hit.item.id for hit in memos.search("kept")]
+
+
+def test_verify_finds_a_changed_event_and_does_not_hide_it(memos: MemOS) -> None:
+    memos.add("something")
+    with memos.ledger.write() as connection:
+        connection.exec_driver_sql("UPDATE events SET body = '{}' WHERE kind = 'add'")
+    [difference] = memos.verify(repair=True).differences
+    assert (difference.store, difference.kind) == ("events", "broken")
+
+
+def test_reindex_builds_both_indexes_from_nothing(memos: MemOS) -> None:
+    ids = memos.add(["alpha one", "beta two"], conversation="c").item_ids
+    memos._vector.flush()
+    memos._graph.flush()
+    memos._parts.vector.prune(dict.fromkeys(ids))
+    memos._parts.graph.delete(ids)
+    seen: list[tuple[int, int]] = []
+    assert memos.reindex(on_progress=lambda done, total: seen.append((done, total))) == 2
+    assert seen[-1] == (2, 2)
+    assert memos.verify().clean
+    assert [hit.item.id for hit in memos.search("beta")][:1] == [ids[1]]

@@ -1,0 +1,62 @@
+"""Eight writers and eight readers at once: no error, no lost update, and the indexes end up right."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from memos import MemOS
+from memos.errors import Conflict
+
+WRITERS = READERS = 8
+SECONDS = 30.0
+
+
+def test_writers_and_readers_do_not_disturb_each_other(memos: MemOS) -> None:
+    shared = memos.add("counter 0").item_ids[0]
+    ends = time.monotonic() + SECONDS
+    failures: list[BaseException] = []
+    won = [0] * WRITERS
+    added = [0] * WRITERS
+    searched = [0] * READERS
+
+    def guarded(work: Callable[[int], None], number: int) -> None:
+        try:
+            while time.monotonic() < ends and not failures:
+                work(number)
+        except BaseException as error:
+            failures.append(error)
+
+    def write(number: int) -> None:
+        memos.add(f"note {added[number]} of writer{number}", conversation=f"w{number}")
+        added[number] += 1
+        current = memos.get(shared)
+        try:
+            value = int(current.memory.split()[1])
+            memos.update(shared, f"counter {value + 1}", expected_version=current.version)
+            won[number] += 1
+        except Conflict:
+            pass
+
+    def read(number: int) -> None:
+        result = memos.search(f"writer{number} counter", top_k=5)
+        assert all(hit.sources for hit in result)
+        searched[number] += 1
+
+    threads = [threading.Thread(target=guarded, args=(write, n)) for n in range(WRITERS)]
+    threads += [threading.Thread(target=guarded, args=(read, n)) for n in range(READERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert min(added) > 0
+    assert min(searched) > 0
+    final = memos.get(shared)
+    assert final.memory == f"counter {sum(won)}"
+    assert final.version == sum(won) + 1
+    for number in range(WRITERS):
+        notes = memos.list(filter={"conversation": f"w{number}"}, limit=10_000)
+        assert [item.position for item in notes] == list(range(added[number]))
+    assert memos.verify().clean
