@@ -253,3 +253,11 @@ def test_another_embedder_is_refused_until_reembed(tmp_path: Path, settings: Set
         assert [hit.item.id for hit in memos.search("whale")] == [item]
         assert memos.verify().clean
     assert len(list((tmp_path / "vector").iterdir())) == 1
+
+
+def test_a_list_goes_on_past_the_ledgers_pages(memos: MemOS) -> None:
+    for part in range(3):
+        memos.add([f"entry {part} {number}" for number in range(800)], conversation="long")
+    listed = memos.list(limit=10_000)
+    assert [item.position for item in listed] == list(range(2400))
+    assert [item.id for item in memos.list(limit=10, offset=1500)] == [item.id for item in listed[1500:1510]]

@@ -155,7 +155,9 @@ def in_cube(
     """Return one page of a cube's current items, oldest first, after the given (created_at, id)."""
     query = _SELECT.where(items.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.status.in_(statuses))
     if after is not None:
-        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(*map(sa.literal, after)))
+        # Typed literals: without its type a time would be compared as text.
+        at, item_id = sa.literal(after[0], items.c.created_at.type), sa.literal(after[1])
+        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(at, item_id))
     query = query.order_by(items.c.created_at, items.c.id).limit(limit)
     return [to_item(row) for row in connection.execute(query)]
 
