@@ -396,7 +396,8 @@ def demo(
     from memos.demo.run import run_demo  # noqa: PLC0415
 
     folder = data_dir or Path(tempfile.mkdtemp(prefix="memos-demo-"))
-    out = Console(record=svg is not None, width=110 if svg is not None else None)
+    # Tables need room: output that goes to a file or a narrow window is still 110 columns wide.
+    out = Console(record=svg is not None, width=max(110, console.width) if svg is None else 110)
     try:
         with opened(folder) as memos:
             run_demo(memos, out)

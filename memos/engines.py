@@ -1,4 +1,4 @@
-"""The opening half of the kernel: locks the folder, opens the ledger, chooses a backend for each port, recovers damaged indexes."""
+"""The opening half of the kernel: locks the folder, opens the ledger, chooses a backend for each port."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Parts:
         if free < least:
             raise BackendUnavailable(
                 f"The disk that holds {self.home} has {free // 1_048_576:,} MiB free, under the reserve of "
-                f"{least // 1_048_576:,} MiB: free some space, or lower MEMOS_LIMITS__MIN_FREE_BYTES. Nothing was written."
+                f"{least // 1_048_576:,} MiB: free some space, or lower MEMOS_LIMITS__MIN_FREE_BYTES. "
+                "Nothing was written."
             )
 
     def remove_other_spaces(self) -> None:

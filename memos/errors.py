@@ -16,6 +16,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def shown(value: object) -> str:
+    """Return a value as a message shows it: short, on one line, and never an error of its own."""
+    try:
+        return f"{value!r:.60}"
+    except (ValueError, RecursionError):  # a number of 5,000 digits, a list nested 1,000 deep
+        return f"this {type(value).__name__}"
+
+
 class MemosError(Exception):
     """Base of every error memstrata raises on purpose."""
 

@@ -13,13 +13,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from memos.clock import to_micros
-from memos.errors import InvalidInput
+from memos.errors import InvalidInput, shown
 from memos.model import Json
 
 Scalar = str | int | float | bool
 
 _MAX_DEPTH = 20
 _MAX_CONDITIONS = 500
+# What info may hold, and what a float holds exactly.
+_MAX_NUMBER = 2**53
 _NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)
 
 # Names a client may use -> the one field they mean (shared/api.md keeps both spellings alive).
@@ -168,7 +170,7 @@ def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scala
             raise InvalidInput(where, "'like' takes a non-empty string")
         if field in NUMBER_FIELDS | DATE_FIELDS:
             raise InvalidInput(where, "'like' works on text fields only")
-        return value
+        return _text(where, value)
     if op is Op.CONTAINS and field in FIELDS - LIST_FIELDS:
         raise InvalidInput(where, "'contains' works on lists (tags, entities, info lists); use 'like' for text")
     if op in _ORDER and field in (TEXT_FIELDS - {"id"}) | LIST_FIELDS:
@@ -180,38 +182,51 @@ def _scalar(where: str, field: str, op: Op, value: Json) -> Scalar:
     if field in DATE_FIELDS:
         return parse_date(where, value)
     if field in NUMBER_FIELDS:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise InvalidInput(where, f"takes a number, not {value!r:.60}")
-        return value
+        return _number(where, value)
     if field in TEXT_FIELDS | LIST_FIELDS:
         if not isinstance(value, str):
             raise InvalidInput(where, f"takes a string, not {type(value).__name__}")
-        return value
+        return _text(where, value)
     if op in _ORDER:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise InvalidInput(where, f"'{op}' takes a number, not {value!r:.60}")
+        return _number(f"{where}.{op}", value)
+    if isinstance(value, str):
+        return _text(where, value)
+    if isinstance(value, bool):
         return value
-    if not isinstance(value, str | int | float | bool):
+    if not isinstance(value, int | float):
         raise InvalidInput(where, f"takes a string, number or boolean, not {type(value).__name__}")
+    return _number(where, value)
+
+
+def _number(where: str, value: Json) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_NUMBER:
+        raise InvalidInput(where, f"takes a number up to 2^53, not {shown(value)}")
+    return value
+
+
+def _text(where: str, value: str) -> str:
+    """Refuse what no stored text can be: an index would fail on it."""
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInput(where, "has a NUL character or a lone surrogate, as no stored text has; remove it")
     return value
 
 
 def parse_date(where: str, value: Json) -> int:
     """Return epoch microseconds of an ISO 8601 string (naive means UTC) or of epoch milliseconds."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidInput(where, f"takes an ISO 8601 date or epoch milliseconds, not {value!r:.60}")
+        raise InvalidInput(where, f"takes an ISO 8601 date or epoch milliseconds, not {shown(value)}")
     if isinstance(value, int | float):
         if not 0 <= value < 253_402_300_800_000:  # the year 10000
-            raise InvalidInput(where, f"{value!r:.60} is not a moment in epoch milliseconds")
+            raise InvalidInput(where, f"{shown(value)} is not a moment in epoch milliseconds")
         return int(value * 1000)
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:
-        raise InvalidInput(where, f"{value!r:.60} is not an ISO 8601 date such as 2023-06-05T10:00:00Z") from error
+        raise InvalidInput(where, f"{shown(value)} is not an ISO 8601 date such as 2023-06-05T10:00:00Z") from error
     try:
         return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except OverflowError as error:
-        raise InvalidInput(where, f"{value!r:.60} is out of range") from error
+        raise InvalidInput(where, f"{shown(value)} is out of range") from error
 
 
 def fields_of(node: Node | None) -> set[str]:

@@ -6,7 +6,7 @@ Each method checks its input, opens one transaction or search, and leaves the wo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, shown
 from memos.filters import fields_of, matches, parse
 from memos.memcube import changes, erase, verify
 from memos.memcube.changes import Change, Request
@@ -44,7 +44,7 @@ from memos.model import (
 )
 from memos.ports import Embedder
 from memos.reader import fast
-from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, within, zone_of
+from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler.corrections import correct
 from memos.scheduler.repair import Repair
@@ -215,6 +215,7 @@ class MemOS:
         Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
         """
         scope = self._scope_of_item(item, cube, actor)
+        expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         edits = edits_of({**({} if memory is None else {"memory": memory}), **fields}, self.settings.limits)
         with self._change(scope) as change:
             changes.update(change, item, expected_version, edits, check_text("reason", reason, 1000))
@@ -238,14 +239,16 @@ class MemOS:
         become superseded. Raises: InvalidInput, NotFound.
         """
         scope = self._scope([cube], actor)
+        ids = ids_of(item_ids, least=0)
+        conversation = None if conversation is None else check_name("conversation", conversation)
         message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
         if speaker is not None:
             message["name"] = speaker
         read = read_messages([message], self._zone_of(cube), self.clock.now(), self.settings.limits)
         [draft] = fast.read(read, ("feedback",), {})
-        for item_id in item_ids:
+        for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
-        related = list(item_ids) or self._related(text, scope)
+        related = ids or self._related(text, scope)
         with self._change(scope) as change:
             receipt = correct(change, draft, related, conversation, draft.message.chat_time)
         return replace(receipt, indexed=self._settle())
@@ -268,6 +271,8 @@ class MemOS:
     ) -> Item:  # fmt: skip
         """Write a new version equal to an old one. Raises: NotFound, Conflict."""
         scope = self._scope_of_item(item, cube, actor)
+        to_version = version_of("to_version", to_version)
+        expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         with self._change(scope) as change:
             changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
         self._settle()
@@ -290,14 +295,14 @@ class MemOS:
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return an erasure's receipt as it stands now. Raises: NotFound."""
         check_name("actor", actor, 128)
-        receipt = erase.find(self.ledger, receipt_id)
+        receipt = erase.find(self.ledger, check_name("receipt", receipt_id, 64))
         if receipt is None:
             raise NotFound("receipt", receipt_id)
         return receipt
 
     # Reading
 
-    def search(
+    def search(  # noqa: PLR0913 - the wire contract names them all
         self,
         query: str,
         *,
@@ -428,7 +433,9 @@ class MemOS:
         if self._closed:
             raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
         if isinstance(cubes, str):
-            raise InvalidInput("cubes", f"must be a list; write [{cubes!r}]")
+            raise InvalidInput("cubes", f"must be a list; write [{shown(cubes)}]")
+        if not isinstance(cubes, Collection):
+            raise InvalidInput("cubes", f"must be a list of names, not {type(cubes).__name__}")
         if not cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))

@@ -203,8 +203,11 @@ class Optimisable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One item in the graph. `previous` is the item said just before it in its conversation;
-    `entities` are keyed digests, never names; `links` are (kind, target item id)."""
+    """One item in the graph.
+
+    `previous` is the item said just before it in its conversation, `entities` are
+    keyed digests, never names, `links` are (kind, target item id).
+    """
 
     id: str
     cube: str

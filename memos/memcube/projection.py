@@ -1,4 +1,4 @@
-"""Follows the ledger with one index: claims outbox rows, has their items' current state written, confirms after a flush.
+"""Follows the ledger with one index: claims outbox rows, has items written as they are now, confirms after a flush.
 
 Knows outbox and marks; what a projected item looks like is the follower's business.
 """

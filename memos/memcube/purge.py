@@ -26,7 +26,10 @@ class Purgeable:
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
-    """Finish every unfinished erasure at once; return how many. Raises: BackendUnavailable, and they stay unfinished."""
+    """Finish every unfinished erasure at once; return how many.
+
+    Raises: BackendUnavailable, and they stay unfinished.
+    """
     receipts = erase.unfinished(ledger)
     if not receipts:
         return 0
@@ -37,7 +40,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     places.forget_caches()
     for files in places.files.values():
         files.rewrite()
-    stores = {name: "purged" for name in (*(p.target for p in places.projections), "cache")}
+    stores = dict.fromkeys((*(p.target for p in places.projections), "cache"), "purged")
     # The state is written before the log is emptied: the log then holds nothing but this.
     erase.finish(ledger, receipts, {**stores, "ledger": "purging"})
     _truncate(ledger)

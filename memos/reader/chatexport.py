@@ -105,7 +105,7 @@ def _of_entry(entry: Any, fallback: str, place: str) -> Iterator[ExportRecord]:
         return
     named = entry.get("conversation") or entry.get("conversation_id") or entry.get("id") or entry.get("title")
     if isinstance(entry.get("messages"), list):
-        name = str(named or f"{fallback}-{place.split()[-1]}")
+        name = str(named or f"{fallback}-{place.rsplit(maxsplit=1)[-1]}")
         for number, message in enumerate(entry["messages"], start=1):
             yield _of_message(message, name, f"{place}, message {number}")
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from memos.errors import InvalidInput
+from memos.errors import InvalidInput, shown
 from memos.model import ItemType, Json, Status, Tier
 from memos.reader.messages import read_time
 from memos.settings import LimitSettings
@@ -60,10 +60,12 @@ def _as_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def ids_of(raw: str | Sequence[str]) -> list[str]:
+def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
     """Return distinct ids of a call about one or several items."""
+    if isinstance(raw, bytes) or not isinstance(raw, Collection):
+        raise InvalidInput("item_ids", f"must be an id or a list of ids, not {type(raw).__name__}")
     ids = [raw] if isinstance(raw, str) else list(raw)
-    if not ids:
+    if len(ids) < least:
         raise InvalidInput("item_ids", "is empty; name at least one item")
     if len(ids) > _MAX_IDS:
         raise InvalidInput("item_ids", f"has {len(ids):,} ids, at most {_MAX_IDS:,} are taken")
@@ -73,8 +75,13 @@ def ids_of(raw: str | Sequence[str]) -> list[str]:
 def within(where: str, value: Json, low: int, high: int) -> int:
     """Return a whole number inside its limits."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidInput(where, f"must be a whole number from {low:,} to {high:,}, not {value!r:.40}")
+        raise InvalidInput(where, f"must be a whole number from {low:,} to {high:,}, not {shown(value)}")
     return value
+
+
+def version_of(where: str, value: Json) -> int:
+    """Return a version number."""
+    return within(where, value, 1, 2**31 - 1)
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -107,7 +114,7 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
             return None if value is None else check_name(name, value)
         case "confidence":
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise InvalidInput(name, f"must be a number from 0 to 1, not {value!r:.40}")
+                raise InvalidInput(name, f"must be a number from 0 to 1, not {shown(value)}")
             return float(value)
         case "tier":
             return _member(name, value, Tier)
@@ -128,7 +135,6 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
 
 
 def _member(name: str, value: Any, kind: type[_Choice]) -> _Choice:
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise InvalidInput(name, f"{value!r:.40} is unknown; use one of {', '.join(kind)}") from error
+    if not isinstance(value, str) or value not in set(kind):
+        raise InvalidInput(name, f"{shown(value)} is unknown; use one of {', '.join(kind)}")
+    return kind(value)

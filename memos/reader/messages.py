@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from memos.errors import InvalidInput
+from memos.errors import InvalidInput, shown
 from memos.model import Json, Message, Role, ToolCall
 from memos.settings import LimitSettings
 from memos.text.checks import check_name, check_text
@@ -16,6 +16,7 @@ from memos.text.checks import check_name, check_text
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id"})
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
+_MAX_NESTING = 64
 
 
 def read_messages(raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[Message]:
@@ -66,10 +67,9 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: Limit
 
 
 def _role(where: str, value: Json) -> Role:
-    try:
-        return Role(value)
-    except ValueError as error:
-        raise InvalidInput(where, f"{value!r:.40} is unknown; use one of {', '.join(Role)}") from error
+    if not isinstance(value, str) or value not in set(Role):
+        raise InvalidInput(where, f"{shown(value)} is unknown; use one of {', '.join(Role)}")
+    return Role(value)
 
 
 def _optional(where: str, value: Json) -> str | None:
@@ -99,12 +99,26 @@ def _text(where: str, content: Json, limits: LimitSettings) -> str:
                 name = file.get("filename") if isinstance(file, Mapping) else None
                 pieces.append(f"[file {check_name(f'{here}.file.filename', name)}]" if name else "[file]")
             case other:
-                raise InvalidInput(f"{here}.type", f"{other!r:.40} is unknown; use text, image_url or file")
+                raise InvalidInput(f"{here}.type", f"{shown(other)} is unknown; use text, image_url or file")
     _check_json(where, content, limits)
     return check_text(where, "\n".join(pieces), limits.message_bytes)
 
 
 def _check_json(where: str, value: Json, limits: LimitSettings) -> None:
+    """Refuse what JSON, or a store that keeps it, cannot hold: odd types, text with NUL, endless nesting."""
+    level: list[Json] = [value]
+    for _ in range(_MAX_NESTING):
+        for entry in level:
+            if isinstance(entry, str):
+                check_text(where, entry, limits.message_bytes)
+        level = [
+            inner
+            for entry in level
+            if isinstance(entry, Mapping | list | tuple)
+            for inner in ([*entry, *entry.values()] if isinstance(entry, Mapping) else entry)
+        ]
+    if level:
+        raise InvalidInput(where, f"is nested deeper than {_MAX_NESTING} levels; flatten it")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -123,9 +137,9 @@ def _tool_calls(where: str, raw: Json, limits: LimitSettings) -> tuple[ToolCall,
         function = entry.get("function") if isinstance(entry, Mapping) else None
         if not isinstance(function, Mapping):
             raise InvalidInput(here, "must look like {'id', 'type': 'function', 'function': {'name', 'arguments'}}")
+        _check_json(here, entry, limits)
         arguments = function.get("arguments", "")
         if not isinstance(arguments, str):
-            _check_json(f"{here}.function.arguments", arguments, limits)
             arguments = json.dumps(arguments, ensure_ascii=False)
         calls.append(
             ToolCall(
@@ -147,7 +161,7 @@ def read_time(where: str, value: Json, zone: ZoneInfo, now: datetime) -> datetim
         return aware.astimezone(UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInput(
-            where, f"{value!r:.60} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
+            where, f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds"
         ) from error
 
 

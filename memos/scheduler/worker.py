@@ -51,7 +51,7 @@ class Worker:
                 step()
             except MemosError as error:
                 self._failed(error)
-            except Exception as error:  # noqa: BLE001 - the worker loop: an unforeseen error must not end upkeep
+            except Exception as error:
                 self._failed(error)
                 log.exception("upkeep failed unexpectedly")
         return self.last_error is None

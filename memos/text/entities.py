@@ -9,12 +9,14 @@ _RUN = re.compile(r"\b[A-Z][\w'’\-]*(?: (?:(?:of|de|du|la|van|von|der) )?[A-Z0
 _TITLE = re.compile(r"[《「『“\"]([^》」』”\"\n]{2,60})[》」』”\"]")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:。！？：\n]\s*|[\"“(]\s*)$")
 _COMMON = frozenset(
-    "a an and are as at be but by can could did do does for from had has have he her here his how i i'm i've i'd i'll "
-    "if in is it it's its just let let's may maybe me my no not now of oh ok okay on one or our please she should so "
-    "some sorry sure thank thanks that that's the their then there these they this those to today tomorrow was we "
-    "we're well what when where which while who why will with would yeah yes yesterday you your wow hey hi hello "
-    "monday tuesday wednesday thursday friday saturday sunday january february march april june july august "
-    "september october november december great good nice".split()
+    """
+    a an and are as at be but by can could did do does for from had has have he her here his how i i'm i've i'd
+    i'll if in is it it's its just let let's may maybe me my no not now of oh ok okay on one or our please she
+    should so some sorry sure thank thanks that that's the their then there these they this those to today
+    tomorrow was we we're well what when where which while who why will with would yeah yes yesterday you your wow
+    hey hi hello monday tuesday wednesday thursday friday saturday sunday january february march april june july
+    august september october november december great good nice
+    """.split()  # noqa: SIM905 - a hundred quoted words say less
 )
 
 

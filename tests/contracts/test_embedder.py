@@ -22,7 +22,18 @@ FACTORIES: dict[str, Callable[[], Embedder]] = {
 }
 made = cache(lambda name: FACTORIES[name]())
 
-ODD = ["", " ", "a", "👩‍👩‍👧 family", "שלום עולם", "e\u0301\u0301", "\ufffd", "我对花生过敏", "x" * 5000, "tab\tand\nline"]
+ODD = [
+    "",
+    " ",
+    "a",
+    "👩‍👩‍👧 family",
+    "שלום עולם",
+    "e\u0301\u0301",
+    "\ufffd",
+    "我对花生过敏",
+    "x" * 5000,
+    "tab\tand\nline",
+]
 
 
 @pytest.fixture(params=sorted(FACTORIES))

@@ -56,7 +56,9 @@ def test_a_shared_entity_is_one_hop(graph: GraphIndex) -> None:
 
 
 def test_links_are_followed_and_more_paths_come_first(graph: GraphIndex) -> None:
-    graph.upsert([node(1, entities=("e",), links=(("SUPERSEDES", 2),)), node(2, entities=("e",)), node(3, entities=("e",))])
+    graph.upsert(
+        [node(1, entities=("e",), links=(("SUPERSEDES", 2),)), node(2, entities=("e",)), node(3, entities=("e",))]
+    )
     assert around(graph, 1) == [("m2", 1), ("m3", 1)]
     assert around(graph, 1, limit=1) == [("m2", 1)]
 

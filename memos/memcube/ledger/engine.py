@@ -70,9 +70,12 @@ class Ledger:
                 with self._engine.begin() as connection:
                     yield connection
                 return
-            with self._writer, self._engine.connect().execution_options(memos_write=True) as connection:
-                with connection.begin():
-                    yield connection
+            with (
+                self._writer,
+                self._engine.connect().execution_options(memos_write=True) as connection,
+                connection.begin(),
+            ):
+                yield connection
 
     def check(self) -> list[str]:
         """Return what the database says is wrong with its own pages; empty when whole."""

@@ -21,9 +21,11 @@ class UtcMicros(sa.types.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """Return the number to store."""
         return None if value is None else to_micros(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """Return the moment of a stored number."""
         return None if value is None else from_micros(value)
 
 

@@ -1,0 +1,32 @@
+"""The demonstration does its whole job, and its six questions find what they should."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib import resources
+from pathlib import Path
+
+from rich.console import Console
+
+from memos import MemOS
+from memos.demo.run import CUBE, run_demo
+
+
+def test_the_demo_reads_asks_corrects_updates_erases_and_ends_clean(tmp_path: Path) -> None:
+    plan = json.loads(resources.files("memos.demo").joinpath("questions.json").read_text(encoding="utf-8"))
+    out = io.StringIO()
+    with MemOS.open(tmp_path / "home") as memos:
+        run_demo(memos, Console(file=out, width=120))
+        said = out.getvalue()
+        assert "ledger and indexes clean" in said
+        assert "purged" in said
+        assert said.count("source passage") >= 8
+        found = 0
+        for entry in plan["questions"]:
+            hits = memos.search(entry["question"], cubes=[CUBE], top_k=3)
+            shown = {source.external_id for hit in hits for source in hit.sources}
+            found += bool(shown & set(entry["expect"]))
+        assert found >= 5
+    left = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
+    assert b"47B19" not in left

@@ -1,0 +1,48 @@
+"""Every table and path of a real installation is registered with what it may hold and who erases it."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import sqlalchemy as sa
+
+from memos import MemOS
+from memos.memcube.holders import PATHS, TABLES, Holder, Holds
+
+
+def test_every_table_is_registered(memos: MemOS) -> None:
+    with memos.ledger.read() as connection:
+        tables = set(sa.inspect(connection).get_table_names())
+    assert tables - {"sqlite_sequence"} == {holder.name for holder in TABLES}
+
+
+def test_every_path_of_an_installation_is_registered(memos: MemOS) -> None:
+    memos.add(["some text", "more text"], conversation="c")
+    memos.erase(memos.list()[0].id)
+    memos._vector.flush()
+    found = {path.name for path in memos.home.iterdir()}
+    assert found <= {holder.name for holder in PATHS}
+    assert {"ledger.db", "vector", "graph", "lock"} <= found
+
+
+@pytest.mark.parametrize("holder", [*TABLES, *PATHS], ids=lambda holder: holder.name)
+def test_what_holds_text_names_functions_that_exist(holder: Holder) -> None:
+    if holder.holds is not Holds.IDS:
+        assert holder.erased_by
+    for name in (holder.erased_by, holder.verified_by):
+        if name:
+            assert callable(_resolve(name)), name
+
+
+def _resolve(name: str) -> object:
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            found = getattr(found, attribute)
+        return found
+    raise AssertionError(name)

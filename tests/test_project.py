@@ -1,0 +1,92 @@
+"""The project's own promises: versions agree, settings are documented, examples and README blocks run, links stand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from pydantic import BaseModel
+
+import memos
+from memos.memcube.ledger import engine, migrate, schema
+from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+
+
+def env_names(model: type[BaseModel], prefix: str = "MEMOS_") -> dict[str, str]:
+    names: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names |= env_names(field.annotation, f"{prefix}{name.upper()}__")
+        else:
+            names[f"{prefix}{name.upper()}"] = field.description or ""
+    return names
+
+
+def test_the_version_is_the_changelogs_top_heading() -> None:
+    heading = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert heading is not None
+    assert heading[1] == memos.__version__
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    wanted = env_names(Settings)
+    assert len(wanted) <= 40
+    table = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    assert set(re.findall(r"MEMOS_[A-Z_]+", table)) == set(wanted)
+    assert set(re.findall(r"MEMOS_[A-Z_]+", example)) == set(wanted)
+    for name, description in wanted.items():
+        assert description, name
+        assert description in table, name
+
+
+def test_the_packages_are_visible_at_the_root_through_links() -> None:
+    for name in ("memcube", "scheduler", "reader", "api"):
+        link = ROOT / name
+        assert link.is_symlink()
+        assert link.readlink() == Path("memos") / name
+        assert link.is_dir()
+
+
+def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(tmp_path: Path) -> None:
+    assert migrate._script().get_current_head() == engine.HEAD
+    ledger = Ledger.open(sqlite_url(tmp_path / "ledger.db"))
+    with ledger.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+    ledger.close()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=range(len(blocks("python"))))
+def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path) -> None:
+    _run([sys.executable, "-W", "error", "-c", block], tmp_path)
+
+
+@pytest.mark.parametrize("block", blocks("bash"), ids=range(len(blocks("bash"))))
+def test_shell_blocks_of_the_readme_run(block: str, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    _run(["/bin/bash", "-euo", "pipefail", "-c", block], tmp_path, {"PATH": path, "HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    _run([sys.executable, "-W", "error", str(example)], tmp_path)
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
