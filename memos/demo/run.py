@@ -15,6 +15,7 @@ from memos.kernel import MemOS
 from memos.model import Hit, SearchResult
 
 CUBE = "demo"
+HITS = 5
 
 
 def run_demo(memos: MemOS, console: Console) -> None:
@@ -24,7 +25,7 @@ def run_demo(memos: MemOS, console: Console) -> None:
         memos.cubes.create(CUBE, description=conversation["title"], time_zone="Europe/Paris")
     ids = _read(memos, conversation, console)
     for entry in plan["questions"]:
-        result = memos.search(entry["question"], cubes=[CUBE], top_k=3)
+        result = memos.search(entry["question"], cubes=[CUBE], top_k=HITS)
         console.print(hits_table(result, f"{entry['question']}  [dim]({entry['why']})[/dim]"))
     _correct(memos, plan["correction"], ids, console)
     _update(memos, plan["update"], ids, console)
