@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -57,9 +58,13 @@ ItemId = Annotated[str, typer.Argument(help="Item id")]
 
 @contextmanager
 def opened(data_dir: Path | None) -> Iterator[MemOS]:
-    """Open the installation for one command."""
-    with MemOS.open(data_dir, settings=Settings()) as memos:
-        yield memos
+    """Open the installation for one command; an interrupt closes it in order and says what is safe."""
+    try:
+        with MemOS.open(data_dir, settings=Settings()) as memos:
+            yield memos
+    except KeyboardInterrupt as interrupt:
+        errors.print("Interrupted; what was acknowledged is stored, run the command again to go on.", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from interrupt
 
 
 def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
@@ -395,6 +400,8 @@ def demo(
     """Show the main job on a bundled conversation, in a folder of its own."""
     from memos.demo.run import run_demo  # noqa: PLC0415
 
+    if svg is not None and not svg.parent.is_dir():
+        raise InvalidInput("--svg", f"the folder {svg.parent} does not exist; make it or choose another")
     folder = data_dir or Path(tempfile.mkdtemp(prefix="memos-demo-"))
     # Tables need room: output that goes to a file or a narrow window is still 110 columns wide.
     out = Console(record=svg is not None, width=max(110, console.width) if svg is None else 110)
@@ -439,7 +446,7 @@ def _json_option(name: str, text: str | None) -> Any:
         return None
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(name, f'is not JSON ({error}); write it like \'{{"tags": "work"}}\'') from error
 
 
@@ -453,20 +460,22 @@ def main() -> NoReturn:
                 raise InvalidInput(f"argument {number}", "is not valid UTF-8; set the terminal to UTF-8")
         app(standalone_mode=True)
     except MemosError as error:
-        if as_json:
-            sys.stderr.write(json.dumps(error_view(error), ensure_ascii=True) + "\n")
-        else:
-            errors.print(f"Error: {error}", markup=False, highlight=False, style="red", soft_wrap=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        errors.print("Interrupted; what was acknowledged is stored, run the command again to go on.")
-        sys.exit(INTERRUPTED)
+        _fail(error, as_json)
     except ValidationError as error:
         first = error.errors()[0]
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
-        errors.print(f"Error: {name}: {first['msg']}", markup=False, highlight=False, style="red", soft_wrap=True)
-        sys.exit(InvalidInput.exit_code)
+        _fail(InvalidInput(name, first["msg"]), as_json)
+    except SettingsError as error:
+        _fail(InvalidInput("MEMOS_*", f"{error}; set single values such as MEMOS_EMBED__THREADS=2"), as_json)
     sys.exit(0)
+
+
+def _fail(error: MemosError, as_json: bool) -> NoReturn:
+    if as_json:
+        sys.stderr.write(json.dumps(error_view(error), ensure_ascii=True) + "\n")
+    else:
+        errors.print(f"Error: {error}", markup=False, highlight=False, style="red", soft_wrap=True)
+    sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

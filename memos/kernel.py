@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -55,6 +56,7 @@ from memos.text.checks import check_name, check_text
 
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
+_EXPIRE_EVERY = timedelta(hours=1)
 
 # `list` is a method here, so its annotations need other names.
 Items = list[Item]
@@ -93,6 +95,7 @@ class Cubes:
     def list(self, *, actor: str = LOCAL_OWNER) -> list[Cube]:
         """Return the cubes the actor may read, by id."""
         check_name("actor", actor, 128)
+        self._memos._check_open()
         with self._memos.ledger.read() as connection:
             return cube_rows.list_all(connection)
 
@@ -127,7 +130,8 @@ class MemOS:
             parts.ledger, parts.vector, parts.vector_follower, self._vector, parts.embedder, parts.terms
         )
         self._purge_lock = threading.Lock()
-        self._worker = Worker((self._vector, self._graph), (self._purge, self._optimise))
+        self._worker = Worker((self._vector, self._graph), (self._expire, self._purge, self._optimise))
+        self._expired_at: datetime | None = None
         self._closed = False
 
     @classmethod
@@ -295,6 +299,7 @@ class MemOS:
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return an erasure's receipt as it stands now. Raises: NotFound."""
         check_name("actor", actor, 128)
+        self._check_open()
         receipt = erase.find(self.ledger, check_name("receipt", receipt_id, 64))
         if receipt is None:
             raise NotFound("receipt", receipt_id)
@@ -430,8 +435,7 @@ class MemOS:
 
     def _scope(self, cubes: Sequence[str], actor: str) -> Scope:
         """Check actor and cubes of a call that stores or searches vectors. Raises: InvalidInput, NotFound, Conflict."""
-        if self._closed:
-            raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
+        self._check_open()
         if isinstance(cubes, str):
             raise InvalidInput("cubes", f"must be a list; write [{shown(cubes)}]")
         if not isinstance(cubes, Collection):
@@ -451,13 +455,19 @@ class MemOS:
 
     def _scope_of_item(self, item: str, cube: str | None, actor: str) -> Scope:
         """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""
+        self._check_open()
         check_name("item", item, 64)
         if cube is None:
             with self.ledger.read() as connection:
                 cube = items.cube_of(connection, item)
         return self._scope([cube], actor)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
+
     def _every_cube(self) -> tuple[str, ...]:
+        self._check_open()
         with self.ledger.read() as connection:
             return tuple(verify.cube_ids(connection))
 
@@ -467,6 +477,7 @@ class MemOS:
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
+        self._check_open()
         self._parts.check_space()
         with self.ledger.write() as connection:
             yield connection
@@ -503,6 +514,18 @@ class MemOS:
                     self._parts.embedder.forget,
                 ),
             )
+
+    def _expire(self) -> None:
+        """Erase what was deleted longer ago than the retention period; looks once an hour."""
+        now = self.clock.now()
+        if self._expired_at is not None and now - self._expired_at < _EXPIRE_EVERY:
+            return
+        with self.ledger.read() as connection:
+            expired = erase.expired(connection, now - timedelta(days=self.settings.retention_days))
+        for cube, ids in expired.items():
+            with self._change(Scope("retention", (cube,))) as change:
+                erase.erase(change, ids)
+        self._expired_at = now
 
     def _optimise(self) -> None:
         if self._parts.vector.unoptimised() >= self.settings.index.optimise_after:

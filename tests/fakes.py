@@ -60,3 +60,6 @@ class FixedClock:
     def now(self) -> datetime:
         self._now += timedelta(seconds=1)
         return self._now
+
+    def advance(self, by: timedelta) -> None:
+        self._now += by

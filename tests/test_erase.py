@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from memos import MemOS, Settings
 from memos.errors import NotFound
-from tests.fakes import WordEmbedder
+from tests.fakes import FixedClock, WordEmbedder
 
 SECRET = "The door code is 47B19-xylophone."
 
@@ -109,3 +110,21 @@ def test_the_event_chain_holds_after_bodies_were_erased(memos: MemOS) -> None:
     memos.erase(ids[0])
     memos.update(ids[1], "dos")
     assert memos.verify().clean
+
+
+def test_a_deleted_item_is_erased_when_its_retention_period_is_over(tmp_path: Path, settings: Settings) -> None:
+    clock = FixedClock()
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=clock) as memos:
+        memos._worker.stop()
+        old, kept = memos.add(SECRET).item_ids[0], memos.add("still here").item_ids[0]
+        memos.delete(old)
+        clock.advance(timedelta(days=29))
+        memos._expire()
+        assert memos.history(old)
+        clock.advance(timedelta(days=2))
+        memos._expire()
+        memos._purge()
+        with pytest.raises(NotFound, match="erased"):
+            memos.history(old)
+        assert memos.get(kept).memory == "still here"
+    assert b"xylophone" not in bytes_of(tmp_path)

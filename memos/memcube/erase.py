@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -153,6 +154,17 @@ def _bury(change: Change, receipt: EraseReceipt) -> None:
     )
     body = {"receipt": receipt.id, "items": list(receipt.item_ids)}
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
+
+
+def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]:
+    """Return by cube the items that were deleted before a moment and not brought back."""
+    query = sa.select(t.versions.c.cube_id, t.versions.c.item_id).where(
+        t.versions.c.recorded_to.is_(None), t.versions.c.status == Status.DELETED, t.versions.c.recorded_at < before
+    )
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.cube_id, []).append(row.item_id)
+    return found
 
 
 def unfinished(ledger: Ledger) -> list[EraseReceipt]:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -44,7 +45,8 @@ class FolderLock:
             )
             file.flush()
         except OSError as error:
-            file.close()
+            with suppress(OSError):  # closing tries to write what is left once more
+                file.close()
             raise _unwritable(self._path.parent, error) from error
         self._file = file
 

@@ -72,27 +72,36 @@ class Projection:
         if not self._lock.acquire(timeout=max(0.0, wait_s)):
             return False
         try:
-            self._notice_restart()
-            # A change that came back as unavailable is tried again before newer ones overtake it for good.
-            self._retry_behind()
-            while True:
-                with self._ledger.read() as connection:
-                    rows = outbox.rows_after(connection, self.target, self._floor, _BATCH)
-                if not rows:
-                    break
-                self._apply(rows)
-                self._floor = rows[-1].id
-                if len(self._applied) >= self._settings.flush_every_rows:
-                    self._flush()
-                if time.monotonic() >= deadline:
-                    break
-            self.last_error = None
-            return not rows and not self._behind
+            try:
+                return self._follow_until(deadline)
+            except BackendUnavailable:
+                if self._follower.incarnation() == self._incarnation:
+                    raise
+                # The engine had died and was started again by the call that noticed: once more, from the start.
+                return self._follow_until(deadline)
         except BackendUnavailable as error:
             self.last_error = error
             return False
         finally:
             self._lock.release()
+
+    def _follow_until(self, deadline: float) -> bool:
+        self._notice_restart()
+        # A change that came back as unavailable is tried again before newer ones overtake it for good.
+        self._retry_behind()
+        while True:
+            with self._ledger.read() as connection:
+                rows = outbox.rows_after(connection, self.target, self._floor, _BATCH)
+            if not rows:
+                break
+            self._apply(rows)
+            self._floor = rows[-1].id
+            if len(self._applied) >= self._settings.flush_every_rows:
+                self._flush()
+            if time.monotonic() >= deadline:
+                break
+        self.last_error = None
+        return not rows and not self._behind
 
     def flush_if_due(self) -> None:
         """Flush when applied changes have waited long enough. Raises: BackendUnavailable."""
@@ -128,7 +137,7 @@ class Projection:
         """Look at every unflushed row again, parked ones too."""
         with self._lock:
             with self._ledger.write() as connection:
-                outbox.unpark(connection)
+                outbox.unpark(connection, self.target)
             self._start_over()
 
     def _notice_restart(self) -> None:

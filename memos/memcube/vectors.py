@@ -74,9 +74,9 @@ class VectorFollower:
         """Return how often the engine started."""
         return self._index.incarnation
 
-    def points(self, states: Sequence[Item]) -> list[VectorPoint]:
-        """Return each state's first chunk as the index would hold it; for items it does not show yet."""
-        return self._points([self._chunks(state, ())[0] for state in states], {})
+    def first_turn(self, state: Item) -> str:
+        """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
+        return self._chunks(state, ())[0].turn
 
     def _before(self, connection: sa.Connection, states: Mapping[str, list[Item]]) -> dict[str, tuple[list[Item], ...]]:
         """Return for each item the versions of the messages its window covers, oldest message first."""

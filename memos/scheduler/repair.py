@@ -32,7 +32,7 @@ class Repair:
 
         `strangers` also looks for points of cubes the ledger does not know. A damaged ledger is never repaired.
         """
-        self.catch_up()
+        self.catch_up(retry_parked=repair)
         before = self._differences(cube_ids, strangers=strangers)
         report = before
         if repair and before.differences:
@@ -59,10 +59,11 @@ class Repair:
         self.catch_up(None if on_progress is None else lambda left: on_progress(max(0, total - left), total))
         return total
 
-    def catch_up(self, on_left: Callable[[int], None] | None = None) -> None:
-        """Apply and flush everything that waits, also parked rows. Raises: BackendUnavailable."""
+    def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> None:
+        """Apply and flush everything that waits. Raises: BackendUnavailable."""
         for target, projection in self.projections.items():
-            projection.retry_parked()
+            if retry_parked:
+                projection.retry_parked()
             while not projection.drain(_STEP_S):
                 if projection.last_error is not None:
                     raise projection.last_error

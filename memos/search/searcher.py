@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.clock import to_micros
-from memos.errors import BackendUnavailable
+from memos.errors import BackendUnavailable, ModelError
 from memos.filters import And, Condition, Node, Not, Op, Or, fields_of, matches
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
@@ -135,14 +135,17 @@ class Searcher:
 
         Without the index there is no IDF, so these term scores must not be compared with the index's.
         """
-        points = self.follower.points(states)
-        cosines = np.stack([point.turn for point in points]) @ dense
-        arms.setdefault(Arm.TURN.value, []).extend(
-            Candidate(_key(state), float(cosine)) for state, cosine in zip(states, cosines, strict=True)
-        )
+        texts = [self.follower.first_turn(state) for state in states]
+        documents = [self.terms.encode_document(text) for text in texts]
         arms["unindexed_terms"] = [
-            Candidate(_key(state), _dot(point.turn_terms, terms)) for state, point in zip(states, points, strict=True)
+            Candidate(_key(state), _dot(document, terms)) for state, document in zip(states, documents, strict=True)
         ]
+        # A text the embedder refuses (it is parked for that) must not take the others' answer away.
+        with suppress(ModelError):
+            cosines = self.embedder.embed_documents(texts) @ dense
+            arms.setdefault(Arm.TURN.value, []).extend(
+                Candidate(_key(state), float(cosine)) for state, cosine in zip(states, cosines, strict=True)
+            )
 
     def _hydrate(self, request: SearchRequest, wanted: Node, fused: Sequence[Fused]) -> tuple[Hit, ...]:
         """Read candidates from the ledger in pages until `top_k` distinct ones passed every check."""

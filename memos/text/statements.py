@@ -19,7 +19,7 @@ class Statement:
     end: int
 
 
-_PLACE = r"(?P<v>[^\W\d_][\w'’\-]*(?:[ ,]+(?:[A-Z][\w'’\-]*|de|la|le|du|of|am|an der))*)"
+_PLACE = r"(?P<v>[^\W\d_a-z][\w'’\-]*(?:[ ,]+(?:[A-Z][\w'’\-]*|de|la|le|du|of|am|an der))*)"
 _NAME = r"(?P<v>[A-Z][\w'’&.\-]*(?: +(?:[A-Z][\w'’&.\-]*|of|and|&|de|du))*)"
 _REST = r"(?P<v>[^.,;:!?\n。，；！？]{1,80})"
 _HAVE = r"(?:['’]ve| have| just| recently| finally)*"
@@ -61,7 +61,7 @@ def statements(text: str) -> list[Statement]:
                 continue
             groups = match.groupdict()
             name = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
-            value = groups["v"].strip(" ,'’-").removesuffix(" now").strip()
+            value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
             if value:
                 found.append(Statement(name, value, match.start(), match.end()))
     return sorted(found, key=lambda statement: (statement.start, -statement.end))

@@ -16,6 +16,7 @@ from memos.errors import (
     BackendUnavailable,
     Conflict,
     IntegrityError,
+    InvalidInput,
     MemosError,
     PermissionDenied,
 )
@@ -38,9 +39,17 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str) -> Ledger:
-        """Open or create the database and migrate it. Raises: IntegrityError, PermissionDenied, BackendUnavailable."""
-        parsed = sa.make_url(url)
-        engine = sa.create_engine(parsed, pool_size=_READERS, max_overflow=_READERS, pool_timeout=30)
+        """Open or create the database and migrate it.
+
+        Raises: InvalidInput (URL), IntegrityError, PermissionDenied, BackendUnavailable.
+        """
+        try:
+            parsed = sa.make_url(url)
+            engine = sa.create_engine(parsed, pool_size=_READERS, max_overflow=_READERS, pool_timeout=30)
+        except (exc.ArgumentError, ImportError) as error:
+            raise InvalidInput(
+                "ledger_url", f"cannot be used ({error}); write it like postgresql+psycopg://user@host/database"
+            ) from error
         if parsed.get_backend_name() == "sqlite":
             _prepare_sqlite(engine)
         ledger = cls(engine, parsed.database or parsed.render_as_string())
@@ -145,7 +154,7 @@ def _revision(connection: sa.Connection) -> str | None:
 def damaged(where: str, text: str) -> IntegrityError:
     """Return the error for a ledger whose pages cannot be trusted."""
     return IntegrityError(
-        f"The ledger {where} is damaged ({text}). Nothing was changed. Restore it from a copy, or recover what "
+        f"The ledger {where} is damaged ({' '.join(text.split())}). Nothing was changed. Restore it from a copy, or recover what "
         f"is readable with `sqlite3 {where} .recover`; `memos reindex` then rebuilds the indexes from it."
     )
 

@@ -77,11 +77,10 @@ def failed(connection: sa.Connection, row: OutboxRow, error: str, park_after: in
     )
 
 
-def unpark(connection: sa.Connection) -> int:
-    """Give every parked row another chance; return how many there were."""
-    return connection.execute(
-        sa.update(outbox).where(outbox.c.parked == sa.true()).values(parked=False, attempts=0)
-    ).rowcount
+def unpark(connection: sa.Connection, target: Target) -> None:
+    """Give every parked row of an index another chance."""
+    parked_here = (outbox.c.target == target, outbox.c.parked == sa.true())
+    connection.execute(sa.update(outbox).where(*parked_here).values(parked=False, attempts=0))
 
 
 @dataclass(frozen=True, slots=True)
