@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -22,7 +23,7 @@ from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from memos.api.views import error_view, view
 from memos.errors import InvalidInput, MemosError
@@ -30,6 +31,7 @@ from memos.kernel import MemOS
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item
 from memos.settings import Settings
 from memos.text.checks import decode
+from memos.text.render import visible
 from memos.version import __version__
 
 INTERRUPTED = 130
@@ -44,8 +46,8 @@ app = typer.Typer(
 cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
 
-console = Console()
-errors = Console(stderr=True)
+console = Console(emoji=False)
+errors = Console(stderr=True, emoji=False)
 
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="Folder of the installation (default: MEMOS_HOME, else per user)")
@@ -70,7 +72,7 @@ def opened(data_dir: Path | None) -> Iterator[MemOS]:
 def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
     """Print a result as JSON, or the way people read it."""
     if as_json:
-        sys.stdout.write(json.dumps(view(value), ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json.dumps(view(value), ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2) + "\n")
     else:
         human()
 
@@ -131,9 +133,9 @@ def search(
 
     def human() -> None:
         if token_budget is not None:
-            console.print(result.context, markup=False, highlight=False)
+            console.print(visible(result.context), markup=False, highlight=False, soft_wrap=True)
         else:
-            console.print(hits_table(result, escape(query)))
+            console.print(hits_table(result, _cell(query)))
         for hit in result.hits if explain else ():
             votes = ", ".join(f"{vote.arm} #{vote.rank} ({vote.score:.3f})" for vote in hit.arms)
             console.print(f"{hit.item.id}: {votes}", highlight=False)
@@ -152,8 +154,8 @@ def get(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_j
     def human() -> None:
         _items_table([found])
         for source in found.sources:
-            console.print(f"source {source.message_id} [{source.start}:{source.end}] {source.speaker}, {source.at}",
-                          markup=False, highlight=False)  # fmt: skip
+            told = f"source {source.message_id} [{source.start}:{source.end}] {visible(source.speaker)}, {source.at}"
+            console.print(told, markup=False, highlight=False, soft_wrap=True)
 
     show(found, as_json, human)
 
@@ -204,7 +206,7 @@ def feedback(
     with opened(data_dir) as memos:
         receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
     told = f"{receipt.item_id} supersedes {', '.join(receipt.superseded) or 'nothing'}"
-    show(receipt, as_json, lambda: console.print(told, highlight=False))
+    show(receipt, as_json, lambda: console.print(told, highlight=False, soft_wrap=True))
 
 
 @app.command()
@@ -250,7 +252,7 @@ def history(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, 
         table = Table("version", "when", "who", "why", "status", "memory")
         for entry in entries:
             row = (str(entry.version), f"{entry.recorded_at:%F %T}", entry.actor, entry.reason, entry.after.status)
-            table.add_row(*map(escape, (*row, entry.after.memory)))
+            table.add_row(*map(_cell, (*row, entry.after.memory)))
         console.print(table)
 
     show(entries, as_json, human)
@@ -280,7 +282,7 @@ def cubes_list(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: As
         table = Table("cube", "items", "owner", "time zone", "embedder", "description")
         for cube in found:
             row = (cube.id, str(cube.items), cube.owner, cube.time_zone, cube.fingerprint.name, cube.description)
-            table.add_row(*map(escape, row))
+            table.add_row(*map(_cell, row))
         console.print(table)
 
     show(found, as_json, human)
@@ -314,7 +316,7 @@ def cubes_drop(
         typer.confirm(f"Erase cube {cube!r} and everything in it for good?", abort=True)
     with opened(data_dir) as memos:
         receipt = memos.cubes.drop(cube, actor=actor)
-    show({"cube": cube, "receipt": receipt}, as_json, lambda: console.print(f"dropped {escape(cube)}"))
+    show({"cube": cube, "receipt": receipt}, as_json, lambda: console.print(f"dropped {_cell(cube)}"))
 
 
 @app.command()
@@ -434,11 +436,17 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] 
 
 
 def _items_table(found: list[Item]) -> None:
-    table = Table("id", "version", "status", "type", "tier", "speaker", "memory")
+    # An id is there to be copied: it stays whole on a narrow terminal.
+    id_column = Column("id", no_wrap=True, min_width=36)
+    table = Table(id_column, "v", "status", "speaker", Column("memory", min_width=16))
     for item in found:
-        row = (item.id, str(item.version), item.status, item.type, item.tier, item.speaker, item.memory[:2000])
-        table.add_row(*map(escape, row))
+        row = (item.id, str(item.version), item.status, item.speaker, item.memory[:2000])
+        table.add_row(*map(_cell, row))
     console.print(table)
+
+
+def _cell(text: str) -> str:
+    return escape(visible(text))
 
 
 def _json_option(name: str, text: str | None) -> Any:
@@ -453,6 +461,9 @@ def _json_option(name: str, text: str | None) -> Any:
 def main() -> NoReturn:
     """Run the command line; an error is one sentence and an exit code, never a traceback."""
     as_json = "--json" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that is not UTF-8 shows what it cannot as an escape
+            stream.reconfigure(errors="backslashreplace")
     try:
         # Arguments that were not UTF-8 arrive with lone surrogates: say so before they reach a store.
         for number, argument in enumerate(sys.argv[1:], start=1):

@@ -24,6 +24,7 @@ FOREVER = 2**53 - 1
 """`recorded_to` of a current version: the largest integer a float range holds exactly."""
 
 MARK_FILE = "mark"
+OPTIMISED_FILE = "optimised"
 _DENSE = ("turn", "window")
 _SPARSE = ("turn_bm25", "window_bm25")
 _LOCK_WAIT_S = 30.0
@@ -149,7 +150,14 @@ class Shard:
         """Build the graphs; takes minutes for 100,000 points."""
         changed = self._shard.optimize()
         self._shard.flush()
+        write_durably(self._folder / OPTIMISED_FILE, str(self._shard.info().points_count))
         return bool(changed)
+
+    def unoptimised(self) -> int:
+        """Return how many points there are that the last `optimise` did not see."""
+        path = self._folder / OPTIMISED_FILE
+        seen = int(path.read_text()) if path.exists() else 0
+        return max(0, int(self._shard.info().points_count) - seen)
 
     def rewrite(self, target: str, dimension: int) -> None:
         """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
@@ -163,8 +171,9 @@ class Shard:
                 fresh.update(edge.UpdateOperation.upsert_points(points))
             if offset is None:
                 break
-        if self._shard.info().indexed_vectors_count:
+        if (self._folder / OPTIMISED_FILE).exists():
             fresh.optimize()
+            write_durably(Path(target) / OPTIMISED_FILE, str(fresh.info().points_count))
         fresh.flush()
         fresh.close()
         if (self._folder / MARK_FILE).exists():

@@ -101,10 +101,11 @@ class QdrantEdgeIndex:
         self._journal: list[_Write] | None = None
         self._closed = False
         self._incarnation = 0
-        self._written = 0
+        self._no_builds = False
         folder.mkdir(parents=True, exist_ok=True)
         self._remove_leftovers()
         self._child: _Child | None = self._started(self._current())
+        self._written = int(self._call("unoptimised"))
 
     @classmethod
     def open(cls, folder: Path, dimension: int) -> QdrantEdgeIndex:
@@ -159,7 +160,7 @@ class QdrantEdgeIndex:
         return int(self._call("mark"))
 
     def unoptimised(self) -> int:
-        """Return how many points were written since the last `optimise` of this process."""
+        """Return how many points were written since the last `optimise`."""
         return self._written
 
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
@@ -174,13 +175,18 @@ class QdrantEdgeIndex:
     def close(self) -> None:
         """End the children without flushing."""
         self._closed = True
-        builder = self._builder
-        if builder is not None:
-            builder.kill()
+        self.stop_building()
         with self._building, self._writer:
             if self._child is not None:
                 self._child.close()
                 self._child = None
+
+    def stop_building(self) -> None:
+        """End a running `optimise` or `rewrite`, which then raises, and refuse new ones; for a program that ends."""
+        self._no_builds = True
+        builder = self._builder
+        if builder is not None:
+            builder.kill()
 
     def _call(self, method: str, *arguments: Any) -> Any:
         """Call the engine; when it died, start it again and say that this call failed. Raises: BackendUnavailable."""
@@ -250,7 +256,7 @@ class QdrantEdgeIndex:
     def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path, *, fresh: bool) -> Any:
         """Run the build in a second child and leave the child of `target` in `_builder`."""
         self._builder = self._started(copy)
-        if self._closed:
+        if self._no_builds:
             self._builder.kill()
         result = build(self._builder, target)
         if fresh:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from memos.kernel import MemOS
 from memos.model import Hit, SearchResult
+from memos.text.render import visible
 
 CUBE = "demo"
 HITS = 5
@@ -79,12 +80,12 @@ def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
     at = f"{source.at:%Y-%m-%d %a}" if source else ""
     passage = source.passage if source else hit.item.memory
-    return f"{hit.score:.4f}", at, hit.item.speaker, hit.item.tier, _plain(passage, 300)
+    return f"{hit.score:.4f}", at, _plain(hit.item.speaker, 40), hit.item.tier, _plain(passage, 300)
 
 
 def _plain(text: str, limit: int) -> str:
     line = " ".join(text.split())
-    return escape(line if len(line) <= limit else line[: limit - 1] + "…")
+    return escape(visible(line if len(line) <= limit else line[: limit - 1] + "…"))
 
 
 def _correct(memos: MemOS, plan: Any, ids: dict[str, str], console: Console) -> None:
@@ -114,7 +115,7 @@ def _history(memos: MemOS, item_id: str, console: Console) -> None:
         table.add_column(name, no_wrap=True)
     table.add_column("memory", ratio=1)
     for entry in memos.history(item_id):
-        row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", entry.actor, _plain(entry.reason, 22))
+        row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", _plain(entry.actor, 22), _plain(entry.reason, 22))
         table.add_row(*row, entry.after.status, _plain(entry.after.memory, 400))
     console.print(table)
 

@@ -30,9 +30,13 @@ class Worker:
         """Begin to work."""
         self._thread.start()
 
+    def ask_to_stop(self) -> None:
+        """Let the present step be the last one."""
+        self._stop.set()
+
     def stop(self) -> None:
         """Ask the thread to end and wait until its present step is done."""
-        self._stop.set()
+        self.ask_to_stop()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -50,7 +54,8 @@ class Worker:
             try:
                 step()
             except MemosError as error:
-                self._failed(error)
+                if not self._stop.is_set():
+                    self._failed(error)
             except Exception as error:
                 self._failed(error)
                 log.exception("upkeep failed unexpectedly")

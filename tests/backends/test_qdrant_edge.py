@@ -228,6 +228,29 @@ def test_an_index_closed_during_a_build_keeps_its_old_files(folder: Path) -> Non
     again.close()
 
 
+def test_a_stopped_build_changes_nothing_and_the_index_works_on(folder: Path) -> None:
+    index = QdrantEdgeIndex.open(folder, DIMENSION)
+    index.upsert([point(n) for n in range(100)])
+    index.stop_building()
+    with pytest.raises(BackendUnavailable, match="the old one stays"):
+        index.optimise()
+    assert len(found(index)) == 100
+    assert len(list(folder.glob("gen-*"))) == 1
+    index.close()
+
+
+def test_what_was_not_optimised_is_known_after_reopening(folder: Path) -> None:
+    index = QdrantEdgeIndex.open(folder, DIMENSION)
+    index.upsert([point(n) for n in range(100)])
+    index.optimise()
+    index.upsert([point(n) for n in range(100, 130)])
+    index.flush(1)
+    index.close()
+    index = QdrantEdgeIndex.open(folder, DIMENSION)
+    assert index.unoptimised() == 30
+    index.close()
+
+
 def test_searches_go_on_while_graphs_are_built(folder: Path) -> None:
     """The bound is the design's: no call may hold the process for more than 100 ms."""
     index = QdrantEdgeIndex.open(folder, 384)

@@ -1,0 +1,314 @@
+"""The command line: every command in JSON and for people, the exit codes, and never a traceback.
+
+Each command is a real process with the real model, so all of them share one folder, named by MEMOS_HOME.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memos import MemOS
+from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, NotFound, PermissionDenied
+from memos.memcube.lock import FolderLock
+from memos.version import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPORT = ROOT / "examples" / "data" / "chat_export.json"
+COMMANDS = (
+    "add", "search", "get", "list", "update", "feedback", "delete", "erase", "history", "rollback", "verify",
+    "reindex", "reembed", "import", "demo", "version", "cubes",
+)  # fmt: skip
+ODD = "odd [/red] :smile: 🎉 \x1b[31m שלום"
+SPOKEN = {
+    "cello": "My cello was built in Mirecourt in 1890.",
+    "bakery": "The bakery closes at noon on Mondays.",
+    "delete": "A remark to delete.",
+    "erase": "A remark to erase.",
+    "erase json": "Another remark to erase.",
+    "update": "The code name is Heron.",
+    "odd": ODD,
+}
+
+
+@dataclass(frozen=True)
+class Store:
+    """One folder and the ids of what was said in it."""
+
+    home: Path
+    ids: dict[str, str]
+
+    def run(self, *arguments: str | bytes, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
+        """Run one command on this folder; whatever comes of it, it is no traceback."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "memos.cli", *arguments], cwd=ROOT, input=stdin, capture_output=True, check=False,
+            timeout=120, env={**kept, "MEMOS_HOME": str(self.home), "PYTHONUTF8": "1", **env},
+        )  # fmt: skip
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert "Traceback" not in err
+        return subprocess.CompletedProcess(arguments, done.returncode, out, err)
+
+    def said(self, *arguments: str, **options: Any) -> str:
+        """Return what a command that works prints for people."""
+        done = self.run(*arguments, **options)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    def told(self, *arguments: str, **options: Any) -> Any:
+        """Return the JSON a command that works prints."""
+        return json.loads(self.said(*arguments, "--json", **options))
+
+    def failed(self, error_code: int, *arguments: str | bytes, **options: Any) -> str:
+        """Return the one line a command that fails prints for people."""
+        done = self.run(*arguments, **options)
+        assert (done.returncode, done.stdout) == (error_code, ""), done
+        assert done.stderr.startswith("Error: ")
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    home = tmp_path_factory.mktemp("cli") / "home"
+    with MemOS.open(home) as memos:
+        ids = {name: memos.add(text, conversation=name).item_ids[0] for name, text in SPOKEN.items()}
+    return Store(home, ids)
+
+
+def test_help_names_every_command(store: Store) -> None:
+    text = store.said("--help")
+    for command in COMMANDS:
+        assert f"  {command} " in text
+    assert "--data-dir" in store.said("add", "--help")
+
+
+def test_version_is_the_packages(store: Store) -> None:
+    assert store.said("version") == __version__ + "\n"
+    assert store.told("version") == {"version": __version__}
+
+
+def test_what_is_added_is_found(store: Store) -> None:
+    item = store.said("add", "Nadia's parrot is called Osiris.", "--name", "Nadia", "--tag", "pets").strip()
+    found = store.told("search", "What is the parrot called?", "--filter", '{"tags": "pets"}', "--explain")
+    assert [hit["item"]["id"] for hit in found["hits"]] == [item]
+    assert found["hits"][0]["sources"][0]["passage"] == "Nadia's parrot is called Osiris."
+    assert "Nadia" in store.said("search", "What is the parrot called?", "-k", "3")
+    assert "Nadia: Nadia's parrot" in store.said("search", "parrot", "--token-budget", "40", "-k", "1")
+
+
+def test_standard_input_is_added_once_for_one_key(store: Store) -> None:
+    said = "from standard input: déjà vu\n".encode()
+    first = store.told("add", "-", "--idempotency-key", "k", stdin=said)
+    again = store.told("add", "-", "--idempotency-key", "k", stdin=said)
+    assert (again["item_ids"], again["replayed"]) == (first["item_ids"], True)
+
+
+def test_get_shows_a_memory_with_its_source(store: Store) -> None:
+    item = store.ids["cello"]
+    found = store.told("get", item)
+    assert (found["id"], found["memory"], found["status"]) == (item, SPOKEN["cello"], "active")
+    text = store.said("get", item)
+    assert item in text
+    assert f"[0:{len(SPOKEN['cello'])}] user" in text
+
+
+def test_list_shows_whole_ids_and_passes_filters_on(store: Store) -> None:
+    listed = store.told("list", "--filter", '{"memory": {"like": "bakery"}}')
+    assert [item["id"] for item in listed] == [store.ids["bakery"]]
+    text = store.said("list", "--limit", "2", "--offset", "1")
+    assert store.ids["bakery"] in text
+    assert store.ids["cello"] not in text
+
+
+def test_odd_text_is_shown_as_it_is_but_steers_no_terminal(store: Store) -> None:
+    assert store.told("get", store.ids["odd"])["memory"] == ODD
+    text = store.said("search", "odd", COLUMNS="120")
+    assert "odd [/red] :smile: 🎉 \\x1b[31m שלום" in text
+    assert "\x1b" not in text
+    ascii_only = store.run("get", store.ids["odd"], "--json", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert json.loads(ascii_only.stdout)["memory"] == ODD
+    assert store.run("get", store.ids["odd"], PYTHONUTF8="0", PYTHONIOENCODING="ascii").returncode == 0
+
+
+def test_update_history_and_rollback_tell_one_story(store: Store) -> None:
+    item = store.ids["update"]
+    assert store.told("update", item, "The code name is Osprey.", "--expected-version", "1")["version"] == 2
+    assert "Kestrel" in store.said("update", item, "The code name is Kestrel.", "--reason", "renamed", COLUMNS="150")
+    assert store.told("rollback", item, "1")["memory"] == SPOKEN["update"]
+    assert "Osprey" in store.said("rollback", item, "2", COLUMNS="150")
+    entries = store.told("history", item)
+    assert [(entry["version"], entry["reason"]) for entry in entries] == [
+        (1, "added"), (2, "updated"), (3, "renamed"), (4, "rolled back to version 1"), (5, "rolled back to version 2"),
+    ]  # fmt: skip
+    assert "renamed" in store.said("history", item, COLUMNS="150")
+
+
+def test_feedback_says_what_it_replaced(store: Store) -> None:
+    store.said("cubes", "create", "talk")
+    old = store.told("add", "I live in Paris.", "--name", "Maya", "--cube", "talk")["item_ids"]
+    receipt = store.told("feedback", "No, I moved to Lyon.", "--speaker", "Maya", "--cube", "talk")
+    assert receipt["superseded"] == old
+    text = store.said("feedback", "No, I moved to Brest.", "--speaker", "Maya", "--cube", "talk")
+    assert text.endswith(f" supersedes {receipt['item_id']}\n")
+
+
+def test_delete_says_what_it_deleted(store: Store) -> None:
+    item = store.ids["delete"]
+    assert store.told("delete", item) == {"deleted": [item]}
+    store.told("rollback", item, "1")
+    assert store.said("delete", item) == "deleted 1\n"
+    assert "memos rollback" in store.failed(NotFound.exit_code, "get", item)
+
+
+def test_erase_asks_first_and_gives_a_receipt(store: Store) -> None:
+    item = store.ids["erase"]
+    for answer in (b"n\n", b""):
+        kept = store.run("erase", item, stdin=answer)
+        assert kept.returncode == 1
+        assert "Erase 1 memories for good?" in kept.stdout
+    assert ": purged, 1 items" in store.said("erase", item, stdin=b"y\n")
+    receipt = store.told("erase", store.ids["erase json"], "--yes")
+    assert (receipt["state"], receipt["item_ids"]) == ("purged", [store.ids["erase json"]])
+    assert receipt["id"] in store.failed(NotFound.exit_code, "get", store.ids["erase json"])
+
+
+def test_cubes_are_made_listed_and_dropped(store: Store) -> None:
+    made = store.told("cubes", "create", "work", "--time-zone", "Europe/Paris", "--description", "the job")
+    assert (made["id"], made["time_zone"], made["items"]) == ("work", "Europe/Paris", 0)
+    assert store.said("cubes", "create", "play [/x]") == "play [/x]\n"
+    store.said("add", "in the work cube", "-c", "work")
+    items = {cube["id"]: cube["items"] for cube in store.told("cubes", "list")}
+    assert (items["work"], items["play [/x]"]) == (1, 0)
+    assert "Europe/Paris" in store.said("cubes", "list", COLUMNS="150")
+    assert store.told("cubes", "drop", "work", "--yes")["receipt"]["state"] == "purged"
+    assert store.said("cubes", "drop", "play [/x]", "-y") == "dropped play [/x]\n"
+    assert store.run("cubes", "drop", "default", stdin=b"n\n").returncode == 1
+
+
+def test_an_export_is_imported_once(store: Store) -> None:
+    first = store.told("import", str(EXPORT))
+    assert first["added"] > 0
+    assert (first["known"], first["bad"]) == (0, [])
+    assert store.said("import", str(EXPORT)) == f"0 added, {first['added']} known, 0 bad\n"
+
+
+def test_the_indexes_are_verified_and_rebuilt(store: Store) -> None:
+    report = store.told("verify", "--repair")
+    assert report["differences"] == []
+    assert f"{report['items']} items, clean" in store.said("verify")
+    assert store.told("reindex") == {"items": report["items"]}
+    assert store.said("reindex", "-c", "default").startswith("reindexed ")
+    assert store.told("reembed") == {"items": report["items"]}
+    assert store.said("reembed") == f"embedded {report['items']} items\n"
+
+
+def test_verify_fails_when_the_ledger_was_tampered_with(tmp_path: Path, store: Store) -> None:
+    mine = Store(tmp_path, {})
+    mine.said("add", "an honest remark")
+    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+        connection.execute("UPDATE events SET body = '{}'")
+    connection.close()
+    found = mine.run("verify", "--json")
+    assert found.returncode == 1
+    assert json.loads(found.stdout)["differences"][0]["kind"] == "broken"
+    assert "the body of event 1 was changed" in mine.run("verify").stdout
+
+
+WRONG: list[tuple[int, list[str], list[str]]] = [
+    (InvalidInput.exit_code, ["add", "   "], ["messages[0].content", "empty"]),
+    (InvalidInput.exit_code, ["add", "x", "--role", "robot"], ["'robot'", "user"]),
+    (InvalidInput.exit_code, ["add", "x", "--chat-time", "soon"], ["chat_time", "ISO 8601"]),
+    (InvalidInput.exit_code, ["search", "x", "-k", "0"], ["top_k", "from 1 to"]),
+    (InvalidInput.exit_code, ["search", "x", "--filter", "{tags"], ["--filter", "is not JSON"]),
+    (InvalidInput.exit_code, ["list", "--filter", "[" * 5000], ["--filter", "is not JSON"]),
+    (InvalidInput.exit_code, ["list", "--filter", '{"version": ' + "9" * 5000 + "}"], ["--filter", "is not JSON"]),
+    (InvalidInput.exit_code, ["list", "--filter", '{"tags": {"is": "x"}}'], ["'is'", "use one of"]),
+    (InvalidInput.exit_code, ["import", "/no/such/file"], ["/no/such/file", "cannot be read"]),
+    (InvalidInput.exit_code, ["import", "x", "--on-bad", "panic"], ["--on-bad", "stop or skip"]),
+    (InvalidInput.exit_code, ["demo", "--svg", "/no/such/folder/x.svg"], ["--svg", "does not exist"]),
+    (NotFound.exit_code, ["get", "no-such-item"], ["'no-such-item'", "memos list"]),
+    (NotFound.exit_code, ["search", "x", "-c", "nowhere"], ["'nowhere'", "memos cubes create nowhere"]),
+    (Conflict.exit_code, ["cubes", "create", "default"], ["'default'", "another id"]),
+    (PermissionDenied.exit_code, ["list", "--data-dir", "/proc/nowhere"], ["/proc/nowhere", "--data-dir"]),
+]
+
+
+@pytest.mark.parametrize(("code", "arguments", "words"), WRONG, ids=[" ".join(wrong[1])[:40] for wrong in WRONG])
+def test_a_wrong_call_is_one_sentence_and_an_exit_code(
+    store: Store, code: int, arguments: list[str], words: list[str]
+) -> None:
+    told = store.failed(code, *arguments)
+    for word in words:
+        assert word in told
+
+
+def test_errors_are_json_when_json_is_asked_for(store: Store) -> None:
+    for arguments, code, error_code, field in (
+        (["search", "", "--json"], InvalidInput.exit_code, "invalid_input", "query"),
+        (["get", "no-such-item", "--json"], NotFound.exit_code, "not_found", None),
+        (
+            ["update", store.ids["cello"], "x", "--expected-version", "9", "--json"],
+            Conflict.exit_code,
+            "conflict",
+            None,
+        ),
+    ):
+        done = store.run(*arguments)
+        error = json.loads(done.stderr)["error"]
+        assert (done.returncode, done.stdout, error["code"], error.get("field")) == (code, "", error_code, field)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["search", "x", "--bogus"], ["frobnicate"], ["get"], ["search", "x", "-k", "ten"]]
+)
+def test_a_command_that_does_not_exist_shows_how_to_get_help(store: Store, arguments: list[str]) -> None:
+    done = store.run(*arguments)
+    assert (done.returncode, done.stdout) == (InvalidInput.exit_code, "")
+    assert "Usage: " in done.stderr
+    assert "-h" in done.stderr
+
+
+def test_bytes_that_are_not_utf8_are_refused(store: Store) -> None:
+    assert "argument 2 is not valid UTF-8" in store.failed(InvalidInput.exit_code, "add", b"caf\xe9").replace(":", "")
+    told = store.failed(InvalidInput.exit_code, "add", "-", stdin=b"fine\ncaf\xe9\n")
+    assert "byte 0xe9 in line 2" in told
+    assert "NUL" in store.failed(InvalidInput.exit_code, "add", "-", stdin=b"a\0b")
+
+
+@pytest.mark.parametrize(("name", "value", "words"), [
+    ("MEMOS_EMBED__MODEL", "gpt", ["MEMOS_EMBED__MODEL", "minilm"]),
+    ("MEMOS_LIMITS__TOP_K", "many", ["MEMOS_LIMITS__TOP_K", "integer"]),
+    ("MEMOS_TIME_ZONE", "Mars/Olympus", ["MEMOS_TIME_ZONE", "Europe/Paris"]),
+    ("MEMOS_EMBED", "rubbish", ["embed", "MEMOS_EMBED__THREADS"]),
+    ("MEMOS_LEDGER_URL", "rubbish", ["ledger_url", "postgresql"]),
+])  # fmt: skip
+def test_a_wrong_setting_is_named(store: Store, name: str, value: str, words: list[str]) -> None:
+    told = store.failed(InvalidInput.exit_code, "list", **{name: value})
+    for word in words:
+        assert word in told
+    assert json.loads(store.run("list", "--json", **{name: value}).stderr)["error"]["code"] == "invalid_input"
+
+
+def test_a_folder_in_use_and_a_damaged_one_have_their_exit_codes(tmp_path: Path) -> None:
+    mine = Store(tmp_path, {})
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    assert f"process {os.getpid()} " in mine.failed(BackendUnavailable.exit_code, "list")
+    lock.release()
+    (tmp_path / "ledger.db").write_bytes(b"not a database" * 1000)
+    assert "Nothing was changed" in mine.failed(IntegrityError.exit_code, "list")
+
+
+def test_the_data_dir_option_goes_before_memos_home(store: Store, tmp_path: Path) -> None:
+    store.said("add", "elsewhere", "--data-dir", str(tmp_path / "other"))
+    assert [item["memory"] for item in store.told("list", "--data-dir", str(tmp_path / "other"))] == ["elsewhere"]
+    assert store.told("list", "--filter", '{"memory": "elsewhere"}') == []
