@@ -8,7 +8,8 @@ with tempfile.TemporaryDirectory() as folder, MemOS.open(folder) as memos:
     memos.cubes.create("alice")
     receipt = memos.add(
         [
-            {"role": "user", "name": "Alice", "content": "I live in Paris and I'm allergic to peanuts."},
+            {"role": "user", "name": "Alice", "content": "I live in Paris."},
+            {"role": "user", "name": "Alice", "content": "I'm allergic to peanuts."},
             {"role": "assistant", "content": "Noted: no peanuts."},
         ],
         cube="alice",
@@ -22,6 +23,6 @@ with tempfile.TemporaryDirectory() as folder, MemOS.open(folder) as memos:
     for entry in memos.history(receipt.item_ids[0]):
         print(f"v{entry.version} {entry.reason}: {entry.after.status}")
 
-    erased = memos.erase(receipt.item_ids[1])
+    erased = memos.erase(receipt.item_ids[2])
     print("erased:", erased.state, dict(erased.stores))
     print("verify clean:", memos.verify().clean)

@@ -118,13 +118,14 @@ def search(
     """Find memories."""
     from memos.demo.run import hits_table  # noqa: PLC0415 - the table is shared with the demo
 
+    wanted = _json_option("--filter", filter_)
     with opened(data_dir) as memos:
         result = memos.search(
             query,
             cubes=cube or [DEFAULT_CUBE],
             actor=actor,
             top_k=top_k,
-            filter=_json_option("--filter", filter_),
+            filter=wanted,
             as_of=as_of,
             reference_time=reference_time,
             token_budget=token_budget,
@@ -171,8 +172,9 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List a cube's memories, oldest first."""
+    wanted = _json_option("--filter", filter_)
     with opened(data_dir) as memos:
-        found = memos.list(cube=cube, actor=actor, filter=_json_option("--filter", filter_), limit=limit, offset=offset)
+        found = memos.list(cube=cube, actor=actor, filter=wanted, limit=limit, offset=offset)
     show(found, as_json, lambda: _items_table(found))
 
 
@@ -430,7 +432,7 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] 
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True) as progress:
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

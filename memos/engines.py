@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -71,13 +72,15 @@ class Parts:
         mine = space_folder(self.home, self.embedder)
         for folder in mine.parent.iterdir():
             if folder != mine:
+                log.info("removing the vectors of a former embedder: %s", folder.name)
                 shutil.rmtree(folder)
 
 
 def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: Clock) -> Parts:
     """Open everything in a folder. Raises: BackendUnavailable, PermissionDenied, IntegrityError."""
     with ExitStack() as stack:
-        _make_folder(home)
+        for place in (home, home / "vector", home / "graph"):
+            _make_folder(place)
         lock = FolderLock(home)
         lock.acquire()
         stack.callback(lock.release)
@@ -115,8 +118,19 @@ def _make_folder(home: Path) -> None:
         raise PermissionDenied(f"Cannot make {home} ({error.strerror}): choose another --data-dir.") from error
 
 
+def _make_private(path: Path) -> None:
+    """Create the ledger's file for its owner alone; SQLite gives its log and its index the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise PermissionDenied(
+            f"Cannot write {path} ({error.strerror}): make it writable or choose another --data-dir."
+        ) from error
+
+
 def _open_ledger(home: Path, settings: Settings) -> Ledger:
     path = home / "ledger.db"
+    _make_private(path)
     ledger = Ledger.open(settings.ledger_url or sqlite_url(path))
     try:
         if path.exists() and path.stat().st_size <= _QUICK_CHECK_BYTES:

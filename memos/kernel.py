@@ -88,7 +88,7 @@ class Cubes:
 
     def get(self, cube: str, *, actor: str = LOCAL_OWNER) -> Cube:
         """Return one cube. Raises: NotFound."""
-        scope = self._memos._scope([cube], actor)
+        scope = self._memos._scope([cube], actor, embeds=False)
         with self._memos.ledger.read() as connection:
             return cube_rows.get(connection, scope.cubes[0])
 
@@ -99,13 +99,12 @@ class Cubes:
         with self._memos.ledger.read() as connection:
             return cube_rows.list_all(connection)
 
-    def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt | None:
-        """Erase everything in a cube, then the cube; the receipt is None when it was empty. Raises: NotFound."""
+    def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
+        """Erase everything in a cube, then the cube. Raises: NotFound."""
         memos = self._memos
-        change_scope = memos._scope([cube], actor)
-        with memos._change(change_scope) as change:
+        with memos._change(memos._scope([cube], actor, embeds=False)) as change:
             receipt = erase.drop(change)
-        return None if receipt is None else memos._finish_erasure(receipt, wait=True)
+        return memos._finish_erasure(receipt, wait=True)
 
 
 class MemOS:
@@ -265,7 +264,7 @@ class MemOS:
     ) -> tuple[str, ...]:  # fmt: skip
         """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
         ids = ids_of(item_ids)
-        scope = self._scope_of_item(ids[0], cube, actor)
+        scope = self._scope_of_item(ids[0], cube, actor, embeds=False)
         with self._change(scope) as change:
             deleted = changes.delete(change, ids, check_text("reason", reason, 1000))
         self._settle()
@@ -293,7 +292,7 @@ class MemOS:
         background finishes. Raises: NotFound, InvalidInput, BackendUnavailable (rows gone, files still purging).
         """
         ids = ids_of(item_ids)
-        scope = self._scope_of_item(ids[0], cube, actor)
+        scope = self._scope_of_item(ids[0], cube, actor, embeds=False)
         with self._change(scope) as change:
             receipt = erase.erase(change, ids)
         return self._finish_erasure(receipt, wait=wait)
@@ -351,7 +350,7 @@ class MemOS:
 
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
-        scope = self._scope_of_item(item, cube, actor)
+        scope = self._scope_of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             if state.status is Status.DELETED:
@@ -368,7 +367,7 @@ class MemOS:
         offset: int = 0,
     ) -> Items:
         """Return a cube's items that pass the filter, oldest first; deleted ones only when the filter names status."""
-        scope = self._scope([cube], actor)
+        scope = self._scope([cube], actor, embeds=False)
         node = parse(filter)
         limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
         statuses = tuple(Status) if "status" in fields_of(node) else _STATUSES_LISTED
@@ -379,7 +378,7 @@ class MemOS:
 
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
-        scope = self._scope_of_item(item, cube, actor)
+        scope = self._scope_of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             return items.history(connection, scope.cubes, item)
 
@@ -416,6 +415,7 @@ class MemOS:
                 cube_rows.set_fingerprint(connection, cube, self.embedder.fingerprint)
         count = self._repair.reindex(every, on_progress)
         self._parts.remove_other_spaces()
+        self._worker.start()
         return count
 
     # Inside
@@ -426,8 +426,9 @@ class MemOS:
         if not known:
             self.cubes.create(DEFAULT_CUBE, description="the cube of calls that name none")
         elif any(fingerprint != self.embedder.fingerprint for fingerprint in known):
-            # Only reading by id and `reembed` make sense now; the indexes stay as they are.
+            # Until `reembed` only calls without vectors are served, and the cubes' own indexes stay as they are.
             return
+        self._parts.remove_other_spaces()
         self._repair.lost_writes()
         self._worker.start()
 
@@ -435,8 +436,11 @@ class MemOS:
         self._closed = True
         self._parts.close()
 
-    def _scope(self, cubes: Sequence[str], actor: str) -> Scope:
-        """Check actor and cubes of a call that stores or searches vectors. Raises: InvalidInput, NotFound, Conflict."""
+    def _scope(self, cubes: Sequence[str], actor: str, *, embeds: bool = True) -> Scope:
+        """Check actor and cubes of a call; one that stores or compares vectors needs the cubes' own embedder.
+
+        Raises: InvalidInput, NotFound, Conflict (another embedder).
+        """
         self._check_open()
         if isinstance(cubes, str):
             raise InvalidInput("cubes", f"must be a list; write [{shown(cubes)}]")
@@ -448,21 +452,21 @@ class MemOS:
         with self.ledger.read() as connection:
             known = cube_rows.fingerprints(connection, names)
         for name in names:
-            if known[name] != self.embedder.fingerprint:
+            if embeds and known[name] != self.embedder.fingerprint:
                 raise Conflict(
                     f"Cube {name!r} was embedded with {known[name].name}, this program uses "
                     f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
                 )
         return Scope(check_name("actor", actor, 128), names)
 
-    def _scope_of_item(self, item: str, cube: str | None, actor: str) -> Scope:
+    def _scope_of_item(self, item: str, cube: str | None, actor: str, *, embeds: bool = True) -> Scope:
         """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""
         self._check_open()
         check_name("item", item, 64)
         if cube is None:
             with self.ledger.read() as connection:
                 cube = items.cube_of(connection, item)
-        return self._scope([cube], actor)
+        return self._scope([cube], actor, embeds=embeds)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -508,6 +512,9 @@ class MemOS:
 
     def _purge(self) -> None:
         with self._purge_lock:
+            if erase.unfinished(self.ledger):
+                # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
+                self._parts.remove_other_spaces()
             purge(
                 self.ledger,
                 Purgeable(

@@ -67,7 +67,9 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=default_home, description="Folder of the embedded installation")
     ledger_url: str | None = Field(None, description="SQLAlchemy URL of the ledger; default: SQLite in the home folder")
     time_zone: str = Field("UTC", description="Time zone new cubes get; naive times are read in their cube's")
-    retention_days: int = Field(30, ge=0, description="Days a deleted item can still be rolled back; then it is erased")
+    retention_days: int = Field(
+        30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
+    )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)

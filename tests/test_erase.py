@@ -128,3 +128,24 @@ def test_a_deleted_item_is_erased_when_its_retention_period_is_over(tmp_path: Pa
             memos.history(old)
         assert memos.get(kept).memory == "still here"
     assert b"xylophone" not in bytes_of(tmp_path)
+
+
+def test_an_erasure_reaches_the_vectors_of_a_former_embedder(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        item = memos.add(SECRET, tags=["xylophone-tag"], conversation="xylophone-talk").item_ids[0]
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
+        assert memos.get(item).memory == SECRET  # what needs no vectors is served
+        assert memos.erase(item).state == "purged"
+        assert b"xylophone" not in bytes_of(tmp_path)
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        assert memos.add("a new start").indexed
+        assert memos.verify().clean
+    assert b"xylophone" not in bytes_of(tmp_path)
+
+
+def test_the_description_of_an_empty_cube_goes_with_it(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos.cubes.create("temp", description="the xylophone affair")
+        assert b"xylophone" in bytes_of(tmp_path)
+        assert memos.cubes.drop("temp").state == "purged"
+        assert b"xylophone" not in bytes_of(tmp_path)

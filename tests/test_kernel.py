@@ -265,3 +265,20 @@ def test_a_list_goes_on_past_the_ledgers_pages(memos: MemOS) -> None:
     listed = memos.list(limit=10_000)
     assert [item.position for item in listed] == list(range(2400))
     assert [item.id for item in memos.list(limit=10, offset=1500)] == [item.id for item in listed[1500:1510]]
+
+
+def test_upkeep_goes_on_after_a_reembed(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos.add("blue whale")
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
+        assert not memos._worker.running
+        memos.reembed()
+        assert memos._worker.running
+
+
+def test_an_installation_is_readable_by_its_owner_alone(tmp_path: Path, settings: Settings) -> None:
+    tmp_path.chmod(0o755)
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos.add("private")
+        modes = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0}, modes

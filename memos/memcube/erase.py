@@ -56,11 +56,11 @@ def erase(change: Change, item_ids: Sequence[str]) -> EraseReceipt:
     return receipt
 
 
-def drop(change: Change) -> EraseReceipt | None:
-    """Erase every item of a cube, then the cube's own rows; the receipt is None when it had no item."""
+def drop(change: Change) -> EraseReceipt:
+    """Erase every item of a cube, then the cube's own rows."""
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
-    receipt = erase(change, ids) if ids else None
+    receipt = erase(change, ids)
     for table in (t.events, t.requests, t.request_items, t.conversations):
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
@@ -148,10 +148,9 @@ def _bury(change: Change, receipt: EraseReceipt) -> None:
             stores=dict(receipt.stores),
         )
     )
-    change.connection.execute(
-        sa.insert(t.tombstone_items),
-        [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids],
-    )
+    if receipt.item_ids:
+        rows = [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids]
+        change.connection.execute(sa.insert(t.tombstone_items), rows)
     body = {"receipt": receipt.id, "items": list(receipt.item_ids)}
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
 

@@ -37,7 +37,7 @@ _BACKUP = "ledger backup"
 TABLES: tuple[Holder, ...] = (
     Holder("alembic_version", Holds.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
     Holder("meta", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("cubes", Holds.IDS, "memos.kernel.Cubes.drop", _LEDGER, _BACKUP),
+    Holder("cubes", Holds.TEXT, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
     Holder("conversations", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
     Holder("items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("versions", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),

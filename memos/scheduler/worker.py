@@ -26,9 +26,15 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="memos-worker", daemon=True)
         self.last_error: str | None = None
 
+    @property
+    def running(self) -> bool:
+        """Say whether the thread is at work."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
-        """Begin to work."""
-        self._thread.start()
+        """Begin to work; calling it again changes nothing."""
+        if not self.running:
+            self._thread.start()
 
     def ask_to_stop(self) -> None:
         """Let the present step be the last one."""
