@@ -181,8 +181,7 @@ def test_a_bad_record_stops_the_import_or_is_skipped_and_named(
     memos: MemOS, tmp_path: Path, bad: Any, word: str
 ) -> None:
     path = write_lines(tmp_path / "chat.jsonl", say(1, message_id="m1"), say(2), bad, say(4))
-    error = Conflict if word == "'m1'" else InvalidInput
-    refused(memos, path, "line 3", word, "--on-bad skip", error=error)
+    refused(memos, path, "line 3", word, "--on-bad skip")
     summary = bring(memos, path, "skip")
     assert summary.added + summary.known == 3
     [record] = summary.bad
@@ -196,13 +195,30 @@ def test_a_bad_record_stops_the_import_or_is_skipped_and_named(
     assert sorted(memory for _, memory in stored(memos)) == ["line 1", "line 2", "line 3", "line 4"]
 
 
-def test_a_record_refused_late_names_its_line_and_mending_it_goes_on_from_there(memos: MemOS, tmp_path: Path) -> None:
+def test_a_message_id_that_is_stored_with_other_text_is_a_conflict_or_skipped(memos: MemOS, tmp_path: Path) -> None:
+    bring(memos, write_lines(tmp_path / "chat.jsonl", say(1, message_id="m1")))
+    path = write_lines(tmp_path / "chat.jsonl", say(2), say(3, message_id="m1"), say(4))
+    refused(memos, path, "line 1 to line 3", "'m1'", "--on-bad skip", error=Conflict)
+    summary = bring(memos, path, "skip")
+    assert (summary.added, [record.place for record in summary.bad]) == (2, ["line 2"])
+
+
+def test_an_empty_alias_does_not_hide_the_content(memos: MemOS, tmp_path: Path) -> None:
+    both = [
+        {"content": "line 1", "text": None},
+        {"text": "an alias", "content": "line 2"},
+        {"text": None, "content": "line 3"},
+    ]
+    assert bring(memos, write(tmp_path / "export.json", both)).added == 3
+    assert [memory for _, memory in stored(memos)] == ["line 1", "line 2", "line 3"]
+
+
+def test_a_record_refused_in_a_late_batch_stores_nothing_of_the_early_ones(memos: MemOS, tmp_path: Path) -> None:
     records = [say(n) for n in range(130)]
     path = write_lines(tmp_path / "chat.jsonl", *records[:120], say(120, role="robot"), *records[121:])
-    with pytest.raises(InvalidInput, match=r"line 121\b.*'robot'"):
-        bring(memos, path)
+    refused(memos, path, "line 121 ", "'robot'")
     summary = bring(memos, write_lines(path, *records))
-    assert summary.added + summary.known == 130
+    assert (summary.added, summary.known) == (130, 0)
     assert [memory for _, memory in stored(memos)] == [f"line {n}" for n in range(130)]
 
 
@@ -258,7 +274,8 @@ def test_an_export_without_messages_stores_nothing(memos: MemOS, tmp_path: Path,
 
 
 @pytest.mark.parametrize("document", [
-    {"conversations": {"a": [1]}}, {"conversations": "none"}, [[say(1)]], [None], [{"messages": {"1": 2}}], {"mapping": {}},
+    {"conversations": {"a": [1]}}, {"conversations": "none"}, [[say(1)]], [None],
+     [{"messages": {"1": 2}}], {"mapping": {}},
 ])  # fmt: skip
 def test_records_of_a_wrong_shape_are_named(memos: MemOS, tmp_path: Path, document: Any) -> None:
     path = write(tmp_path / "wrong.json", document)

@@ -282,3 +282,20 @@ def test_an_installation_is_readable_by_its_owner_alone(tmp_path: Path, settings
         memos.add("private")
         modes = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
     assert set(modes.values()) == {0}, modes
+
+
+def test_text_conditions_judge_the_version_that_stood_then(memos: MemOS) -> None:
+    item = memos.add("The code name is Heron.").item_ids[0]
+    before = memos.clock.now()
+    memos.update(item, "The code name is Osprey.")
+    likes_heron = {"memory": {"like": "heron"}}
+    assert texts(memos, "code name", filter=likes_heron) == []
+    assert texts(memos, "code name", filter=likes_heron, as_of=before) == ["The code name is Heron."]
+
+
+def test_a_deleted_item_is_found_as_of_before_and_not_after(memos: MemOS) -> None:
+    item = memos.add("short-lived note").item_ids[0]
+    before = memos.clock.now()
+    memos.delete(item)
+    assert texts(memos, "note", as_of=before) == ["short-lived note"]
+    assert texts(memos, "note", as_of=memos.clock.now()) == []

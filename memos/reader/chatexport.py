@@ -47,15 +47,14 @@ def read_export(path: Path, conversation: str | None = None) -> list[ExportRecor
         raise InvalidInput(str(path), "is empty; give a JSON or JSONL chat export")
     fallback = conversation or path.stem
     try:
-        return list(_of_document(json.loads(text), fallback))
-    except json.JSONDecodeError as error:
-        if path.suffix != ".jsonl" and "\n{" not in text.strip():
-            raise InvalidInput(
-                str(path), f"is not JSON: {error.msg} in line {error.lineno}; a cut-off download perhaps"
-            ) from error
-    except RecursionError as error:
-        raise InvalidInput(str(path), "is nested too deeply to be a chat export") from error
-    return list(_of_lines(text, fallback))
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if path.suffix != ".jsonl" and not _is_json(text.lstrip().split("\n", 1)[0]):
+            raise InvalidInput(str(path), f"is not JSON: {_why(error)}; a cut-off download perhaps") from error
+        return list(_of_lines(text, fallback))
+    if not isinstance(document, list | dict):
+        raise InvalidInput(str(path), f"must hold a list or an object, not {type(document).__name__}")
+    return list(_of_document(document, fallback))
 
 
 def batches(records: list[ExportRecord]) -> Iterator[list[ExportRecord]]:
@@ -74,15 +73,35 @@ def _bytes(path: Path) -> bytes:
         raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case json.JSONDecodeError():
+            return f"{error.msg} in line {error.lineno}"
+        case RecursionError():
+            return "nested too deeply"
+    return "a number has too many digits"
+
+
 def _of_lines(text: str, fallback: str) -> Iterator[ExportRecord]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Only a line feed ends a line of JSONL: other separators may stand inside a message.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         place = f"line {number}"
         try:
-            yield from _of_entry(json.loads(line), fallback, place)
-        except (json.JSONDecodeError, RecursionError) as error:
-            yield ExportRecord(place, fallback, {}, f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})")
+            entry = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield ExportRecord(place, fallback, {}, f"is not JSON ({getattr(error, 'msg', _why(error))})")
+            continue
+        yield from _of_entry(entry, fallback, place)
 
 
 def _of_document(document: Any, fallback: str) -> Iterator[ExportRecord]:
@@ -93,8 +112,6 @@ def _of_document(document: Any, fallback: str) -> Iterator[ExportRecord]:
                 break
         else:
             document = [document]
-    if not isinstance(document, list):
-        raise InvalidInput("export", f"must be a list or an object, not {type(document).__name__}")
     for number, entry in enumerate(document, start=1):
         yield from _of_entry(entry, fallback, f"entry {number}")
 
@@ -116,8 +133,11 @@ def _of_entry(entry: Any, fallback: str, place: str) -> Iterator[ExportRecord]:
 def _of_message(raw: Any, conversation: str, place: str) -> ExportRecord:
     if not isinstance(raw, Mapping):
         return ExportRecord(place, conversation, {}, f"is {type(raw).__name__}, not a message")
-    message: dict[str, Json] = {_RENAMED.get(str(name), str(name)): value for name, value in raw.items()}
-    message = {name: value for name, value in message.items() if name in _KEPT and value is not None}
+    message: dict[str, Json] = {}
+    for given, value in raw.items():
+        name = _RENAMED.get(str(given), str(given))
+        if name in _KEPT and value is not None and (given == name or name not in message):
+            message[name] = value
     if "content" not in message and "tool_calls" not in message:
         return ExportRecord(place, conversation, {}, "has no content")
     return ExportRecord(place, conversation, message)

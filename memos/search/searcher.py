@@ -85,7 +85,7 @@ class Searcher:
         as_of = None if request.as_of is None else to_micros(request.as_of)
         missing: tuple[str, ...] = ()
         try:
-            pushed = self._push_down(request.scope, wanted)
+            pushed = self._push_down(request, wanted)
             found = self.index.search(VectorSearch(request.scope.cubes, tuple(queries), limit, pushed, as_of))
         except BackendUnavailable:
             found, missing = [[] for _ in queries], tuple(query.arm for query in queries)
@@ -98,33 +98,31 @@ class Searcher:
             self._score_unindexed(arms, unindexed, dense, terms)
         return arms, missing
 
-    def _push_down(self, scope: Scope, node: Node) -> Node:
+    def _push_down(self, request: SearchRequest, node: Node) -> Node:
         """Replace conditions the index cannot judge (memory text, entities, `like`) by the ids they hold for."""
         match node:
             case And():
-                return And(tuple(self._push_down(scope, part) for part in node.parts))
+                return And(tuple(self._push_down(request, part) for part in node.parts))
             case Or():
-                return Or(tuple(self._push_down(scope, part) for part in node.parts))
+                return Or(tuple(self._push_down(request, part) for part in node.parts))
             case Not():
-                return Not(self._push_down(scope, node.part))
+                return Not(self._push_down(request, node.part))
             case Condition() if node.field in ("memory", "entities") or node.op is Op.LIKE:
-                ids = tuple(item.id for item in self._every(scope) if matches(node, items.record_of(item)))
+                ids = tuple(item.id for item in self._every(request) if matches(node, items.record_of(item)))
                 return Condition("id", Op.IN, ids)
         return node
 
-    def _every(self, scope: Scope) -> Iterator[Item]:
-        for cube in scope.cubes:
-            yield from every_item(self.ledger, cube, tuple(Status))
+    def _every(self, request: SearchRequest) -> Iterator[Item]:
+        for cube in request.scope.cubes:
+            yield from every_item(self.ledger, cube, tuple(Status), request.as_of)
 
     def _unindexed(self, request: SearchRequest, wanted: Node, *, all_recent: bool) -> list[Item]:
         """Return what the index does not show yet or, when it is down, the newest items."""
-        if request.as_of is not None:
-            return []
         ids = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED)
         with self.ledger.read() as connection:
-            states = list(items.current(connection, request.scope.cubes, ids).values())
+            states = list(items.current(connection, request.scope.cubes, ids, request.as_of).values())
             if all_recent:
-                states += items.newest(connection, request.scope.cubes, _MAX_UNINDEXED)
+                states += items.newest(connection, request.scope.cubes, _MAX_UNINDEXED, request.as_of)
         distinct = {state.id: state for state in states}
         return [state for state in distinct.values() if matches(wanted, items.record_of(state))]
 
@@ -173,20 +171,10 @@ class Searcher:
         return tuple(hits.values())
 
     def _states(self, connection: sa.Connection, request: SearchRequest, page: Sequence[Fused]) -> dict[str, Item]:
-        wanted = [tuple(entry.version_key.rsplit(":", 1)) for entry in page]
-        if request.as_of is None:
-            current = items.current(connection, request.scope.cubes, {item_id for item_id, _ in wanted})
-            return {_key(state): state for state in current.values()}
-        moment = request.as_of
-        versions = items.all_versions(connection, {item_id for item_id, _ in wanted})
-        return {
-            _key(state): state
-            for states in versions.values()
-            for state in states
-            if state.cube in request.scope.cubes
-            and state.updated_at <= moment
-            and (state.recorded_to is None or state.recorded_to > moment)
-        }
+        """Return what the ledger says of the proposed items now, or said at the moment asked for, by version key."""
+        ids = {entry.version_key.rsplit(":", 1)[0] for entry in page}
+        states = items.current(connection, request.scope.cubes, ids, request.as_of)
+        return {_key(state): state for state in states.values()}
 
 
 def _wanted(request: SearchRequest) -> Node:
@@ -201,12 +189,12 @@ def _wanted(request: SearchRequest) -> Node:
     return And(tuple(parts))
 
 
-def every_item(ledger: Ledger, cube: str, statuses: Sequence[str]) -> Iterator[Item]:
-    """Yield a cube's current items, oldest first, a page at a time."""
+def every_item(ledger: Ledger, cube: str, statuses: Sequence[str], at: datetime | None = None) -> Iterator[Item]:
+    """Yield a cube's items as they are, or stood at a moment, oldest first, a page at a time."""
     after = None
     while True:
         with ledger.read() as connection:
-            page = items.in_cube(connection, cube, statuses, after, _LEDGER_PAGE)
+            page = items.in_cube(connection, cube, statuses, items.Page(after, _LEDGER_PAGE), at)
         yield from page
         if len(page) < _LEDGER_PAGE:
             return

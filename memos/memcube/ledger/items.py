@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -97,24 +97,23 @@ def record_of(item: Item) -> dict[str, Json]:
     return record
 
 
-def current(connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str]) -> dict[str, Item]:
-    """Return the current state of the items that exist in these cubes, deleted ones too, by id."""
+def current(
+    connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
+) -> dict[str, Item]:
+    """Return the items that exist in these cubes as they are now, or stood at a moment, deleted ones too, by id."""
     found: dict[str, Item] = {}
     for batch in in_batches(ids):
-        query = _SELECT.where(
-            versions.c.item_id.in_(batch), versions.c.recorded_to.is_(None), versions.c.cube_id.in_(cubes)
-        )
+        query = _SELECT.where(versions.c.item_id.in_(batch), versions.c.cube_id.in_(cubes), standing(at))
         found.update((row.item_id, to_item(row)) for row in connection.execute(query))
     return found
 
 
-def by_version(connection: sa.Connection, cubes: Sequence[str], version_ids: Iterable[str]) -> dict[str, Item]:
-    """Return items as they stood at the given versions, by version id, in these cubes only."""
-    found: dict[str, Item] = {}
-    for batch in in_batches(version_ids):
-        query = _SELECT.where(versions.c.id.in_(batch), versions.c.cube_id.in_(cubes))
-        found.update((row.id, to_item(row)) for row in connection.execute(query))
-    return found
+def standing(at: datetime | None) -> sa.ColumnElement[bool]:
+    """Return the condition for versions that are current, or that were at a moment."""
+    if at is None:
+        return versions.c.recorded_to.is_(None)
+    open_ended = sa.or_(versions.c.recorded_to.is_(None), versions.c.recorded_to > at)
+    return sa.and_(versions.c.recorded_at <= at, open_ended)
 
 
 def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
@@ -149,22 +148,31 @@ def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
     return NotFound("item", item_id, remedy)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where one page of a cube's items begins: after an item's (created_at, id), or at the start."""
+
+    after: tuple[datetime, str] | None
+    limit: int
+
+
 def in_cube(
-    connection: sa.Connection, cube: str, statuses: Sequence[str], after: tuple[datetime, str] | None, limit: int
+    connection: sa.Connection, cube: str, statuses: Sequence[str], page: Page, at: datetime | None = None
 ) -> list[Item]:
-    """Return one page of a cube's current items, oldest first, after the given (created_at, id)."""
-    query = _SELECT.where(items.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.status.in_(statuses))
+    """Return one page of a cube's items, oldest first, as they are now or as they stood at a moment."""
+    query = _SELECT.where(items.c.cube_id == cube, versions.c.status.in_(statuses), standing(at))
+    after = page.after
     if after is not None:
         # Typed literals: without its type a time would be compared as text.
-        at, item_id = sa.literal(after[0], items.c.created_at.type), sa.literal(after[1])
-        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(at, item_id))
-    query = query.order_by(items.c.created_at, items.c.id).limit(limit)
+        created_at, item_id = sa.literal(after[0], items.c.created_at.type), sa.literal(after[1])
+        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(created_at, item_id))
+    query = query.order_by(items.c.created_at, items.c.id).limit(page.limit)
     return [to_item(row) for row in connection.execute(query)]
 
 
-def newest(connection: sa.Connection, cubes: Sequence[str], limit: int) -> list[Item]:
-    """Return the newest items of these cubes as they are now."""
-    query = _SELECT.where(items.c.cube_id.in_(cubes), versions.c.recorded_to.is_(None))
+def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
+    """Return the newest items of these cubes as they are now, or stood at a moment."""
+    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(at))
     return [to_item(row) for row in connection.execute(query.order_by(items.c.created_at.desc()).limit(limit))]
 
 
