@@ -1,6 +1,6 @@
 """Search latency while the vector index builds its graphs: `python -m benchmarks.edge_optimise --points 100000`.
 
-Before, during and after an optimisation a thread searches a cube of 1,000 points and another ticks every
+Before, during and after an optimisation a thread searches one cube and another ticks every
 millisecond; the ticker's longest gap is how long anything held the interpreter lock.
 """
 
@@ -100,10 +100,9 @@ def points(start: int, count: int, cubes: int) -> list[VectorPoint]:
     return made
 
 
-def run(folder: Path, total: int) -> dict[str, object]:
+def run(folder: Path, total: int, cubes: int) -> dict[str, object]:
     """Fill, measure, optimise under measurement, measure again."""
     index = QdrantEdgeIndex.open(folder, DIMENSION)
-    cubes = max(1, total // 1_000)
     for start in track(range(0, total, BATCH), description="filling"):
         index.upsert(points(start, min(BATCH, total - start), cubes))
     index.flush(1)
@@ -126,8 +125,11 @@ def main() -> None:
     """Parse arguments, run, print the closing line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=20_000)
+    parser.add_argument("--cubes", type=int, help="default: one for each 1,000 points")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = run(Path(folder) / "index", parser.parse_args().points)
+        cubes = arguments.cubes or max(1, arguments.points // 1_000)
+        result = run(Path(folder) / "index", arguments.points, cubes)
     print(json.dumps({"benchmark": "edge_optimise", "seed": SEED, **machine(), **result}))
 
 

@@ -20,6 +20,8 @@ Scalar = str | int | float | bool
 
 _MAX_DEPTH = 20
 _MAX_CONDITIONS = 500
+# Beyond this a float is no longer exact, and the indexes compare numbers as floats.
+_MAX_NUMBER = 2**53
 # What info may hold, and what a float holds exactly.
 _MAX_NUMBER = 2**53
 _NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)

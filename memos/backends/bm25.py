@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as np
 import qdrant_edge
 
@@ -9,6 +12,8 @@ from memos.ports import SparseVector
 
 AVERAGE_TOKENS = 48.0
 """Tokens of a usual text here: a turn has about 25, a window of three about 75."""
+
+_NUMBER = re.compile(r"\d+")
 
 
 class QdrantBm25:
@@ -29,18 +34,36 @@ class QdrantBm25:
             )
         )
 
+        self._words = qdrant_edge.Bm25(
+            qdrant_edge.Bm25Config(
+                tokenizer=qdrant_edge.TokenizerType.Word,
+                stemmer=qdrant_edge.DisabledStemmer(),
+                stopwords=qdrant_edge.StopwordsSet(),
+                avg_len=AVERAGE_TOKENS,
+            )
+        )
+
     def encode_document(self, text: str) -> SparseVector:
         """Return the saturated term frequencies of a stored text."""
-        return _merged(self._bm25.embed_document(text))
+        return _merged([self._bm25.embed_document(text), *self._numbers(text, self._words.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
         """Return the query's terms, weight 1 each; empty when it has no indexable term."""
-        return _merged(self._bm25.embed_query(text))
+        return _merged([self._bm25.embed_query(text), *self._numbers(text, self._words.embed_query)])
+
+    @staticmethod
+    def _numbers(text: str, encode: Callable[[str], qdrant_edge.SparseVector]) -> Iterator[qdrant_edge.SparseVector]:
+        """Give numbers terms of their own: the multilingual tokenizer drops those that stand alone, 2023 or 14:30."""
+        found = _NUMBER.findall(text)
+        if found:
+            yield encode(" ".join(found))
 
 
-def _merged(vector: qdrant_edge.SparseVector) -> SparseVector:
-    """Join terms whose hashes collide: no index may come twice."""
-    indices, places = np.unique(np.asarray(vector.indices, dtype=np.int64), return_inverse=True)
+def _merged(vectors: Sequence[qdrant_edge.SparseVector]) -> SparseVector:
+    """Join vectors; a term that comes twice keeps its larger weight, since no index may come twice."""
+    every = np.concatenate([np.asarray(vector.indices, dtype=np.int64) for vector in vectors])
+    weights = np.concatenate([np.asarray(vector.values, dtype=np.float32) for vector in vectors])
+    indices, places = np.unique(every, return_inverse=True)
     values = np.zeros(len(indices), dtype=np.float32)
-    np.maximum.at(values, places, np.asarray(vector.values, dtype=np.float32))
+    np.maximum.at(values, places, weights)
     return SparseVector(indices, values)

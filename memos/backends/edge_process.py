@@ -75,6 +75,9 @@ class Shard:
     def __init__(self, folder: str, dimension: int) -> None:
         self._folder = Path(folder)
         self._lock = _lock(self._folder)
+        if self.mark() and not any((self._folder / "segments").glob("*")):
+            # The engine would open this as an empty shard, and the mark would vouch for it.
+            raise ValueError("its segments are gone")
         self._shard = _create(folder, dimension) if not _has_data(self._folder) else edge.EdgeShard.load(folder)
 
     def upsert(self, points: Sequence[WirePoint]) -> None:
@@ -265,11 +268,6 @@ def _die_with_parent(channel: Connection) -> None:
     fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
-def _live_on(channel: Connection) -> None:
-    flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
-    fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags & ~os.O_ASYNC)
-
-
 def serve(channel: Connection) -> None:
     """Answer requests (method, arguments) with (True, result) or (False, kind, message) until the parent is gone."""
     shard: Shard | None = None
@@ -286,7 +284,6 @@ def serve(channel: Connection) -> None:
                 os.nice(10)
                 _die_with_parent(channel)
                 answer = (True, _call(shard, method, arguments))
-                _live_on(channel)
             else:
                 answer = (True, _call(shard, method, arguments))
         except Exception as error:  # noqa: BLE001 - the process boundary: the parent gets it as an error of its tree

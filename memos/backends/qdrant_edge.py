@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memos.backends.edge_process import WireArm, WirePoint, copy_sparse, write_durably
-from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
+from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput
 from memos.ports import ScoredPoint, SparseVector, Stamp, VectorPoint, VectorSearch
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
@@ -25,6 +25,9 @@ _CHILD = (
     "import sys; sys.path.insert(0, sys.argv[1]);from memos.backends.edge_process import main; main(int(sys.argv[2]))"
 )
 _CLOSE_WAIT_S = 10.0
+# Far more than a flush or a search of anything that fits one machine; only a hung engine takes longer.
+_CALL_TIMEOUT_S = 120.0
+_LONG_CALLS = frozenset({"optimise", "rewrite"})
 # Journal entries that may be left for the last step of a switch, while writers wait.
 _SHORT_JOURNAL = 8
 
@@ -64,12 +67,23 @@ class _Child:
         with self._lock:
             try:
                 self._channel.send((method, arguments))
+                if method not in _LONG_CALLS and not self._channel.poll(_CALL_TIMEOUT_S):
+                    self.kill()
+                    raise BackendTimeout(f"The vector index gave no answer to {method} within {_CALL_TIMEOUT_S:.0f} s.")
                 answer = self._channel.recv()
             except (EOFError, OSError) as error:
                 raise _Died(f"it ended with status {self._process.poll()}") from error
+            except KeyboardInterrupt:
+                # The answer is still to come: the next call would take it for its own.
+                self.kill()
+                raise
         if answer[0]:
             return answer[1]
         kind, message = answer[1:]
+        if kind == "BlockingIOError":
+            raise BackendUnavailable(
+                f"The vector index in {self.folder} is in use by another process; end it and repeat."
+            )
         if method == "open":
             raise IntegrityError(f"The vector index in {self.folder} cannot be read ({kind}: {message}).")
         raise BackendUnavailable(f"The vector index refused {method} ({kind}: {message}).")
@@ -230,6 +244,7 @@ class QdrantEdgeIndex:
         """Make the next generation with `build` while this one serves, then switch. Raises: BackendUnavailable."""
         report = on_progress or (lambda _stage: None)
         with self._building:
+            self._remove_leftovers()
             old = self._current()
             copy = self._folder / _name(_number(old) + 1)
             target = self._folder / _name(_number(old) + 2) if fresh else copy
@@ -241,7 +256,7 @@ class QdrantEdgeIndex:
                 self._journal = []
             try:
                 report("building")
-                result = self._built(build, copy, target, fresh=fresh)
+                result = self._built(build, copy, target)
                 report("switching")
                 self._switch(target, incarnation)
             except _Died as error:
@@ -253,16 +268,16 @@ class QdrantEdgeIndex:
                 self._remove_leftovers()
         return result
 
-    def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path, *, fresh: bool) -> Any:
-        """Run the build in a second child and leave the child of `target` in `_builder`."""
+    def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path) -> Any:
+        """Run the build in a second child, then leave one of ordinary priority on `target` in `_builder`."""
         self._builder = self._started(copy)
         if self._no_builds:
             self._builder.kill()
         result = build(self._builder, target)
-        if fresh:
-            self._builder.close()
+        self._builder.close()
+        if target != copy:
             shutil.rmtree(copy)
-            self._builder = self._started(target)
+        self._builder = self._started(target)
         return result
 
     def _switch(self, target: Path, incarnation: int) -> None:
