@@ -55,7 +55,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(item=items, text=TEXTS, stale=st.booleans())
     def update(self, item: str, text: str, stale: bool) -> None:
-        expected = len(self.states.get(item, [])) - (1 if stale else 0)
+        expected = len(self.states.get(item, [])) + (1 if stale else 0)
         if item in self.erased:
             with pytest.raises(NotFound):
                 self.memos.update(item, text)

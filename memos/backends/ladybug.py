@@ -42,6 +42,9 @@ _ENDS = {"MENTIONS": "Entity", "IN_CONVERSATION": "Conversation", **dict.fromkey
 _FIELDS = {"Memory": ("id", "cube", "revision"), "Entity": ("id", "cube"), "Conversation": ("id", "cube")}
 _FILE_NAME = re.compile(r"graph-\d{6}\.lbug")
 
+# All it raises: its own errors come as RuntimeError, a damaged length makes it ask for memory nobody has.
+_ENGINE_ERRORS = (RuntimeError, MemoryError)
+
 Rows = list[Any]  # of lists, one value a column
 Run = Callable[[str, Mapping[str, Any]], Rows]
 _Row = TypeVar("_Row")
@@ -91,7 +94,14 @@ class LadybugGraph:
     @classmethod
     def open(cls, folder: Path) -> LadybugGraph:
         """Open or create the graph. Raises: IntegrityError when its file is damaged, BackendUnavailable when locked."""
-        return cls(folder)
+        graph = cls(folder)
+        try:
+            graph.mark()
+            graph.cubes()
+        except BackendUnavailable as error:
+            graph.close()
+            raise IntegrityError(f"The graph index in {folder} cannot be read ({error}).") from error
+        return graph
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
         """Insert or replace nodes and exactly the edges each node names."""
@@ -380,14 +390,14 @@ def _run(connection: Any, query: str, parameters: Mapping[str, Any]) -> Rows:
     try:
         result = connection.execute(query, dict(parameters))
         return [list(row) for row in result.get_all()]
-    except RuntimeError as error:  # the engine's only exception type
+    except _ENGINE_ERRORS as error:
         raise BackendUnavailable(f"The graph index refused a statement ({error}).") from error
 
 
 def _opened(path: Path) -> _File:
     try:
         return _File(path)
-    except RuntimeError as error:
+    except _ENGINE_ERRORS as error:
         if "Could not set lock" in str(error):
             raise BackendUnavailable(f"The graph index {path} is in use by another process ({error}).") from error
         raise IntegrityError(f"The graph index {path} cannot be read ({error}).") from error

@@ -6,6 +6,7 @@ build the next generation in a second child from a flushed copy, replay what was
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,7 @@ _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _CHILD = (
     "import sys; sys.path.insert(0, sys.argv[1]);from memos.backends.edge_process import main; main(int(sys.argv[2]))"
 )
+_NAME = re.compile(r"gen-\d{6,}")
 _CLOSE_WAIT_S = 10.0
 # Far more than a flush or a search of anything that fits one machine; only a hung engine takes longer.
 _CALL_TIMEOUT_S = 120.0
@@ -319,8 +321,8 @@ class QdrantEdgeIndex:
         pointer = self._folder / "CURRENT"
         if not pointer.exists():
             write_durably(pointer, _name(1))
-        name = pointer.read_text().strip()
-        if not name.startswith("gen-"):
+        name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+        if not _NAME.fullmatch(name):
             raise IntegrityError(f"{pointer} is damaged: it says {name[:40]!r}.")
         return self._folder / name
 
