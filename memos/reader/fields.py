@@ -80,8 +80,8 @@ def within(where: str, value: Json, low: int, high: int) -> int:
 
 
 def version_of(where: str, value: Json) -> int:
-    """Return a version number."""
-    return within(where, value, 1, 2**31 - 1)
+    """Return a version number; 0 is one that never was."""
+    return within(where, value, 0, 2**31 - 1)
 
 
 def zone_of(name: str) -> ZoneInfo:
