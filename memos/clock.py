@@ -37,6 +37,24 @@ class SystemClock:
             return self._last
 
 
+class RisingClock:
+    """Another clock, never earlier than a given moment nor than what it said before.
+
+    A machine's clock may step back between two runs; record times may not.
+    """
+
+    def __init__(self, clock: Clock, not_before: datetime | None) -> None:
+        self._clock = clock
+        self._last = not_before or _EPOCH
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        """Return the present, later than every value returned before."""
+        with self._lock:
+            self._last = max(self._clock.now(), self._last + _MICROSECOND)
+            return self._last
+
+
 def new_id() -> str:
     """Return a new UUIDv7 in its 36-character form (RFC 9562, section 5.7)."""
     return str(uuid_utils.uuid7())

@@ -18,8 +18,9 @@ from memos.backends.bm25 import QdrantBm25
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.clock import Clock
+from memos.clock import Clock, RisingClock
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
+from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.lock import FolderLock
 from memos.memcube.vectors import VectorFollower
@@ -86,6 +87,8 @@ def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: C
         stack.callback(lock.release)
         ledger = _open_ledger(home, settings)
         stack.callback(ledger.close)
+        with ledger.read() as connection:
+            rising = RisingClock(clock, cube_rows.newest_event(connection))
         cached = CachedEmbedder(embedder or _choose_embedder(settings.embed), _CACHED_TEXTS)
         terms = QdrantBm25()
         folder = space_folder(home, cached)
@@ -98,7 +101,7 @@ def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: C
         stack.callback(graph.close)
         follower = VectorFollower(ledger, vector, cached, terms)
         return Parts(
-            home, settings, clock, ledger, vector, graph, cached, terms, follower, closing=stack.pop_all()
+            home, settings, rising, ledger, vector, graph, cached, terms, follower, closing=stack.pop_all()
         )  # fmt: skip
 
 

@@ -222,8 +222,13 @@ class MemOS:
         scope = self._scope_of_item(item, cube, actor)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         edits = edits_of({**({} if memory is None else {"memory": memory}), **fields}, self.settings.limits)
+        check_text("reason", reason, 1000)
         with self._change(scope) as change:
-            changes.update(change, item, expected_version, edits, check_text("reason", reason, 1000))
+            if memory is not None:
+                # What was read out of the old text must not stand for the new one.
+                before = items.require(change.connection, scope.cubes, item)
+                edits = {**fast.stated(memory, before.speaker, before.role), **edits}
+            changes.update(change, item, expected_version, edits, reason)
         self._settle()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
@@ -501,7 +506,9 @@ class MemOS:
         return vector and graph
 
     def _related(self, text: str, scope: Scope) -> Ids:
-        found = self.search(text, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH)
+        found = self.search(
+            text[: self.settings.limits.query_chars], cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH
+        )
         return [hit.item.id for hit in found.hits]
 
     def _finish_erasure(self, receipt: EraseReceipt, *, wait: bool) -> EraseReceipt:
@@ -530,10 +537,14 @@ class MemOS:
         if self._expired_at is not None and now - self._expired_at < _EXPIRE_EVERY:
             return
         with self.ledger.read() as connection:
-            expired = erase.expired(connection, now - timedelta(days=self.settings.retention_days))
-        for cube, ids in expired.items():
+            cubes = list(erase.expired(connection, now - timedelta(days=self.settings.retention_days)))
+        for cube in cubes:
             with self._change(Scope("retention", (cube,))) as change:
-                erase.erase(change, ids)
+                # Looked up again inside the transaction: a rollback may have brought one back.
+                before = now - timedelta(days=self.settings.retention_days)
+                ids = erase.expired(change.connection, before).get(cube)
+                if ids:
+                    erase.erase(change, ids)
         self._expired_at = now
 
     def _optimise(self) -> None:

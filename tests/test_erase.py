@@ -149,3 +149,50 @@ def test_the_description_of_an_empty_cube_goes_with_it(tmp_path: Path, settings:
         assert b"xylophone" in bytes_of(tmp_path)
         assert memos.cubes.drop("temp").state == "purged"
         assert b"xylophone" not in bytes_of(tmp_path)
+
+
+def test_windows_follow_the_order_of_what_is_left_and_not_the_distance(memos: MemOS) -> None:
+    words = ["zebrafish sonata", "apple", "banana", "cherry", "durian"]
+    ids = memos.add(words, conversation="c").item_ids
+    memos.erase(ids[2])
+    memos.erase(ids[3])
+    assert set(memos.erase(ids[0]).rebuilt) == {ids[1], ids[4]}
+    for hit in memos.search("zebrafish sonata", explain=True):
+        assert not any("bm25" in vote.arm for vote in hit.arms)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_pages_that_were_rebalanced_keep_nothing(tmp_path: Path, settings: Settings, number: int) -> None:
+    """These seeds left text in `ledger.db` with `secure_delete` alone."""
+    seed = random.Random(number)
+
+    def token() -> str:
+        return "Zq" + "".join(seed.choices("abcdefghijklmnopqrstuvwxyz", k=12))
+
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        told: dict[str, list[str]] = {}
+        for _ in range(250):
+            name, conversation, message, key, text = (token() for _ in range(5))
+            receipt = memos.add(
+                [{"role": "user", "name": name, "content": text + " " + "x" * seed.choice([1, 10, 200, 3000]),
+                  "message_id": message}],
+                conversation=conversation,
+                idempotency_key=key,
+            )  # fmt: skip
+            told[receipt.item_ids[0]] = [name, conversation, message, key, text]
+        doomed = seed.sample(sorted(told), 60)
+        memos.erase(doomed)
+        left = bytes_of(tmp_path)
+        assert [word for item in doomed for word in told[item] if word.encode() in left] == []
+
+
+def test_an_item_that_was_brought_back_does_not_expire(tmp_path: Path, settings: Settings) -> None:
+    clock = FixedClock()
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=clock) as memos:
+        memos._worker.stop()
+        item = memos.add("precious").item_ids[0]
+        memos.delete(item)
+        memos.rollback(item, 1)
+        clock.advance(timedelta(days=60))
+        memos._expire()
+        assert memos.get(item).memory == "precious"

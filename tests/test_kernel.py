@@ -10,7 +10,7 @@ import pytest
 from memos import MemOS, Settings
 from memos.errors import Conflict, NotFound
 from memos.model import Status
-from tests.fakes import WordEmbedder
+from tests.fakes import FixedClock, WordEmbedder
 
 
 def texts(memos: MemOS, query: str, **options: object) -> list[str]:
@@ -299,3 +299,35 @@ def test_a_deleted_item_is_found_as_of_before_and_not_after(memos: MemOS) -> Non
     memos.delete(item)
     assert texts(memos, "note", as_of=before) == ["short-lived note"]
     assert texts(memos, "note", as_of=memos.clock.now()) == []
+
+
+def test_a_clock_that_stepped_back_between_two_runs_does_no_harm(tmp_path: Path, settings: Settings) -> None:
+    late, early = FixedClock(datetime(2025, 1, 2, tzinfo=UTC)), FixedClock(datetime(2025, 1, 1, tzinfo=UTC))
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=late) as memos:
+        item = memos.add([{"role": "user", "name": "Al", "content": "I live in Paris."}]).item_ids[0]
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=early) as memos:
+        assert memos.feedback("I live in Rome.", speaker="Al").superseded == (item,)
+        memos.delete(item)
+        times = [entry.recorded_at for entry in memos.history(item)]
+        assert times == sorted(times)
+
+
+def test_an_update_states_what_its_new_text_says(memos: MemOS) -> None:
+    item = memos.add([{"role": "user", "name": "Al", "content": "I live in Paris."}]).item_ids[0]
+    updated = memos.update(item, "I live in Rome.")
+    assert (updated.value, updated.entities) == ("Rome", ("Rome",))
+    assert memos.feedback("No, I live in Paris.", speaker="Al").superseded == (item,)
+
+
+def test_duplicates_and_long_texts_do_not_hide_the_others(memos: MemOS) -> None:
+    for text in ("likes peanuts a lot", "peanuts are bad", "Bob sells peanuts"):
+        memos.add(text)
+    memos.add("peanuts " * 20_000)
+    for _ in range(70):
+        memos.add("peanuts")
+    assert len(memos.search("peanuts", top_k=10)) == 5
+
+
+def test_the_far_future_is_a_moment_too(memos: MemOS) -> None:
+    memos.add("still true")
+    assert texts(memos, "true", as_of="2300-01-01") == ["still true"]

@@ -223,6 +223,7 @@ def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
 def _moment(as_of: int | None) -> list[edge.FieldCondition]:
     if as_of is None:
         return [edge.FieldCondition("recorded_to", match=edge.MatchValue(FOREVER))]
+    as_of = min(as_of, FOREVER - 1)
     return [
         edge.FieldCondition("recorded_from", range=edge.RangeFloat(lte=float(as_of))),
         edge.FieldCondition("recorded_to", range=edge.RangeFloat(gt=float(as_of))),

@@ -43,6 +43,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     stores = dict.fromkeys((*(p.target for p in places.projections), "cache"), "purged")
     # The state is written before the log is emptied: the log then holds nothing but this.
     erase.finish(ledger, receipts, {**stores, "ledger": "purging"})
+    ledger.vacuum()
     _truncate(ledger)
     erase.finish(ledger, receipts, {**stores, "ledger": "purged"})
     return len(receipts)

@@ -32,7 +32,9 @@ def correct(
         replaced = [old for old in rivals if old.key == key and _differs(old.value, value) and _older(old, at)]
     receipt = changes.add(change, [replace(draft, key=key, value=value)], conversation, None)
     new_item = receipt.item_ids[0]
-    about = list(dict.fromkeys([*related, *(old.id for old in replaced)]))
+    # One of them may have been erased since it was found.
+    known = items.current(change.connection, [change.cube], related)
+    about = list(dict.fromkeys([*(item for item in related if item in known), *(old.id for old in replaced)]))
     changes.correct(change, new_item, about, replaced, at)
     return FeedbackReceipt(new_item, tuple(about), tuple(old.id for old in replaced), indexed=False)
 

@@ -26,6 +26,7 @@ from memos.search.fusion import Candidate, Fused, fuse
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 50
 _MAX_CANDIDATES = 5_000
+_WIDEN = 10
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
 _LEDGER_PAGE = 1_000
@@ -64,24 +65,30 @@ class Searcher:
             dense = self.embedder.embed_query(request.query)
             terms = self.terms.encode_query(request.query)
         wanted = _wanted(request)
-        with clock.stage("recall"):
-            arms, missing = self._recall(request, wanted, dense, terms)
-        with clock.stage("fuse"):
-            fused = fuse(arms)
-        with clock.stage("hydrate"):
-            hits = self._hydrate(request, wanted, fused)
+        limit = min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, request.top_k * _OVERSAMPLE))
+        while True:
+            with clock.stage("recall"):
+                arms, missing = self._recall(request, wanted, dense, terms, limit)
+            with clock.stage("fuse"):
+                fused = fuse(arms)
+            with clock.stage("hydrate"):
+                hits = self._hydrate(request, wanted, fused)
+            full = any(len(candidates) >= limit for candidates in arms.values())
+            if len(hits) >= request.top_k or not full or limit == _MAX_CANDIDATES:
+                break
+            # Duplicates, or the chunks of one long text, took every place: look further.
+            limit = min(_MAX_CANDIDATES, limit * _WIDEN)
         text, tokens = "", 0
         if request.token_budget is not None:
             hits, text, tokens = assemble(hits, request.token_budget)
         return SearchResult(request.query, hits, text, tokens, missing, clock.timings_ms)
 
     def _recall(
-        self, request: SearchRequest, wanted: Node, dense: Vector, terms: SparseVector
+        self, request: SearchRequest, wanted: Node, dense: Vector, terms: SparseVector, limit: int
     ) -> tuple[dict[str, list[Candidate]], tuple[str, ...]]:
         queries = [ArmQuery(Arm.TURN, dense), ArmQuery(Arm.WINDOW, dense)]
         if len(terms.indices):
             queries += [ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)]
-        limit = min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, request.top_k * _OVERSAMPLE))
         as_of = None if request.as_of is None else to_micros(request.as_of)
         missing: tuple[str, ...] = ()
         try:
@@ -220,4 +227,4 @@ class _StageClock:
     def stage(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.timings_ms[name] = (time.perf_counter() - started) * 1000
+        self.timings_ms[name] = self.timings_ms.get(name, 0.0) + (time.perf_counter() - started) * 1000

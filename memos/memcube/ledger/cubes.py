@@ -138,9 +138,20 @@ def record_event(
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(event_seq=seq, event_chain=chain))
 
 
+def newest_event(connection: sa.Connection) -> datetime | None:
+    """Return when the newest change of any cube was recorded."""
+    heads = cubes.join(events, sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq))
+    newest: datetime | None = connection.scalar(sa.select(sa.func.max(events.c.at)).select_from(heads))
+    return newest
+
+
 def broken_event(connection: sa.Connection, cube_id: str) -> str | None:
     """Return what is wrong with the cube's event chain, None when it is whole; erased bodies do not break it."""
-    head = connection.execute(sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)).one()
+    head = connection.execute(
+        sa.select(cubes.c.event_seq, cubes.c.event_chain).where(cubes.c.id == cube_id)
+    ).one_or_none()
+    if head is None:  # dropped meanwhile
+        return None
     chain, seq = _GENESIS, 0
     rows = connection.execute(sa.select(events).where(events.c.cube_id == cube_id).order_by(events.c.seq))
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,16 @@ class Ledger:
         if first != "ok":
             raise damaged(self.description, str(first))
 
+    def vacuum(self) -> None:
+        """Write SQLite's file anew: `secure_delete` misses copies that a page keeps after its cells were moved."""
+        if not self.is_sqlite:
+            return
+        assert self._writer is not None
+        with self._translated(), self._writer, self._engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            raw.execute("VACUUM")
+
     def truncate_wal(self) -> bool:
         """Empty SQLite's write-ahead log, so that no deleted text is left in it; False when a reader is in the way."""
         if not self.is_sqlite:
@@ -142,7 +153,9 @@ class Ledger:
         except exc.IntegrityError as error:
             raise Conflict(f"The ledger refused the change ({error.orig}); read again and retry.") from error
         except exc.DBAPIError as error:
-            raise _translate(error, self.description) from error
+            raise _translate(str(error.orig), self.description) from error
+        except sqlite3.Error as error:
+            raise _translate(str(error), self.description) from error
 
 
 def _revision(connection: sa.Connection) -> str | None:
@@ -159,9 +172,8 @@ def damaged(where: str, text: str) -> IntegrityError:
     )
 
 
-def _translate(error: exc.DBAPIError, where: str) -> MemosError:
+def _translate(text: str, where: str) -> MemosError:
     """Map a driver's message to the tree; SQLite tells its conditions apart by text only."""
-    text = str(error.orig)
     if "malformed" in text or "not a database" in text or "corrupt" in text:
         return damaged(where, text)
     if "full" in text:

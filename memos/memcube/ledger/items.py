@@ -299,18 +299,15 @@ def touch(connection: sa.Connection, ids: Iterable[str]) -> None:
 
 
 def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) -> list[str]:
-    """Return the items whose windows cover one of the changed items: the next `reach` in its conversation."""
+    """Return the items whose windows cover one of the changed items: the next `reach` that are left after it."""
     found: set[str] = set()
     for item in changed:
         if item.conversation is None or item.position is None:
             continue
-        query = sa.select(items.c.id).where(
-            items.c.conversation_id
-            == sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery(),
-            items.c.position > item.position,
-            items.c.position <= item.position + reach,
-        )
-        found.update(connection.scalars(query))
+        mine = sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery()
+        # By order, not by distance: erased messages leave gaps in the positions.
+        query = sa.select(items.c.id).where(items.c.conversation_id == mine, items.c.position > item.position)
+        found.update(connection.scalars(query.order_by(items.c.position).limit(reach)))
     return sorted(found - {item.id for item in changed})
 
 
