@@ -78,7 +78,13 @@ class Shard:
         if self.mark() and not any((self._folder / "segments").glob("*")):
             # The engine would open this as an empty shard, and the mark would vouch for it.
             raise ValueError("its segments are gone")
-        self._shard = _create(folder, dimension) if not _has_data(self._folder) else edge.EdgeShard.load(folder)
+        if not _has_data(self._folder):
+            self._shard = _create(folder, dimension)
+        else:
+            self._shard = edge.EdgeShard.load(folder)
+            if not self.mark():
+                # Its making may have been cut off before the payload indexes; making them again changes nothing.
+                _index_fields(self._shard)
 
     def upsert(self, points: Sequence[WirePoint]) -> None:
         """Insert or replace points."""
@@ -194,6 +200,11 @@ def _has_data(folder: Path) -> bool:
 
 def _create(folder: str, dimension: int) -> edge.EdgeShard:
     shard = edge.EdgeShard.create(folder, config(dimension))
+    _index_fields(shard)
+    return shard
+
+
+def _index_fields(shard: edge.EdgeShard) -> None:
     tenant = edge.KeywordIndexParams(is_tenant=True)
     shard.update(edge.UpdateOperation.create_field_index("cube", tenant))
     for name in _KEYWORDS:
@@ -202,7 +213,6 @@ def _create(folder: str, dimension: int) -> edge.EdgeShard:
         integer = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
         shard.update(edge.UpdateOperation.create_field_index(name, integer))
     shard.flush()
-    return shard
 
 
 def _point(point: WirePoint) -> edge.Point:

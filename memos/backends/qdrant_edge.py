@@ -272,14 +272,14 @@ class QdrantEdgeIndex:
 
     def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path) -> Any:
         """Run the build in a second child, then leave one of ordinary priority on `target` in `_builder`."""
-        self._builder = self._started(copy)
+        self._builder = _Child(copy, self._dimension)
         if self._no_builds:
             self._builder.kill()
         result = build(self._builder, target)
         self._builder.close()
         if target != copy:
             shutil.rmtree(copy)
-        self._builder = self._started(target)
+        self._builder = _Child(target, self._dimension)
         return result
 
     def _switch(self, target: Path, incarnation: int) -> None:

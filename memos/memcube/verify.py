@@ -83,6 +83,15 @@ def index_differences(
     for item_id, (_, points) in expected.items():
         if item_id not in waiting and item_id not in found and not points <= seen.get(item_id, set()):
             found[item_id] = Difference(target, "missing", item_id, "is not (wholly) in the index")
+    if found:
+        # What was added or changed while the index was scanned is not wrong either.
+        with ledger.read() as connection:
+            now, waiting = _expected(connection, target, cube_id)
+        found = {
+            item_id: difference
+            for item_id, difference in found.items()
+            if item_id not in waiting and now.get(item_id) == expected.get(item_id)
+        }
     return checked, found
 
 
