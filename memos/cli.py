@@ -29,12 +29,14 @@ from memos.api.views import error_view, view
 from memos.errors import InvalidInput, MemosError
 from memos.kernel import MemOS
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item
+from memos.reader.exports.formats import Format
 from memos.settings import Settings
 from memos.text.checks import decode
 from memos.text.render import visible
 from memos.version import __version__
 
 INTERRUPTED = 130
+_SHOWN_BAD = 50
 
 app = typer.Typer(
     help=__doc__.split("\n\n", maxsplit=1)[1] if __doc__ else None,
@@ -371,6 +373,9 @@ def import_(
     file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export")],
     cube: CubeName = DEFAULT_CUBE,
     conversation: Annotated[str | None, typer.Option(help="Conversation of messages that name none")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help=f"{', '.join(Format)}; without it the file's first entry says")
+    ] = None,
     on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
@@ -381,16 +386,27 @@ def import_(
 
     if on_bad not in ("stop", "skip"):
         raise InvalidInput("--on-bad", f"{on_bad!r} is unknown; use stop or skip")
+    if format_ is not None and format_ not in set(Format):
+        raise InvalidInput("--format", f"{format_!r} is unknown; use one of {', '.join(Format)}")
     with opened(data_dir) as memos, progress_bar("messages", as_json) as on_progress:
         summary = import_export(
-            memos, file, cube=cube, actor=actor, conversation=conversation,
+            memos, file, cube=cube, actor=actor, conversation=conversation, format=Format(format_) if format_ else None,
             on_bad="skip" if on_bad == "skip" else "stop", on_progress=on_progress,
         )  # fmt: skip
 
     def human() -> None:
-        console.print(f"{summary.added} added, {summary.known} known, {len(summary.bad)} bad")
-        for record in summary.bad:
-            console.print(f"{record.place} {record.problem}", markup=False, highlight=False)
+        counts = [f"{summary.added} added", f"{summary.known} known", f"{len(summary.bad)} bad"]
+        counts += [f"{summary.left_out} left out"] if summary.left_out else []
+        counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
+        told = f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
+        console.print(told, highlight=False, soft_wrap=True)
+        for record in summary.bad[:_SHOWN_BAD]:
+            line = visible(f"{record.place} {record.problem}")
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if len(summary.bad) > _SHOWN_BAD:
+            console.print(
+                f"and {len(summary.bad) - _SHOWN_BAD} more bad records; --json lists them all", highlight=False
+            )
 
     show(summary, as_json, human)
 

@@ -23,7 +23,7 @@ from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.lock import FolderLock
-from memos.memcube.vectors import VectorFollower
+from memos.memcube.vectors import POINT_FORMAT, VectorFollower
 from memos.ports import Embedder, SparseEncoder
 from memos.settings import EmbedSettings, Settings
 
@@ -106,9 +106,12 @@ def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: C
 
 
 def space_folder(home: Path, embedder: Embedder) -> Path:
-    """Return the folder of one embedder's vectors: another embedder builds beside it, and the old stays until then."""
+    """Return the folder of one embedder's vectors: another embedder builds beside it, and the old stays until then.
+
+    A release that makes its points otherwise has a folder of its own too, which is filled from the ledger.
+    """
     print_ = embedder.fingerprint
-    name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}"
+    name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}"
     return home / "vector" / re.sub(r"[^A-Za-z0-9.]+", "-", name)
 
 

@@ -1,7 +1,8 @@
 """The filter language: JSON -> one AST, and its meaning as plain Python; backends compile the AST.
 
 Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`;
-several keys of one object are AND-ed. Knows nothing of any store.
+several keys of one object are AND-ed. A name that is no field is an info key: `x` and `info.x` are one, and so are
+`user_id`, `agent_id`, `app_id` and `source`, which items have no column for. Knows nothing of any store.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ Scalar = str | int | float | bool
 
 _MAX_DEPTH = 20
 _MAX_CONDITIONS = 500
-# Beyond this a float is no longer exact, and the indexes compare numbers as floats.
-_MAX_NUMBER = 2**53
-# What info may hold, and what a float holds exactly.
+# All values of all lists: each is a variable of one SQL statement, and SQLite takes 32,766 of them.
+_MAX_VALUES = 10_000
+# What info may hold, and what a float holds exactly: the indexes compare numbers as floats.
 _MAX_NUMBER = 2**53
 _NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)
 
@@ -35,10 +36,12 @@ _ALIASES = {
     "cube_id": "cube",
 }
 TEXT_FIELDS = frozenset({"id", "memory", "type", "tier", "status", "key", "conversation", "cube", "role", "speaker"})
-LIST_FIELDS = frozenset({"tags", "entities"})
+LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
 NUMBER_FIELDS = frozenset({"confidence", "version"})
-DATE_FIELDS = frozenset({"created_at", "updated_at", "valid_from", "valid_to"})
+DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to"})
 FIELDS = TEXT_FIELDS | LIST_FIELDS | NUMBER_FIELDS | DATE_FIELDS
+LEDGER_FIELDS = frozenset({"memory", "entities", "keywords"})
+"""What was said, whole or word by word: no index holds it, so only the ledger can judge it."""
 
 
 class Op(StrEnum):
@@ -64,6 +67,14 @@ _COMPARE: Mapping[Op, Callable[[float, float], bool]] = {
     Op.LT: lambda a, b: a < b,
     Op.LTE: lambda a, b: a <= b,
 }
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was read so far of one filter."""
+
+    conditions: int = 0
+    values: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +117,10 @@ def parse(raw: Json) -> Node | None:
     """
     if raw is None or raw == {}:
         return None
-    count = [0]
-    return _parse(raw, 0, count)
+    return _parse(raw, 0, _Count())
 
 
-def _parse(raw: Json, depth: int, count: list[int]) -> Node:
+def _parse(raw: Json, depth: int, count: _Count) -> Node:
     if depth > _MAX_DEPTH:
         raise InvalidInput("filter", f"is nested deeper than {_MAX_DEPTH} levels; flatten it")
     if not isinstance(raw, dict):
@@ -131,7 +141,7 @@ def _parse(raw: Json, depth: int, count: list[int]) -> Node:
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
-def _conditions(name: str, value: Json, count: list[int]) -> list[Condition]:
+def _conditions(name: str, value: Json, count: _Count) -> list[Condition]:
     field = _field(name)
     pairs = value.items() if isinstance(value, dict) else [("eq", value)]
     if not pairs:
@@ -141,16 +151,21 @@ def _conditions(name: str, value: Json, count: list[int]) -> list[Condition]:
         if op_name not in set(Op):
             raise InvalidInput(f"filter.{name}", f"unknown operator {op_name!r}; use one of {', '.join(Op)}")
         op = Op(op_name)
-        conditions.append(Condition(field, op, _operand(name, field, op, operand)))
-        count[0] += 1
-        if count[0] > _MAX_CONDITIONS:
+        count.conditions += 1
+        if count.conditions > _MAX_CONDITIONS:
             raise InvalidInput("filter", f"has more than {_MAX_CONDITIONS} conditions; use 'in' with a list")
+        count.values += len(operand) if isinstance(operand, list) else 1
+        if count.values > _MAX_VALUES:
+            raise InvalidInput("filter", f"has more than {_MAX_VALUES:,} values; ask in several calls")
+        conditions.append(Condition(field, op, _operand(name, field, op, operand)))
     return conditions
 
 
 def _field(name: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput("filter", f"field name {str(name)[:80]!r} may have only letters, digits, '_', '.' and '-'")
+    if name == "info.":
+        raise InvalidInput("filter", "field name 'info.' names no info key; write info.colour, or colour")
     name = _ALIASES.get(name, name)
     if name in FIELDS or name.startswith("info."):
         return name
@@ -175,7 +190,7 @@ def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scala
         return _text(where, value)
     if op is Op.CONTAINS and field in FIELDS - LIST_FIELDS:
         raise InvalidInput(where, "'contains' works on lists (tags, entities, info lists); use 'like' for text")
-    if op in _ORDER and field in (TEXT_FIELDS - {"id"}) | LIST_FIELDS:
+    if op in _ORDER and field in TEXT_FIELDS | LIST_FIELDS:
         raise InvalidInput(where, f"'{op}' works on numbers and dates only")
     return _scalar(where, field, op, value)
 
@@ -220,7 +235,7 @@ def parse_date(where: str, value: Json) -> int:
     if isinstance(value, int | float):
         if not 0 <= value < 253_402_300_800_000:  # the year 10000
             raise InvalidInput(where, f"{shown(value)} is not a moment in epoch milliseconds")
-        return int(value * 1000)
+        return round(value * 1000)
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:

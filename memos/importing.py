@@ -1,13 +1,10 @@
-"""Imports a chat export into a cube: batch by batch, resumable, every bad record reported."""
+"""Imports a chat export into a cube: checked first, then batch by batch; resumable, every bad record reported."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -15,12 +12,14 @@ from zoneinfo import ZoneInfo
 from memos.errors import Conflict, InvalidInput
 from memos.kernel import MemOS
 from memos.model import LOCAL_OWNER
-from memos.reader.chatexport import ExportRecord, batches, read_export
-from memos.reader.messages import read_messages
-from memos.settings import LimitSettings
-from memos.text.checks import check_name
+from memos.reader.exports.checks import CheckedRecord, checked
+from memos.reader.exports.formats import Format, detect, read_export
+from memos.reader.exports.record import ExportRecord
 
 OnBad = Literal["stop", "skip"]
+
+BATCH = 50
+"""Messages of one transaction: small enough to show progress, large enough to share a flush."""
 
 _REMEDY = "mend it, or skip bad records (--on-bad skip)"
 
@@ -35,108 +34,160 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What an import did: messages stored now, known from before, and refused."""
+    """What an import did: messages stored now, known from before, and refused.
+
+    `left_out` counts what the format keeps but nobody said (hidden and empty turns, other branches, reasoning);
+    `out_of_order` counts messages whose time is earlier than that of the message before, stored in the file's order.
+    """
 
     added: int
     known: int
     bad: tuple[BadRecord, ...]
     conversations: int
+    left_out: int
+    out_of_order: int
+    format: Format
     indexed: bool
 
 
-def import_export(
+def import_export(  # noqa: PLR0913 - one keyword an option of the command
     memos: MemOS,
     path: Path,
     *,
     cube: str,
     actor: str = LOCAL_OWNER,
     conversation: str | None = None,
+    format: Format | None = None,
     on_bad: OnBad = "stop",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportSummary:
-    """Store an export's messages in order.
+    """Store an export's messages in order. The file is read twice, entry by entry: to check it, then to store it.
 
     Each message is known by its id or, without one, by its conversation, words, speaker, time and how often that
     was said before: importing again, also a mended or longer file, adds only what is missing.
-    With `on_bad="stop"` nothing is stored when a record is unreadable.
+    With `on_bad="stop"` nothing is stored when a record is unreadable. Of every message a digest is held, not the
+    words. `on_progress` gets how many messages are done, and of how many.
     Raises: InvalidInput, NotFound (cube), Conflict (a stored message has the same id and other text).
     """
     zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
-    records = _named(_checked(read_export(path, conversation), zone, memos.clock.now(), memos.settings.limits))
-    bad = [BadRecord(record.place, record.problem) for record in records if record.problem is not None]
-    if bad and on_bad == "stop":
-        raise InvalidInput(str(path), f"{bad[0].place} {bad[0].problem}; {_REMEDY}")
+    now = memos.clock.now()
+    found = format or detect(path)
+
+    def reading() -> Iterator[CheckedRecord]:
+        return checked(read_export(path, found, conversation), zone, now, memos.settings.limits)
+
+    survey = _survey(reading(), path, on_bad)
+    target = _Target(memos, cube, actor, path, on_bad)
     added = known = 0
-    done = len(bad)
+    refused: list[BadRecord] = []
     indexed = True
-    for batch in batches(records):
-        stored, before, refused, caught_up = _store(memos, batch, cube, actor, path, on_bad)
-        added, known, indexed = added + stored, known + before, indexed and caught_up
-        bad += refused
-        done += len(batch)
+    for batch in _batches(_readable(reading(), path, on_bad)):
+        outcome = _store(target, batch)
+        added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
+        refused += outcome.bad
         if on_progress is not None:
-            on_progress(done, len(records))
-    return ImportSummary(added, known, tuple(bad), len({r.conversation for r in records if not r.problem}), indexed)
+            done = len(survey.bad) + added + known + len(refused)
+            on_progress(done, len(survey.bad) + survey.readable)
+    return ImportSummary(
+        added=added,
+        known=known,
+        bad=(*survey.bad, *refused),
+        conversations=len(survey.conversations),
+        left_out=survey.left_out,
+        out_of_order=survey.out_of_order,
+        format=found,
+        indexed=indexed,
+    )
 
 
-def _checked(records: list[ExportRecord], zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[ExportRecord]:
-    """Mark every record that `add` would refuse, so that each is named by its own place before anything is stored."""
-    told: dict[tuple[str, str], tuple[str, str]] = {}
-    checked = []
-    for record in records:
-        problem = record.problem
-        if problem is None:
-            try:
-                check_name("conversation", record.conversation)
-                [message] = read_messages([record.message], zone, now, limits)
-            except InvalidInput as error:
-                problem = f"is refused: {error.field.removeprefix('messages[0].')} {error.reason}"
-            else:
-                if message.message_id is not None:
-                    key = (record.conversation, message.message_id)
-                    text, place = told.setdefault(key, (message.text, record.place))
-                    if text != message.text:
-                        problem = f"has the message id {message.message_id!r} of {place} and other text"
-        checked.append(replace(record, problem=problem))
-    return checked
+@dataclass(slots=True)
+class _Survey:
+    """What the first reading of a file counted."""
+
+    readable: int = 0
+    left_out: int = 0
+    out_of_order: int = 0
+    bad: list[BadRecord] = field(default_factory=list)
+    conversations: set[str] = field(default_factory=set)
 
 
-def _named(records: list[ExportRecord]) -> list[ExportRecord]:
-    """Give every readable message without an id one made of what it says, the same in every import."""
-    said: Counter[str] = Counter()
-    named = []
-    for record in records:
-        if record.problem is None and "message_id" not in record.message:
-            told = json.dumps([record.conversation, record.message], sort_keys=True)
-            said[told] += 1
-            digest = hashlib.sha256(f"{said[told]} {told}".encode()).hexdigest()[:32]
-            named.append(replace(record, message={**record.message, "message_id": f"import:{digest}"}))
-        else:
-            named.append(record)
-    return named
+def _survey(records: Iterable[CheckedRecord], path: Path, on_bad: OnBad) -> _Survey:
+    survey = _Survey()
+    for entry in records:
+        record = entry.record
+        survey.left_out += record.left_out
+        if record.problem is not None:
+            if on_bad == "stop":
+                raise InvalidInput(str(path), f"{record.place} {record.problem}; {_REMEDY}")
+            survey.bad.append(BadRecord(record.place, record.problem))
+        elif record.message:
+            survey.readable += 1
+            survey.out_of_order += entry.late
+            survey.conversations.add(record.conversation)
+    return survey
 
 
-def _store(
-    memos: MemOS, batch: list[ExportRecord], cube: str, actor: str, path: Path, on_bad: OnBad
-) -> tuple[int, int, list[BadRecord], bool]:
+def _readable(records: Iterable[CheckedRecord], path: Path, on_bad: OnBad) -> Iterator[ExportRecord]:
+    for entry in records:
+        record = entry.record
+        if record.problem is not None and on_bad == "stop":
+            told = f"{record.place} {record.problem}; the file was changed while it was read, import it again"
+            raise InvalidInput(str(path), told)
+        if record.problem is None and record.message:
+            yield record
+
+
+def _batches(records: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
+    """Yield records in runs of one conversation, at most `BATCH` together."""
+    for _, run in groupby(records, key=lambda record: record.conversation):
+        while batch := list(islice(run, BATCH)):
+            yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where an import goes, and how it takes what is refused."""
+
+    memos: MemOS
+    cube: str
+    actor: str
+    path: Path
+    on_bad: OnBad
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of one batch."""
+
+    added: int = 0
+    known: int = 0
+    bad: tuple[BadRecord, ...] = ()
+    indexed: bool = True
+
+
+def _store(target: _Target, batch: list[ExportRecord]) -> _Outcome:
     """Store one batch; when it is refused and bad records are skipped, store its records one by one."""
+    first = batch[0]
     try:
-        receipt = memos.add(
-            [record.message for record in batch], cube=cube, actor=actor, conversation=batch[0].conversation
+        receipt = target.memos.add(
+            [record.message for record in batch],
+            cube=target.cube,
+            actor=target.actor,
+            conversation=first.conversation,
         )
     except Conflict as error:
-        if on_bad == "stop":
-            place = batch[0].place if len(batch) == 1 else f"{batch[0].place} to {batch[-1].place}"
-            raise Conflict(f"{path}: {place}: {error} Or {_REMEDY}.") from error
+        if target.on_bad == "stop":
+            place = first.place if len(batch) == 1 else f"{first.place} to {batch[-1].place}"
+            raise Conflict(f"{target.path}: {place}: {error} Or {_REMEDY}.") from error
         if len(batch) == 1:
-            return 0, 0, [BadRecord(batch[0].place, str(error))], True
+            return _Outcome(bad=(BadRecord(first.place, str(error)),))
     else:
         before = len(receipt.duplicates)
-        return len(receipt.item_ids) - before, before, [], receipt.indexed
-    parts = [_store(memos, [record], cube, actor, path, on_bad) for record in batch]
-    return (
-        sum(part[0] for part in parts),
-        sum(part[1] for part in parts),
-        [entry for part in parts for entry in part[2]],
-        all(part[3] for part in parts),
+        return _Outcome(len(receipt.item_ids) - before, before, indexed=receipt.indexed)
+    parts = [_store(target, [record]) for record in batch]
+    return _Outcome(
+        sum(part.added for part in parts),
+        sum(part.known for part in parts),
+        tuple(entry for part in parts for entry in part.bad),
+        all(part.indexed for part in parts),
     )

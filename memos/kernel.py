@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 from zoneinfo import ZoneInfo
@@ -20,7 +19,7 @@ import sqlalchemy as sa
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, shown
-from memos.filters import fields_of, matches, parse
+from memos.filters import And, Condition, Op, fields_of, parse
 from memos.memcube import changes, erase, verify
 from memos.memcube.changes import Change, Request
 from memos.memcube.graph import GraphFollower
@@ -42,6 +41,7 @@ from memos.model import (
     Status,
     VerifyReport,
     Version,
+    WhyNot,
 )
 from memos.ports import Embedder
 from memos.reader import fast
@@ -50,7 +50,8 @@ from memos.reader.messages import read_messages, read_time
 from memos.scheduler.corrections import correct
 from memos.scheduler.repair import Repair
 from memos.scheduler.worker import Worker
-from memos.search.searcher import Searcher, SearchRequest, every_item
+from memos.search.searcher import Searcher, SearchRequest
+from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.text.checks import check_name, check_text
 
@@ -126,7 +127,7 @@ class MemOS:
             {"vector": self._vector, "graph": self._graph},
         )
         self._searcher = Searcher(
-            parts.ledger, parts.vector, parts.vector_follower, self._vector, parts.embedder, parts.terms
+            parts.ledger, parts.vector, parts.graph, parts.vector_follower, self._vector, parts.embedder, parts.terms
         )
         self._purge_lock = threading.Lock()
         self._worker = Worker((self._vector, self._graph), (self._expire, self._purge, self._optimise))
@@ -197,8 +198,9 @@ class MemOS:
         tags, info = tags_of(tags), info_of(info, self.settings.limits)
         conversation = None if conversation is None else check_name("conversation", conversation)
         key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-        read = read_messages(messages, self._zone_of(cube), self.clock.now(), self.settings.limits)
-        drafts = fast.read(read, tags, info)
+        zone = ZoneInfo(scope.time_zone)
+        read = read_messages(messages, zone, self.clock.now(), self.settings.limits)
+        drafts = fast.read(read, tags, info, zone)
         request = None if key is None else Request(key, plain([messages, conversation, list(tags), info]))
         with self._change(scope) as change:
             receipt = changes.add(change, drafts, conversation, request)
@@ -227,7 +229,8 @@ class MemOS:
             if memory is not None:
                 # What was read out of the old text must not stand for the new one.
                 before = items.require(change.connection, scope.cubes, item)
-                edits = {**fast.stated(memory, before.speaker, before.role), **edits}
+                zone = ZoneInfo(scope.time_zone)
+                edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
             changes.update(change, item, expected_version, edits, reason)
         self._settle()
         return self.get(item, cube=scope.cubes[0], actor=actor)
@@ -254,8 +257,9 @@ class MemOS:
         message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
         if speaker is not None:
             message["name"] = speaker
-        read = read_messages([message], self._zone_of(cube), self.clock.now(), self.settings.limits)
-        [draft] = fast.read(read, ("feedback",), {})
+        zone = ZoneInfo(scope.time_zone)
+        read = read_messages([message], zone, self.clock.now(), self.settings.limits)
+        [draft] = fast.read(read, ("feedback",), {}, zone)
         for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
         related = ids or self._related(text, scope)
@@ -330,28 +334,39 @@ class MemOS:
 
         `as_of` searches what was recorded then; `reference_time` (default now) is when the question is asked:
         what had ended by then is left out. With `token_budget` the hits that fit come with a ready text.
+        Relative dates in the question ("last week") are counted from the reference time.
         Raises: InvalidInput, NotFound (cube).
         """
-        limits = self.settings.limits
         scope = self._scope(cubes, actor)
-        text = check_text("query", query, limits.query_chars * 4)
-        if not text.strip():
-            raise InvalidInput("query", "is empty; ask something")
-        if len(text) > limits.query_chars:
-            raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")
-        now, utc = self.clock.now(), ZoneInfo("UTC")
-        moment = None if as_of is None else read_time("as_of", as_of, utc, now)
-        request = SearchRequest(
-            query=text,
-            scope=scope,
-            top_k=within("top_k", top_k, 1, limits.top_k),
-            filter=parse(filter),
-            as_of=moment,
-            reference_time=read_time("reference_time", reference_time, utc, moment or now),
-            token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
-            explain=explain,
+        return self._searcher.search(
+            self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
         )
-        return self._searcher.search(request)
+
+    def why_not(  # noqa: PLR0913 - what `search` takes
+        self,
+        item: str,
+        query: str,
+        *,
+        cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
+        top_k: int = 10,
+        filter: Mapping[str, Json] | None = None,
+        as_of: Json = None,
+        reference_time: Json = None,
+        token_budget: int | None = None,
+    ) -> WhyNot:
+        """Say at which stage of such a search an item falls out, or at which place it is found.
+
+        Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound (cube, item).
+        """
+        scope = self._scope_of_item(item, None, actor) if cubes is None else self._scope(cubes, actor)
+        request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, True)
+        with self.ledger.read() as connection:
+            state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
+            if state is None:
+                items.require(connection, scope.cubes, item)
+                raise NotFound("item", item, f"There was no such item yet at {request.as_of}.")
+        return why_not(self._searcher, request, state)
 
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
@@ -375,11 +390,11 @@ class MemOS:
         scope = self._scope([cube], actor, embeds=False)
         node = parse(filter)
         limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
-        statuses = tuple(Status) if "status" in fields_of(node) else _STATUSES_LISTED
-        found = (
-            item for item in every_item(self.ledger, scope.cubes[0], statuses) if matches(node, items.record_of(item))
-        )
-        return list(islice(found, offset, offset + limit))
+        if "status" not in fields_of(node):
+            listed = Condition("status", Op.IN, tuple(str(status) for status in _STATUSES_LISTED))
+            node = listed if node is None else And((listed, node))
+        with self.ledger.read() as connection:
+            return items.matching(connection, scope.cubes, node, limit=limit, offset=offset)
 
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
@@ -425,6 +440,30 @@ class MemOS:
 
     # Inside
 
+    def _question(  # noqa: PLR0913, PLR0917 - what `search` takes
+        self, query: str, scope: Scope, top_k: int, raw_filter: Json, as_of: Json, reference_time: Json,
+        token_budget: int | None, explain: bool,
+    ) -> SearchRequest:  # fmt: skip
+        """Check what a search was asked. Raises: InvalidInput."""
+        limits, now, zone = self.settings.limits, self.clock.now(), ZoneInfo(scope.time_zone)
+        text = check_text("query", query, limits.query_chars * 4)
+        if not text.strip():
+            raise InvalidInput("query", "is empty; ask something")
+        if len(text) > limits.query_chars:
+            raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")
+        moment = None if as_of is None else read_time("as_of", as_of, zone, now)
+        return SearchRequest(
+            query=text,
+            scope=scope,
+            top_k=within("top_k", top_k, 1, limits.top_k),
+            filter=parse(raw_filter),
+            as_of=moment,
+            reference_time=read_time("reference_time", reference_time, zone, moment or now),
+            zone=zone,
+            token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
+            explain=explain,
+        )
+
     def _start(self) -> None:
         with self.ledger.read() as connection:
             known = [cube.fingerprint for cube in cube_rows.list_all(connection)]
@@ -455,14 +494,14 @@ class MemOS:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
         with self.ledger.read() as connection:
-            known = cube_rows.fingerprints(connection, names)
+            known = cube_rows.heads(connection, names)
         for name in names:
-            if embeds and known[name] != self.embedder.fingerprint:
+            if embeds and known[name][0] != self.embedder.fingerprint:
                 raise Conflict(
-                    f"Cube {name!r} was embedded with {known[name].name}, this program uses "
+                    f"Cube {name!r} was embedded with {known[name][0].name}, this program uses "
                     f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
                 )
-        return Scope(check_name("actor", actor, 128), names)
+        return Scope(check_name("actor", actor, 128), names, known[names[0]][1])
 
     def _scope_of_item(self, item: str, cube: str | None, actor: str, *, embeds: bool = True) -> Scope:
         """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""
@@ -481,10 +520,6 @@ class MemOS:
         self._check_open()
         with self.ledger.read() as connection:
             return tuple(verify.cube_ids(connection))
-
-    def _zone_of(self, cube: str) -> ZoneInfo:
-        with self.ledger.read() as connection:
-            return ZoneInfo(cube_rows.get(connection, cube).time_zone)
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:

@@ -92,7 +92,7 @@ class Scope:
 
     actor: str
     cubes: tuple[str, ...]
-    conversation: str | None = None
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,7 @@ class Draft:
     key: str | None = None
     value: str | None = None
     entities: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     info: Mapping[str, Json] = field(default_factory=dict)
     confidence: float = 1.0
@@ -187,9 +188,12 @@ class Item:
     info: Mapping[str, Json]
     confidence: float
     entities: tuple[str, ...]
+    keywords: tuple[str, ...]
     conversation: str | None
     position: int | None
     page: int | None
+    session: int | None
+    said_at: datetime | None
     valid_from: datetime | None
     valid_to: datetime | None
     created_at: datetime
@@ -250,22 +254,53 @@ class EraseReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ArmScore:
-    """What one recall arm said of a hit: 1-based rank and the arm's own score."""
+    """What one recall arm said of a hit: 1-based rank, the arm's own score, its share of the fused score."""
 
     arm: str
     rank: int
     score: float
+    gave: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """What something other than an arm added to a hit's score: its session, its neighbours, a name, a date."""
+
+    name: str
+    gave: float
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found memory with its fused score and exact sources."""
+    """One found memory with its exact sources.
+
+    `score` orders the hits of one search; `relevance` is 0 to 1 and means the same in every search. With `explain`
+    the arms' shares and the boosts add up to the score.
+    """
 
     item: Item
     score: float
+    relevance: float
     sources: tuple[Source, ...]
     duplicates: tuple[str, ...] = ()
     arms: tuple[ArmScore, ...] = ()
+    boosts: tuple[Boost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """At which `stage` an item left a search and why; 'found' when it did not.
+
+    Stages: ledger, filter, index, recall, duplicate, rank, budget. `place` is its 1-based place among all candidates.
+    """
+
+    item_id: str
+    stage: str
+    reason: str
+    place: int | None = None
+    score: float | None = None
+    arms: tuple[ArmScore, ...] = ()
+    boosts: tuple[Boost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,8 +247,8 @@ class GraphIndex(Protocol):
         """Remove items with all their edges, and entities and conversations left without any."""
         ...
 
-    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
-        """Return items of `cubes` within 2 hops of the seeds, seeds left out, nearest then most paths first.
+    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int, *, hops: int = 2) -> list[Neighbour]:
+        """Return items of `cubes` within 1 or 2 hops of the seeds, seeds left out, nearest then most paths first.
 
         A hop goes along NEXT or a link in either direction, or through one shared entity.
         """

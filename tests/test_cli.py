@@ -193,8 +193,30 @@ def test_cubes_are_made_listed_and_dropped(store: Store) -> None:
 def test_an_export_is_imported_once(store: Store) -> None:
     first = store.told("import", str(EXPORT))
     assert first["added"] > 0
-    assert (first["known"], first["bad"]) == (0, [])
-    assert store.said("import", str(EXPORT)) == f"0 added, {first['added']} known, 0 bad\n"
+    assert (first["known"], first["bad"], first["format"]) == (0, [], "generic")
+    assert (first["left_out"], first["out_of_order"], first["indexed"]) == (0, 0, True)
+    told = f"0 added, {first['added']} known, 0 bad (generic, {first['conversations']} conversations)\n"
+    assert store.said("import", str(EXPORT)) == told
+
+
+def test_an_import_tells_what_was_bad_left_out_and_out_of_order(store: Store, tmp_path: Path) -> None:
+    turns = [
+        {"sender": "human", "text": "later", "created_at": "2025-01-02"},
+        {"sender": "assistant", "text": "earlier", "created_at": "2025-01-01"},
+        {"sender": "assistant", "text": ""},
+        *({"sender": "nobody\x1b[31m", "text": "x"} for _ in range(60)),
+    ]
+    export = tmp_path / "conversations.json"
+    export.write_text(json.dumps([{"uuid": "c", "chat_messages": turns}]))
+    assert "entry 1, message 4 is refused: role" in store.failed(2, "import", str(export))
+    text = store.said("import", str(export), "--on-bad", "skip", "--format", "claude")
+    lines = text.splitlines()
+    assert lines[0] == "2 added, 0 known, 60 bad, 1 left out, 1 out of order (claude, 1 conversations)"
+    assert lines[1].startswith("entry 1, message 4 is refused: role ")
+    assert len(lines) == 52
+    assert lines[-1] == "and 10 more bad records; --json lists them all"
+    assert "\x1b" not in text
+    assert len(store.told("import", str(export), "--on-bad", "skip")["bad"]) == 60
 
 
 def test_the_indexes_are_verified_and_rebuilt(store: Store) -> None:
@@ -228,6 +250,7 @@ WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["list", "--filter", '{"version": ' + "9" * 5000 + "}"], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["import", "/no/such/file"], ["/no/such/file", "cannot be read"]),
     (InvalidInput.exit_code, ["import", "x", "--on-bad", "panic"], ["--on-bad", "stop or skip"]),
+    (InvalidInput.exit_code, ["import", "x", "--format", "xml"], ["--format", "chatgpt, claude, locomo"]),
     (InvalidInput.exit_code, ["demo", "--svg", "/no/such/folder/x.svg"], ["--svg", "does not exist"]),
     (NotFound.exit_code, ["get", "no-such-item"], ["'no-such-item'", "memos list"]),
     (NotFound.exit_code, ["search", "x", "-c", "nowhere"], ["'nowhere'", "memos cubes create nowhere"]),

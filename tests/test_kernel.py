@@ -190,7 +190,7 @@ def test_feedback_without_a_key_only_links(memos: MemOS) -> None:
 
 def test_the_reference_time_leaves_out_what_had_ended(memos: MemOS) -> None:
     item = memos.add("The office is closed for repairs.").item_ids[0]
-    memos.update(item, valid_to="2025-03-01T00:00:00Z")
+    memos.update(item, type="long_term", valid_to="2025-03-01T00:00:00Z")
     assert texts(memos, "office closed", reference_time="2025-04-01") == []
     assert texts(memos, "office closed", reference_time="2025-02-01") == ["The office is closed for repairs."]
 

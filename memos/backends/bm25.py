@@ -14,10 +14,15 @@ AVERAGE_TOKENS = 48.0
 """Tokens of a usual text here: a turn has about 25, a window of three about 75."""
 
 _NUMBER = re.compile(r"\d+")
+# Kana, Chinese characters and Hangul: no spaces tell their words apart.
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af々]+")
 
 
 class QdrantBm25:
     """English stemming and stop words over a tokenizer that also splits Chinese and Japanese; thread-safe.
+
+    Numbers get terms of their own, which the tokenizer drops where they stand alone (2023, 14:30), and scripts without
+    spaces every two neighbouring characters, since the tokenizer splits a word differently in different sentences.
 
     k = 1.2 and b = 0.75 are the engine's defaults. Source: Robertson and Zaragoza, "The Probabilistic
     Relevance Framework", 2009, section 3.5.
@@ -45,16 +50,17 @@ class QdrantBm25:
 
     def encode_document(self, text: str) -> SparseVector:
         """Return the saturated term frequencies of a stored text."""
-        return _merged([self._bm25.embed_document(text), *self._numbers(text, self._words.embed_document)])
+        return _merged([self._bm25.embed_document(text), *self._more(text, self._words.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
         """Return the query's terms, weight 1 each; empty when it has no indexable term."""
-        return _merged([self._bm25.embed_query(text), *self._numbers(text, self._words.embed_query)])
+        return _merged([self._bm25.embed_query(text), *self._more(text, self._words.embed_query)])
 
     @staticmethod
-    def _numbers(text: str, encode: Callable[[str], qdrant_edge.SparseVector]) -> Iterator[qdrant_edge.SparseVector]:
-        """Give numbers terms of their own: the multilingual tokenizer drops those that stand alone, 2023 or 14:30."""
+    def _more(text: str, encode: Callable[[str], qdrant_edge.SparseVector]) -> Iterator[qdrant_edge.SparseVector]:
         found = _NUMBER.findall(text)
+        for run in _UNSPACED.findall(text):
+            found += [run[place : place + 2] for place in range(len(run) - 1)]
         if found:
             yield encode(" ".join(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from qdrant_edge import (
@@ -14,14 +15,16 @@ from qdrant_edge import (
     RangeFloat,
 )
 
-from memos.filters import And, Condition, Node, Not, Op, Or, Scalar
+from memos.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
 from memos.model import Json
 
 _NOTHING = Filter(must=[HasIdCondition(set())])
+# Whole numbers with an integer index, dates past the year 2255 among them, which no float tells apart.
+_INTEGERS = DATE_FIELDS | {"version"}
 
 
 def compile_filter(node: Node) -> Filter:
-    """Return the engine's filter. Raises: ValueError for what only the ledger can judge (`memory`, `like`)."""
+    """Return the engine's filter. Raises: ValueError for what only the ledger can judge (`LEDGER_FIELDS`, `like`)."""
     match node:
         case And():
             return Filter(must=[compile_filter(part) for part in node.parts])
@@ -47,6 +50,8 @@ def _condition(condition: Condition) -> Filter:
         case Op.EXISTS:
             empty = Filter(must=[IsEmptyCondition(key), IsEmptyCondition(flag_key(key))])
             return Filter(must_not=[empty]) if value else empty
+        case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float) and key in _INTEGERS:
+            return _integer_range(key, condition.op, value)
         case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
             return Filter(must=[FieldCondition(key, range=RangeFloat(**{condition.op.value: float(value)}))])
     raise ValueError(f"the index cannot judge {condition.field} {condition.op}")
@@ -56,6 +61,9 @@ def _any_of(key: str, values: tuple[Scalar, ...]) -> Filter:
     """Match one of the values; a number matches as a range, since 1 and 1.0 are equal and MatchValue is not."""
     texts = [value for value in values if isinstance(value, str)]
     conditions = [FieldCondition(key, match=MatchAny(texts))] if texts else []
+    if key in _INTEGERS:
+        whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
+        return Filter(must=[FieldCondition(key, match=MatchAny(whole))]) if whole else _NOTHING
     for value in values:
         if isinstance(value, bool):
             # The engine's binding takes True for the integer 1: booleans are kept apart, as 0 and 1.
@@ -65,12 +73,26 @@ def _any_of(key: str, values: tuple[Scalar, ...]) -> Filter:
     return Filter(should=list(conditions)) if conditions else _NOTHING
 
 
+def _integer_range(key: str, op: Op, value: float) -> Filter:
+    """Compare whole numbers exactly: a float's range up to the nearest float, and the few numbers after it by name."""
+    if op in (Op.LT, Op.LTE):
+        last = math.ceil(value) - 1 if op is Op.LT else math.floor(value)
+        edge = int(float(last)) if float(last) <= last else int(math.nextafter(float(last), -math.inf))
+        inside, between = RangeFloat(lte=float(edge)), range(edge + 1, last + 1)
+    else:
+        first = math.floor(value) + 1 if op is Op.GT else math.ceil(value)
+        edge = int(float(first)) if float(first) >= first else int(math.nextafter(float(first), math.inf))
+        inside, between = RangeFloat(gte=float(edge)), range(first, edge)
+    named = [FieldCondition(key, match=MatchAny(list(between)))] if between else []
+    return Filter(should=[FieldCondition(key, range=inside), *named])
+
+
 def payload_key(field: str) -> str:
     """Return the payload path of a filter field; an info key is quoted, since it may contain dots."""
     if field == "id":
         return "item"
-    if field == "memory":
-        raise ValueError("memory text is not in the index")
+    if field in LEDGER_FIELDS:
+        raise ValueError(f"{field} is not in the index")
     if field.startswith("info."):
         return f'info."{field.removeprefix("info.")}"'
     return field

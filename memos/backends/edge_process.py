@@ -36,6 +36,7 @@ _FULL_SCAN_KIB = 7_500
 _SEARCH_WIDTH = 256
 _KEYWORDS = ("item", "type", "tier", "status", "tags", "conversation", "key", "role", "speaker")
 _INTEGERS = (
+    "said_at",
     "created_at",
     "updated_at",
     "valid_from",

@@ -117,18 +117,18 @@ class LadybugGraph:
             with self._writing:
                 _transaction(self._open_file().writer, partial(_remove, ids=batch))
 
-    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
-        """Return items within 2 hops of the seeds, nearest first, then those most paths lead to.
+    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int, *, hops: int = 2) -> list[Neighbour]:
+        """Return items within 1 or 2 hops of the seeds, nearest first, then those most paths lead to.
 
         What is walked is bounded: an entity with more than HUB_MENTIONS items links nothing, an item has at most as
         many links followed, a hop stops after _PATHS paths, and the second starts from the _FRONT best of the first.
         """
         found: list[Neighbour] = []
         front, seen = list(dict.fromkeys(seeds)), set(seeds)
-        for hops in (1, 2):
+        for hop in range(1, hops + 1):
             paths = self._around(front, list(cubes))
             fresh = sorted((-count, item) for item, count in paths.items() if item not in seen)
-            found.extend(Neighbour(item, hops, -count) for count, item in fresh)
+            found.extend(Neighbour(item, hop, -count) for count, item in fresh)
             seen.update(item for _, item in fresh)
             front = [item for _, item in fresh[:_FRONT]]
             if len(found) >= limit:

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,10 +21,14 @@ from memos.clock import new_id
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import cubes, items, outbox
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.cubes import Place
 from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Status
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""
+
+SESSION_GAP = timedelta(hours=2)
+"""Silence that ends a session. Migration 0002 split older conversations by the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,10 @@ def add(change: Change, drafts: Sequence[Draft], conversation: str | None, reque
         return earlier
     if conversation is None and len(drafts) > 1:
         conversation = new_id()
-    conversation_id, position, page = None, 0, 0
+    place = None
     if conversation is not None:
-        conversation_id, position, page = cubes.conversation(change.connection, change.cube, conversation, change.now)
-    known = _known_messages(change, conversation_id, drafts)
+        place = cubes.conversation(change.connection, change.cube, conversation, change.now)
+    known = _known_messages(change, None if place is None else place.id, drafts)
     ids: list[str] = []
     duplicates: list[str] = []
     rows: dict[sa.Table, list[dict[str, Any]]] = {t.messages: [], t.items: [], t.sources: []}
@@ -67,22 +71,20 @@ def add(change: Change, drafts: Sequence[Draft], conversation: str | None, reque
             ids.append(same)
             duplicates.append(same)
             continue
-        if draft.message.role is Role.USER and position > 0:
-            page += 1
-        place = (position, page) if conversation_id is not None else (None, None)
-        state = _first_state(change, draft, conversation, *place)
-        _collect(rows, change, draft, state, conversation_id)
+        place = None if place is None else _next(place, draft)
+        state = _first_state(change, draft, conversation, place)
+        _collect(rows, change, draft, state, None if place is None else place.id)
         states.append(state)
         ids.append(state.id)
-        position += 1
+        place = None if place is None else replace(place, position=place.position + 1)
         if draft.message.message_id is not None:
             known[draft.message.message_id] = (state.id, draft.message.text)
     for table, entries in rows.items():
         if entries:
             change.connection.execute(sa.insert(table), entries)
     items.insert_versions(change.connection, states, change.actor, "added")
-    if conversation_id is not None:
-        cubes.advance(change.connection, conversation_id, position, page)
+    if place is not None:
+        cubes.advance(change.connection, place)
     fresh = [state.id for state in states]
     outbox.enqueue(change.connection, change.cube, fresh)
     if fresh:
@@ -93,9 +95,17 @@ def add(change: Change, drafts: Sequence[Draft], conversation: str | None, reque
     return receipt
 
 
-def _first_state(
-    change: Change, draft: Draft, conversation: str | None, position: int | None, page: int | None
-) -> Item:
+def _next(place: Place, draft: Draft) -> Place:
+    """Return the place of the next message: a user's begins a page, one after a long silence a session."""
+    page, session, said_at = place.page, place.session, draft.message.chat_time
+    if draft.message.role is Role.USER and place.position > 0:
+        page += 1
+    if place.said_at is not None and abs(said_at - place.said_at) > SESSION_GAP:
+        session += 1
+    return replace(place, page=page, session=session, said_at=said_at)
+
+
+def _first_state(change: Change, draft: Draft, conversation: str | None, place: Place | None) -> Item:
     return Item(
         id=new_id(),
         cube=change.cube,
@@ -113,9 +123,12 @@ def _first_state(
         info=draft.info,
         confidence=draft.confidence,
         entities=draft.entities,
+        keywords=draft.keywords,
         conversation=conversation,
-        position=position,
-        page=page,
+        position=None if place is None else place.position,
+        page=None if place is None else place.page,
+        session=None if place is None else place.session,
+        said_at=draft.message.chat_time,
         valid_from=draft.valid_from,
         valid_to=draft.valid_to,
         created_at=change.now,
@@ -154,6 +167,8 @@ def _collect(
             "conversation_id": conversation_id,
             "position": state.position,
             "page": state.page,
+            "session": state.session,
+            "said_at": state.said_at,
             "version": 1,
             "version_id": state.version_id,
             "revision": 1,
@@ -274,7 +289,7 @@ def rollback(change: Change, item_id: str, to_version: int, expected_version: in
 
 
 _STATE = (
-    "memory", "type", "tier", "status", "key", "value", "tags", "info", "confidence", "entities",
+    "memory", "type", "tier", "status", "key", "value", "tags", "info", "confidence", "entities", "keywords",
     "valid_from", "valid_to", "superseded_by",
 )  # fmt: skip
 

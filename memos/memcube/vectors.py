@@ -5,12 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 import sqlalchemy as sa
 
 from memos.clock import to_micros
+from memos.filters import LEDGER_FIELDS
 from memos.memcube.changes import WINDOW
-from memos.memcube.ledger import items
+from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Item, Json, Status
 from memos.ports import Embedder, SparseEncoder, VectorIndex, VectorPoint
@@ -19,9 +21,15 @@ from memos.text import render
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
+POINT_FORMAT = 2
+"""Grows when points are made otherwise: 2 renders the day, keeps windows inside a session and adds term pairs."""
+
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
 _POINTS_PER_WRITE = 256
+# About 230 tokens of English, under the embedder's 256 with date and marks.
+_WINDOW_CHARS = 900
+_LEAST_CONTEXT_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +57,12 @@ class VectorFollower:
             states = items.all_versions(connection, item_ids)
             revisions = items.revisions(connection, item_ids)
             before = self._before(connection, states)
+            zones = cubes.zones(connection, {versions[-1].cube for versions in states.values()})
         chunks = [
             chunk
             for versions in states.values()
             for version in versions
-            for chunk in self._chunks(version, before.get(version.id, ()))
+            for chunk in self._chunks(version, before.get(version.id, ()), zones[version.cube])
         ]
         for start in range(0, len(chunks), _POINTS_PER_WRITE):
             self._index.upsert(self._points(chunks[start : start + _POINTS_PER_WRITE], revisions))
@@ -76,7 +85,7 @@ class VectorFollower:
 
     def first_turn(self, state: Item) -> str:
         """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
-        return self._chunks(state, ())[0].turn
+        return self._chunks(state, (), UTC)[0].turn
 
     def _before(self, connection: sa.Connection, states: Mapping[str, list[Item]]) -> dict[str, tuple[list[Item], ...]]:
         """Return for each item the versions of the messages its window covers, oldest message first."""
@@ -89,18 +98,22 @@ class VectorFollower:
         known = {**states, **items.all_versions(connection, missing)}
         return {item_id: tuple(known[other] for other in reversed(others)) for item_id, others in ids.items()}
 
-    def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[_Chunk]:
-        """Cut one version; a chunk's window is the two rendered pieces before it, then itself."""
+    def _chunks(self, item: Item, before: Sequence[list[Item]], zone: tzinfo) -> list[_Chunk]:
+        """Cut one version; a chunk's window is the two pieces said before it, then itself, all on one day's line."""
+        day = None if item.said_at is None else item.said_at.astimezone(zone)
         pieces = [
-            render.turn(state.speaker, state.memory)
+            render.said(state.speaker, state.memory)
             for versions in before
             if (state := _at(versions, item)) is not None and state.status is not Status.DELETED
         ]
         chunks = []
         for number, (start, end) in enumerate(self._spans(item.memory)):
-            turn = render.turn(item.speaker, item.memory[start:end])
-            pieces.append(turn)
-            chunks.append(_Chunk(item, number, turn, render.window([_tail(p) for p in pieces[-WINDOW:-1]] + [turn])))
+            said = render.said(item.speaker, item.memory[start:end])
+            pieces.append(said)
+            context = pieces[-WINDOW:-1]
+            room = _WINDOW_CHARS - len(said)
+            window = render.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
+            chunks.append(_Chunk(item, number, render.dated(day, said), render.dated(day, window)))
         return chunks
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
@@ -132,9 +145,10 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
     return standing[-1] if standing else None
 
 
-def _tail(text: str) -> str:
-    """Keep a window's context short when a neighbour is a whole document."""
-    return text if len(text) <= 600 else "…" + text[-600:]
+def _tail(text: str, room: int) -> str:
+    """Keep a window's context short: what the embedder had to cut in two would cost double and blur the turn."""
+    room = max(_LEAST_CONTEXT_CHARS, room)
+    return text if len(text) <= room else "…" + text[-room:]
 
 
 def point_id(version_id: str, chunk: int) -> str:
@@ -147,7 +161,7 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
     record = {
         name: value
         for name, value in items.record_of(item).items()
-        if name not in ("id", "memory", "entities") and not name.startswith("info.") and value is not None
+        if name not in LEDGER_FIELDS | {"id"} and not name.startswith("info.") and value is not None
     }
     record |= {
         "item": item.id,

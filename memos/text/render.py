@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 # Escape sequences in a stored text must not steer the reader's terminal.
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 
 
@@ -14,17 +15,27 @@ def visible(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def turn(speaker: str, text: str) -> str:
-    """Return one message as the turn arms index it."""
+def said(speaker: str, text: str) -> str:
+    """Return who said what."""
     return f"{speaker}: {text}"
 
 
+def dated(day: datetime | None, text: str) -> str:
+    """Return a turn, or a window of them, as the arms index it: after the day it was said, with its weekday."""
+    return text if day is None else f"[{_day(day)}] {text}"
+
+
 def window(turns: Sequence[str]) -> str:
-    """Return consecutive rendered turns as the window arms index them."""
+    """Return consecutive turns of one session as one text."""
     return "\n".join(turns)
+
+
+def _day(day: datetime) -> str:
+    # Not strftime: it names weekdays in the process's locale, and years before 1000 with fewer digits.
+    return f"{day.year:04}-{day.month:02}-{day.day:02} {_WEEKDAYS[day.weekday()]}"
 
 
 def citation(number: int, at: datetime | None, speaker: str, text: str) -> str:
     """Return one memory as a line of an assembled context: number, date with weekday, speaker, text."""
-    date = f"{at:%Y-%m-%d %a} " if at else ""
+    date = f"{_day(at)} " if at else ""
     return f"[{number}] {date}{speaker}: {text}"

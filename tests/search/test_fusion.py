@@ -1,8 +1,10 @@
-"""Reciprocal rank fusion and context assembly, by hand."""
+"""Fusion of scaled scores and context assembly, by hand."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memos.search.context import estimate_tokens
 from memos.search.fusion import Candidate, fuse
@@ -12,27 +14,67 @@ def arm(*scores: tuple[str, float]) -> list[Candidate]:
     return [Candidate(key, score) for key, score in scores]
 
 
-def test_scores_are_sums_of_reciprocal_ranks() -> None:
-    fused = fuse({"one": arm(("a", 0.9), ("b", 0.5)), "two": arm(("b", 7.0))}, k=20)
+def test_scores_are_means_of_scaled_scores() -> None:
+    fused = fuse({"turn_bm25": arm(("a", 9.0), ("b", 4.5)), "window_bm25": arm(("b", 7.0))})
     assert [(entry.version_key, entry.score) for entry in fused] == [
-        ("b", pytest.approx(1 / 22 + 1 / 21)),
-        ("a", pytest.approx(1 / 21)),
+        ("b", pytest.approx((0.5 + 1) / 2)),
+        ("a", pytest.approx(1 / 2)),
     ]
 
 
+def test_the_arms_shares_add_up_to_the_score() -> None:
+    for entry in fuse({"turn": arm(("a", 0.9), ("b", 0.7), ("c", 0.1)), "turn_bm25": arm(("b", 7.0), ("c", 1.0))}):
+        assert entry.score == pytest.approx(sum(vote.gave for vote in entry.arms))
+
+
+def test_a_vector_arm_counts_from_its_fiftieth_score() -> None:
+    scores = [(f"i{place:03}", 0.9 - 0.01 * place) for place in range(60)]
+    fused = {entry.version_key: entry.score for entry in fuse({"turn": arm(*scores)})}
+    assert fused["i000"] == pytest.approx(1.0)
+    assert fused["i049"] == pytest.approx(0.05)
+    assert 0 < fused["i059"] < fused["i050"] < 0.05
+    halfway = (0.9 - 0.01 * 24 - (0.9 - 0.49)) / 0.49
+    assert fused["i024"] == pytest.approx(0.05 + 0.95 * halfway)
+
+
+def test_the_only_memory_of_a_cube_is_found() -> None:
+    [entry] = fuse({"turn": arm(("a", 0.1)), "window": arm(("a", 0.1))})
+    assert entry.score == 1.0
+
+
+def test_arms_that_found_nothing_take_no_part() -> None:
+    [entry] = fuse({"turn": arm(("a", 0.4)), "turn_bm25": []})
+    assert entry.score == 1.0
+
+
 def test_a_score_of_zero_or_less_is_no_vote() -> None:
-    assert fuse({"one": arm(("a", 0.0), ("b", -1.0))}) == []
+    assert fuse({"turn_bm25": arm(("a", 0.0), ("b", -1.0))}) == []
 
 
 def test_an_arm_votes_once_for_each_item_with_its_best_chunk() -> None:
-    [first, second] = fuse({"one": arm(("a", 0.2), ("b", 0.5), ("a", 0.9))}, k=1)
+    [first, second] = fuse({"turn": arm(("a", 0.2), ("b", 0.5), ("a", 0.9))})
     assert (first.version_key, first.arms[0].score, first.arms[0].rank) == ("a", 0.9, 1)
     assert second.arms[0].rank == 2
 
 
 def test_equal_scores_share_a_rank() -> None:
-    fused = fuse({"one": arm(("b", 1.0), ("a", 1.0), ("c", 0.5))}, k=1)
+    fused = fuse({"turn": arm(("b", 1.0), ("a", 1.0), ("c", 0.5))})
     assert [(entry.version_key, entry.arms[0].rank) for entry in fused] == [("a", 1), ("b", 1), ("c", 3)]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["turn", "window", "turn_bm25", "window_bm25"]),
+        st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(-1, 1e6))),
+    )
+)
+def test_scores_stay_between_zero_and_one_and_in_order(raw: dict[str, list[tuple[str, float]]]) -> None:
+    fused = fuse({name: arm(*scores) for name, scores in raw.items()})
+    found = [entry.score for entry in fused]
+    assert found == sorted(found, reverse=True)
+    assert all(0 < score <= 1 + 1e-9 for score in found)
+    positive = {key for scores in raw.values() for key, score in scores if score > 0}
+    assert {entry.version_key for entry in fused} == positive
 
 
 def test_tokens_are_estimated_on_the_high_side() -> None:

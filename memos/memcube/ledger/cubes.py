@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
@@ -53,15 +55,24 @@ def list_all(connection: sa.Connection) -> list[Cube]:
     return [_to_cube(row) for row in connection.execute(_select().order_by(cubes.c.id))]
 
 
-def fingerprints(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Fingerprint]:
-    """Return the embedder of every named cube, without counting items. Raises: NotFound."""
+def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, tuple[Fingerprint, str]]:
+    """Return embedder and time zone of every named cube, without counting items. Raises: NotFound."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
-    rows = connection.execute(sa.select(*columns).where(cubes.c.id.in_(ids)))
-    known = {row.id: Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised) for row in rows}
+    rows = connection.execute(sa.select(*columns, cubes.c.time_zone).where(cubes.c.id.in_(ids)))
+    known = {
+        row.id: (Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised), row.time_zone)
+        for row in rows
+    }
     for cube_id in ids:
         if cube_id not in known:
             raise NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
     return known
+
+
+def zones(connection: sa.Connection, ids: Collection[str]) -> dict[str, ZoneInfo]:
+    """Return the time zones of those of the named cubes that exist."""
+    rows = connection.execute(sa.select(cubes.c.id, cubes.c.time_zone).where(cubes.c.id.in_(ids)))
+    return {row.id: ZoneInfo(row.time_zone) for row in rows}
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:
@@ -93,28 +104,39 @@ def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
     return Cube(row.id, row.owner, row.description, row.time_zone, fingerprint, row.created_at, row.items)
 
 
-def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> tuple[str, int, int]:
-    """Return (id, next position, next page) of a conversation, made when new."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation's next message goes; `said_at` is when its last one was said."""
+
+    id: str
+    position: int = 0
+    page: int = 0
+    session: int = 0
+    said_at: datetime | None = None
+
+
+def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> Place:
+    """Return where a conversation stands; it is made when new."""
     row = connection.execute(
         sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
     ).one_or_none()
     if row is not None:
-        return row.id, row.next_position, row.next_page
+        return Place(row.id, row.next_position, row.next_page, row.session, row.said_at)
     conversation_id = new_id()
     connection.execute(
         sa.insert(conversations).values(
-            id=conversation_id, cube_id=cube_id, name=name, next_position=0, next_page=0, created_at=now
+            id=conversation_id, cube_id=cube_id, name=name, next_position=0, next_page=0, session=0, created_at=now
         )
     )
-    return conversation_id, 0, 0
+    return Place(conversation_id)
 
 
-def advance(connection: sa.Connection, conversation_id: str, next_position: int, next_page: int) -> None:
+def advance(connection: sa.Connection, place: Place) -> None:
     """Remember where the conversation's next message goes."""
     connection.execute(
         sa.update(conversations)
-        .where(conversations.c.id == conversation_id)
-        .values(next_position=next_position, next_page=next_page)
+        .where(conversations.c.id == place.id)
+        .values(next_position=place.position, next_page=place.page, session=place.session, said_at=place.said_at)
     )
 
 

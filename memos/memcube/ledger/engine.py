@@ -22,7 +22,7 @@ from memos.errors import (
     PermissionDenied,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The schema revision this program reads and writes."""
 
 _BUSY_TIMEOUT_MS = 30_000
@@ -192,7 +192,7 @@ def _translate(text: str, where: str) -> MemosError:
 
 
 def _prepare_sqlite(engine: sa.Engine) -> None:
-    """Set durability, secrecy and explicit transactions on every connection.
+    """Set durability, secrecy, explicit transactions and Python's case folding on every connection.
 
     Source: https://sqlite.org/pragma.html (journal_mode, synchronous, secure_delete) and SQLAlchemy's
     pysqlite notes on `isolation_level = None` with an emitted BEGIN.
@@ -211,11 +211,17 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
             "cache_size=-32000",
         ):
             connection.execute(f"PRAGMA {pragma}").close()
+        connection.create_function("casefold", 1, _casefold, deterministic=True)
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         write = connection.get_execution_options().get("memos_write")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _casefold(value: object) -> str | None:
+    """Fold case as `like` does (`memos.memcube.ledger.filter_sql`); what is no text has none."""
+    return value.casefold() if isinstance(value, str) else None
 
 
 def sqlite_url(path: Path) -> str:

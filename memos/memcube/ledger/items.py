@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,8 @@ import sqlalchemy as sa
 
 from memos.clock import to_micros
 from memos.errors import Conflict, NotFound
+from memos.filters import Node
+from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
 from memos.model import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Version
 
@@ -23,6 +25,8 @@ _SELECT = (
         versions,
         items.c.position,
         items.c.page,
+        items.c.session,
+        items.c.said_at,
         items.c.created_at,
         items.c.conversation_id,
         items.c.revision,
@@ -59,9 +63,12 @@ def to_item(row: Any) -> Item:
         info=row.info,
         confidence=row.confidence,
         entities=tuple(row.entities),
+        keywords=tuple(row.keywords),
         conversation=row.conversation,
         position=row.position,
         page=row.page,
+        session=row.session,
+        said_at=row.said_at,
         valid_from=row.valid_from,
         valid_to=row.valid_to,
         created_at=row.created_at,
@@ -86,8 +93,10 @@ def record_of(item: Item) -> dict[str, Json]:
         "speaker": item.speaker,
         "tags": list(item.tags),
         "entities": list(item.entities),
+        "keywords": list(item.keywords),
         "confidence": item.confidence,
         "version": item.version,
+        "said_at": None if item.said_at is None else to_micros(item.said_at),
         "created_at": to_micros(item.created_at),
         "updated_at": to_micros(item.updated_at),
         "valid_from": None if item.valid_from is None else to_micros(item.valid_from),
@@ -148,26 +157,43 @@ def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
     return NotFound("item", item_id, remedy)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Where one page of a cube's items begins: after an item's (created_at, id), or at the start."""
-
-    after: tuple[datetime, str] | None
-    limit: int
-
-
-def in_cube(
-    connection: sa.Connection, cube: str, statuses: Sequence[str], page: Page, at: datetime | None = None
+def matching(
+    connection: sa.Connection, cubes: Sequence[str], node: Node | None, *, limit: int, offset: int = 0
 ) -> list[Item]:
-    """Return one page of a cube's items, oldest first, as they are now or as they stood at a moment."""
-    query = _SELECT.where(items.c.cube_id == cube, versions.c.status.in_(statuses), standing(at))
-    after = page.after
-    if after is not None:
-        # Typed literals: without its type a time would be compared as text.
-        created_at, item_id = sa.literal(after[0], items.c.created_at.type), sa.literal(after[1])
-        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(created_at, item_id))
-    query = query.order_by(items.c.created_at, items.c.id).limit(page.limit)
+    """Return the items that pass a filter as they are now, oldest first."""
+    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node))
+    query = query.order_by(items.c.created_at, items.c.id).limit(limit).offset(offset)
     return [to_item(row) for row in connection.execute(query)]
+
+
+def matching_ids(
+    connection: sa.Connection,
+    cubes: Sequence[str],
+    node: Node | None,
+    *,
+    at: datetime | None = None,
+    limit: int | None = None,
+) -> list[str]:
+    """Return ids, in no order, of items that pass a filter as they are now, or as they stood at a moment."""
+    query = _SELECT.with_only_columns(versions.c.item_id)
+    query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node)).limit(limit)
+    return list(connection.scalars(query))
+
+
+def passing(
+    connection: sa.Connection,
+    cubes: Sequence[str],
+    node: Node | None,
+    ids: Iterable[str],
+    *,
+    at: datetime | None = None,
+) -> set[str]:
+    """Return those of the given ids whose items pass a filter as they are now, or as they stood at a moment."""
+    found: set[str] = set()
+    query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
+    for batch in in_batches(ids):
+        found.update(connection.scalars(query.where(versions.c.item_id.in_(batch), compile_sql(node))))
+    return found
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:
@@ -266,7 +292,7 @@ def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
 
 
 def before_in_conversation(connection: sa.Connection, item: Item, reach: int) -> list[str]:
-    """Return ids of the up to `reach` items said just before, nearest first, deleted ones included."""
+    """Return ids of the up to `reach` items said just before in its session, nearest first, deleted ones included."""
     if item.conversation is None or item.position is None:
         return []
     query = (
@@ -275,6 +301,7 @@ def before_in_conversation(connection: sa.Connection, item: Item, reach: int) ->
             items.c.conversation_id
             == sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery(),
             items.c.position < item.position,
+            items.c.session == item.session,
         )
         .order_by(items.c.position.desc())
         .limit(reach)
@@ -344,6 +371,7 @@ def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
         "tags": list(state.tags),
         "info": dict(state.info),
         "entities": list(state.entities),
+        "keywords": list(state.keywords),
         "confidence": state.confidence,
         "valid_from": state.valid_from,
         "valid_to": state.valid_to,

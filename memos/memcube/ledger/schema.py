@@ -67,6 +67,9 @@ conversations = sa.Table(
     sa.Column("name", sa.String(256), nullable=False),
     sa.Column("next_position", sa.Integer, nullable=False),
     sa.Column("next_page", sa.Integer, nullable=False),
+    # The number of the session the last message was in, and when that was said.
+    sa.Column("session", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("said_at", UtcMicros),
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.UniqueConstraint("cube_id", "name", name="uq_conversations_name"),
 )
@@ -79,6 +82,9 @@ items = sa.Table(
     sa.Column("conversation_id", sa.String(36), sa.ForeignKey("conversations.id")),
     sa.Column("position", sa.Integer),
     sa.Column("page", sa.Integer),
+    sa.Column("session", sa.Integer),
+    # When the source was said, in the speaker's own time; `created_at` is when the ledger learnt of it.
+    sa.Column("said_at", UtcMicros),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("version_id", sa.String(36), nullable=False),
     # Grows with every change that an index must follow, also a neighbour's; the index keeps it per point.
@@ -111,6 +117,7 @@ versions = sa.Table(
     sa.Column("tags", sa.JSON, nullable=False),
     sa.Column("info", sa.JSON, nullable=False),
     sa.Column("entities", sa.JSON, nullable=False),
+    sa.Column("keywords", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("confidence", sa.Float, nullable=False),
     sa.Column("valid_from", UtcMicros),
     sa.Column("valid_to", UtcMicros),

@@ -1,0 +1,77 @@
+"""Reads a question without a model: what it quotes, names and dates, and what kind of answer it wants. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from memos.text.entities import entities
+from memos.text.times import TimeExpression, time_expressions
+
+_QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
+
+
+class Intent(StrEnum):
+    """What kind of answer a question wants."""
+
+    COUNT = "count"
+    LIST = "list"
+    LATEST = "latest"
+    WHEN = "when"
+
+
+_INTENTS = {
+    Intent.COUNT: re.compile(
+        r"\bhow (?:many|often|much)\b|\bnumber of\b|几[个次位本只场]|多少|いくつ|何[回個人]", re.I
+    ),
+    Intent.LIST: re.compile(
+        r"^\s*(?:list|name)\b|\b(?:what|which) (?:are|were|other|all|kinds?|types?|sorts?)\b|\ball the\b"
+        r"|哪些|列出|有什么|どんな",
+        re.I,
+    ),
+    Intent.LATEST: re.compile(
+        r"\b(?:latest|currently|current|now(?:adays)?|these days|most recent(?:ly)?|newest|at the moment|still)\b"
+        r"|现在|目前|最新|如今|最近一次|今の|最新の",
+        re.I,
+    ),
+    Intent.WHEN: re.compile(
+        r"^\W*(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year|week)|how long ago|since when)\b"
+        r"|什么时候|何时|哪[天年月]|几[号月点]|いつ",
+        re.I,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question as read: quoted phrases in lower case, names as written, times as whole days, intents."""
+
+    text: str
+    phrases: tuple[str, ...]
+    names: tuple[str, ...]
+    times: tuple[TimeExpression, ...]
+    intents: frozenset[Intent]
+
+    def names_speaker(self, speaker: str) -> bool:
+        """Say whether the question names this speaker, as a whole word or, in Chinese, anywhere."""
+        name = speaker.casefold().strip()
+        if len(name) < 2:
+            return False
+        if name.isascii():
+            return re.search(rf"\b{re.escape(name)}\b", self.text.casefold()) is not None
+        return name in self.text.casefold()
+
+
+def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
+    """Return what a question says of itself; relative dates are counted from `asked_at` (aware) in `zone`."""
+    quoted = (double or single for double, single in _QUOTED.findall(text))
+    return Question(
+        text=text,
+        phrases=tuple(dict.fromkeys(" ".join(phrase.casefold().split()) for phrase in quoted)),
+        names=entities(text),
+        times=time_expressions(text, asked_at, zone),
+        intents=frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text)),
+    )

@@ -1,0 +1,81 @@
+"""Says where an expected item fell out of a search, stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memos.filters import And, Condition, Node, Not, Op, Or, matches
+from memos.memcube.ledger import items
+from memos.model import Item, Status, WhyNot
+from memos.search.context import assemble
+from memos.search.searcher import MAX_CANDIDATES, Found, Searcher, SearchRequest, StageClock, hit_of
+
+
+def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
+    """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
+    if state.status is Status.DELETED:
+        return WhyNot(state.id, "ledger", "it is deleted; `memos rollback` brings it back")
+    wide = replace(request, top_k=MAX_CANDIDATES)
+    found = searcher.find(wide, MAX_CANDIDATES, StageClock())
+    failing = [] if matches(found.wanted, items.record_of(state)) else _failing(found.wanted, state)
+    if failing:
+        return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(failing)}")
+    for place, entry in enumerate(found.ranked, start=1):
+        if entry.item.id == state.id:
+            return _ranked(request, found, place)
+        if state.id in found.copies.get(entry.item.id, ()):
+            reason = f"item {entry.item.id} at place {place} says the same and stands for it"
+            return WhyNot(state.id, "duplicate", reason, place)
+    waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
+    if waiting:
+        return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos verify`")
+    missing = f" ({', '.join(found.missing)} did not answer)" if found.missing else ""
+    return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
+
+
+def _ranked(request: SearchRequest, found: Found, place: int) -> WhyNot:
+    entry = found.ranked[place - 1]
+    if place > request.top_k:
+        last = found.ranked[request.top_k - 1]
+        reason = (
+            f"it is at place {place} of {len(found.ranked):,} with {entry.score:.3f}; the last of the "
+            f"{request.top_k} hits has {last.score:.3f}"
+        )
+        return WhyNot(entry.item.id, "rank", reason, place, entry.score, entry.arms, entry.boosts)
+    if request.token_budget is not None:
+        hits = [hit_of(other, (), ()) for other in found.ranked[: request.top_k]]
+        kept, _, used = assemble(hits, request.token_budget)
+        if entry.item.id not in {hit.item.id for hit in kept}:
+            reason = f"it is at place {place}, but does not fit into {request.token_budget} tokens ({used} used)"
+            return WhyNot(entry.item.id, "budget", reason, place, entry.score, entry.arms, entry.boosts)
+    reason = f"it is found, at place {place}"
+    return WhyNot(entry.item.id, "found", reason, place, entry.score, entry.arms, entry.boosts)
+
+
+def _failing(node: Node, state: Item) -> list[str]:
+    """Return the smallest conditions that keep the item out, in words."""
+    record = items.record_of(state)
+    if matches(node, record):
+        return []
+    match node:
+        case And():
+            return [told for part in node.parts for told in _failing(part, state)]
+        case Or():
+            return [" or ".join(told for part in node.parts for told in _failing(part, state)) or "an empty 'or'"]
+        case Not():
+            return [f"not ({_told(node.part)})"]
+        case Condition():
+            return [f"{_told(node)} (it has {record.get(node.field)!r})"]
+
+
+def _told(node: Node) -> str:
+    match node:
+        case Condition():
+            value = list(node.value) if node.op in (Op.IN, Op.NIN) and isinstance(node.value, tuple) else node.value
+            return f"{node.field} {node.op} {value!r}"
+        case Not():
+            return f"not ({_told(node.part)})"
+        case And():
+            return " and ".join(_told(part) for part in node.parts)
+        case Or():
+            return " or ".join(_told(part) for part in node.parts)

@@ -1,0 +1,247 @@
+"""Finds time expressions in English, Chinese and Japanese and says which days they mean, seen from a moment.
+
+A cheap pattern gate proposes spans; `dateparser`, with its languages fixed, reads them. What it cannot read
+(weekends, Chinese weekdays) is counted here. What nobody can know ("a few days ago", "last summer") is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+LANGUAGES = ("en", "zh", "ja")
+_MAX = 16
+
+_FULL_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_DAY = rf"(?:{_FULL_DAY}|mon|tues?|wed|thurs?|fri|sat|sun)"
+_MONTH = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?"
+)
+_COUNT = r"(?:\d{1,3}|a\ couple\ of|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
+_YEAR = r"(?:19|20)\d\d"
+_HAN_COUNT = r"[\d一二两三四五六七八九十]{1,3}"
+
+_EXPRESSION = re.compile(
+    rf"""
+    (?P<around>(?i:\b(?:the\ )?day\ (?:before\ yesterday|after\ tomorrow)\b))
+    |(?P<near>(?i:\b(?:yesterday|today|tonight|tomorrow|last\ night|this\ (?:morning|afternoon|evening))\b))
+    |(?P<weekend>(?i:\b(?:last|past|this|next|coming)\ weekend\b))
+    |(?P<step>(?i:\b(?:last|past|this|next|coming)\ (?:week|month|year|{_DAY})\b))
+    |(?P<weekends_ago>(?i:\b{_COUNT}\ weekends\ ago\b))
+    |(?P<ago>(?i:\b{_COUNT}\ (?:day|week|month|year)s?\ (?:ago|earlier|later|from\ now)\b))
+    |(?P<within>(?i:\bin\ {_COUNT}\ (?:day|week|month|year)s?\b))
+    |(?P<iso>\b{_YEAR}[-/]\d{{1,2}}[-/]\d{{1,2}}\b)
+    |(?P<dmy>\b\d{{1,2}}(?:st|nd|rd|th)?(?:\ of)?\ {_MONTH}(?:,?\ {_YEAR})?\b)
+    |(?P<mdy>\b{_MONTH}\ \d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\ {_YEAR}\b)?)
+    |(?P<my>\b{_MONTH},?\ {_YEAR}\b)
+    |(?P<month>(?i:\b(?:in|during|since|until|last|next|early|late|of|by)\ )(?P<name>{_MONTH})(?!\w|,?\ \d))
+    |(?P<year>(?i:\b(?:in|since|until|during|of|by)\ )(?P<number>{_YEAR})\b)
+    |(?P<weekday>(?i:\bon\ (?P<named>{_FULL_DAY})\b))
+    |(?P<han_full>\d{{4}}年(?:\d{{1,2}}月(?:\d{{1,2}}[日号])?)?)
+    |(?P<han_date>(?<!\d)\d{{1,2}}月\d{{1,2}}[日号])
+    |(?P<han_weekend>[上这本下]个?(?:周末|週末)|先週末|今週末|来週末)
+    |(?P<han_weekday>(?P<which>[上这本下]个?)(?:周|星期|礼拜|週)(?P<on>[一二三四五六日天]))
+    |(?P<han_near>大前天|大后天|前天|昨天|昨晚|今天|今晚|明天|后天|[上这本下]个?(?:周|星期|礼拜|月)|前年|去年|今年|明年
+       |一昨日|昨日|今日|明日|明後日|先週|今週|来週|先月|今月|来月|昨年|来年)
+    |(?P<han_ago>{_HAN_COUNT}(?:天|日|周|週間?|个星期|个月|[ヶか]月|年)(?:以)?(?P<side>前|后|後))
+    """,
+    re.VERBOSE,
+)
+_WILL = re.compile(r"\b(?:will|going to|gonna|plan|planning|next|upcoming|see you|let['’]s)\b|['’]ll\b", re.IGNORECASE)
+_DIGITS = {sign: str(number) for number, sign in enumerate("一二三四五六七八九", start=1)} | {"两": "2", "十": "10"}
+_WEEKDAYS = {sign: number for number, sign in enumerate("一二三四五六日")} | {"天": 6}
+_SHIFT = {"上": -1, "先": -1, "这": 0, "本": 0, "今": 0, "下": 1, "来": 1, "last": -1, "past": -1, "this": 0}
+# What dateparser's locales lack or read otherwise, in days from today.
+_DAYS_AWAY = {
+    "大前天": -3, "前天": -2, "一昨日": -2, "昨天": -1, "昨晚": -1, "昨日": -1, "今天": 0, "今晚": 0, "今日": 0,
+    "明天": 1, "明日": 1, "后天": 2, "明後日": 2, "大后天": 3,
+    "yesterday": -1, "last night": -1, "today": 0, "tonight": 0, "tomorrow": 1,
+    "this morning": 0, "this afternoon": 0, "this evening": 0,
+}  # fmt: skip
+_HAN_PERIODS = {"周": "week", "週": "week", "期": "week", "拜": "week", "月": "month", "年": "year"}
+_HAN_UNITS = {"天": "day", "日": "day", "周": "week", "週": "week", "星期": "week", "月": "month", "年": "year"}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeExpression:
+    """`text` at characters `start` to `end` means the moments from `valid_from` up to, not including, `valid_to`."""
+
+    text: str
+    start: int
+    end: int
+    valid_from: datetime
+    valid_to: datetime
+
+
+def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeExpression, ...]:
+    """Return what the text says about time, seen from `anchor` (aware) in `zone`, in order, at most 16.
+
+    Days, weeks (from Monday), months and years are whole ones of that zone; `valid_from` and `valid_to` are UTC.
+    """
+    try:
+        today = anchor.astimezone(zone).date()
+    except OverflowError:  # the calendar's first or last hours, in a zone beyond them
+        return ()
+    found: list[TimeExpression] = []
+    for match in _EXPRESSION.finditer(text):
+        span = _days(match, text, today)
+        if span is not None:
+            first, last = (datetime.combine(day, time(), zone).astimezone(UTC) for day in span)
+            found.append(TimeExpression(match.group(0), match.start(), match.end(), first, last))
+        if len(found) == _MAX:
+            break
+    return tuple(found)
+
+
+def _days(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
+    """Return the first day and the day after the last; None when it is no date or out of the calendar."""
+    kind = match.lastgroup
+    assert kind is not None
+    try:
+        return _READERS[kind](match, text, today)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _parsed(said: str, today: date, *, past: bool = True) -> tuple[date, date] | None:
+    data = _parser(past, today).get_date_data(said)
+    if data.date_obj is None:
+        return None
+    return _period(data.period, data.date_obj.date())
+
+
+@lru_cache(maxsize=64)
+def _parser(past: bool, today: date) -> Any:
+    # Imported here: it takes a third of a second, and most texts name no date.
+    from dateparser.date import DateDataParser  # noqa: PLC0415
+
+    settings = {
+        "RELATIVE_BASE": datetime.combine(today, time(12)),
+        "PREFER_DATES_FROM": "past" if past else "future",
+        "PREFER_DAY_OF_MONTH": "first",
+        "DATE_ORDER": "YMD",
+    }
+    return DateDataParser(languages=list(LANGUAGES), settings=settings)
+
+
+def _period(unit: str, day: date) -> tuple[date, date]:
+    match unit:
+        case "week":
+            monday = day - timedelta(days=day.weekday())
+            return monday, monday + timedelta(days=7)
+        case "month":
+            first = day.replace(day=1)
+            return first, (first + timedelta(days=32)).replace(day=1)
+        case "year":
+            return date(day.year, 1, 1), date(day.year + 1, 1, 1)
+    return day, day + timedelta(days=1)
+
+
+def _moved(unit: str, count: int, today: date) -> tuple[date, date]:
+    """Return the whole day, week, month or year that lies `count` of them from today's."""
+    match unit:
+        case "month":
+            months = today.year * 12 + today.month - 1 + count
+            return _period(unit, date(months // 12, months % 12 + 1, 1))
+        case "year":
+            return _period(unit, date(today.year + count, 1, 1))
+    return _period(unit, today + timedelta(days=count * (7 if unit == "week" else 1)))
+
+
+def _near(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
+    said = match.group(0).casefold()
+    if said in _DAYS_AWAY:
+        return _period("day", today + timedelta(days=_DAYS_AWAY[said]))
+    if said == "前年":
+        return _moved("year", -2, today)
+    unit = next((unit for sign, unit in _HAN_PERIODS.items() if said.endswith(sign)), "day")
+    return _moved(unit, _SHIFT.get(said[0], {"去": -1, "昨": -1, "明": 1}.get(said[0], 0)), today)
+
+
+def _weekend(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
+    said = match.group(0).casefold()
+    shift = _SHIFT.get(said.split()[0], _SHIFT.get(said[0], 1))
+    monday, after = _moved("week", shift, today)
+    return monday + timedelta(days=5), after
+
+
+def _weekends_ago(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
+    weeks = _parsed(match.group(0).casefold().replace("a couple of", "2").replace("weekends", "weeks"), today)
+    return None if weeks is None else (weeks[0] + timedelta(days=5), weeks[1])
+
+
+def _step(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
+    which, unit = match.group(0).casefold().split()
+    if unit in ("week", "month", "year"):
+        return _moved(unit, _SHIFT.get(which, 1), today)
+    # "Last Friday" is the one before today, "this Friday" this week's, "next Friday" the one after today.
+    wanted = _weekday(unit)
+    ahead = (wanted - today.weekday()) % 7
+    if which == "this":
+        return _period("day", today + timedelta(days=wanted - today.weekday()))
+    return _period("day", today + timedelta(days=ahead - 7 if which in ("last", "past") else ahead or 7))
+
+
+def _weekday(name: str) -> int:
+    return ("mon", "tue", "wed", "thu", "fri", "sat", "sun").index(name[:3].casefold())
+
+
+def _on_weekday(match: re.Match[str], text: str, today: date) -> tuple[date, date]:
+    """Count "on Friday" back from today, or ahead when the words before it speak of plans."""
+    plans = _WILL.search(text[max(0, match.start() - 60) : match.start()]) is not None
+    ahead = (_weekday(match.group("named")) - today.weekday()) % 7
+    return _period("day", today + timedelta(days=ahead if plans or not ahead else ahead - 7))
+
+
+def _month(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
+    plans = _WILL.search(text[max(0, match.start() - 60) : match.start() + 5]) is not None
+    return _parsed(match.group("name"), today, past=not plans)
+
+
+def _ago(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
+    said = match.group(0).casefold().replace("a couple of", "2").replace("earlier", "ago")
+    return _parsed(said, today)
+
+
+def _han_ago(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
+    said = match.group(0)
+    number = "".join(_DIGITS.get(sign, sign) for sign in said if sign.isdigit() or sign in _DIGITS)
+    count = int(number) if said[0] != "十" or len(number) == 2 else 10 + int(number[2:])
+    unit = next(unit for sign, unit in _HAN_UNITS.items() if sign in said)
+    return _moved(unit, -count if match.group("side") == "前" else count, today)
+
+
+def _han_weekday(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
+    monday, _ = _moved("week", _SHIFT[match.group("which")[0]], today)
+    return _period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
+
+
+def _written(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
+    return _parsed(match.group(0).replace(" of ", " "), today)
+
+
+def _han_written(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
+    numbers = [int(number) for number in re.findall(r"\d+", match.group(0))]
+    if match.group("han_date") is not None:
+        day = date(today.year, *numbers)
+        return _period("day", day if day <= today else day.replace(year=day.year - 1))
+    unit = ("year", "month", "day")[len(numbers) - 1]
+    return _period(unit, date(*[*numbers, 1, 1][:3]))
+
+
+def _year(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
+    return _period("year", date(int(match.group("number")), 1, 1))
+
+
+_READERS: dict[str, Callable[[re.Match[str], str, date], tuple[date, date] | None]] = {
+    "around": _written, "near": _near, "weekend": _weekend, "weekends_ago": _weekends_ago, "step": _step,
+    "ago": _ago, "within": _ago, "iso": _written, "dmy": _written, "mdy": _written, "my": _written,
+    "month": _month, "year": _year, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
+    "han_weekend": _weekend, "han_weekday": _han_weekday, "han_near": _near, "han_ago": _han_ago,
+}  # fmt: skip

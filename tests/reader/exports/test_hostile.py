@@ -1,0 +1,123 @@
+"""Entries made to break the readers: whatever stands in whichever field, there are records and no exception."""
+
+from __future__ import annotations
+
+import copy
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memos.reader.exports.checks import checked
+from memos.reader.exports.formats import Format, detect, read_export
+from memos.settings import LimitSettings
+
+SHAPES: list[Any] = [
+    {
+        "title": "t", "id": "i", "conversation_id": "c", "create_time": 1.0, "current_node": "b",
+        "mapping": {
+            "a": {"parent": None, "children": ["b"], "message": {
+                "id": "m", "author": {"role": "user", "name": "n"}, "create_time": 1.0,
+                "content": {"content_type": "text", "parts": ["x", {"content_type": "image_asset_pointer"}]}}},
+            "b": {"parent": "a", "children": [], "message": {
+                "author": {"role": "tool"}, "content": {"content_type": "code", "text": "x"},
+                "metadata": {"attachments": [{"name": "f", "mime_type": "text/plain"}]}}},
+        },
+    },
+    {
+        "uuid": "u", "name": "n", "chat_messages": [
+            {"uuid": "m", "sender": "human", "text": "x", "created_at": "2025-01-01", "files": [{"file_name": "f"}]},
+            {"sender": "assistant", "content": [
+                {"type": "text", "text": "x"}, {"type": "tool_use", "id": "i", "name": "n", "input": {"a": 1}}]},
+        ],
+    },
+    {
+        "sample_id": "s", "conversation": {
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [{"speaker": "a", "dia_id": "d", "text": "x", "blip_caption": "c"}],
+        },
+    },
+    {
+        "haystack_session_ids": ["s"], "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+        "haystack_sessions": [[{"role": "user", "content": "x"}]],
+    },
+    [{"type": "ai", "data": {"content": ["x"], "id": "i", "tool_calls": [{"name": "n", "args": {"a": 1}, "id": "i"}]}}],
+    {"messages": [{"lc": 1, "id": ["HumanMessage"], "kwargs": {
+        "content": [{"type": "image", "image_url": {"url": "u"}}],
+        "additional_kwargs": {"function_call": {"name": "n"}}}}]},
+    {"id": "i", "messages": [{"role": "user", "content": "x", "name": "n", "chat_time": 1, "message_id": "m"}]},
+]  # fmt: skip
+
+ODD: list[Any] = [
+    None, True, 0, -1, 10**4000, 1e308, float("nan"), "", " ", "\0", "\ud800", "x" * 300, "03/04/2023", "\x1b[31m",
+    [], {}, [[]], [None], {"a": None}, "DEEP LIST", "DEEP OBJECT",
+]  # fmt: skip
+DEEP = {'"DEEP LIST"': "[" * 800 + "]" * 800, '"DEEP OBJECT"': '{"a":' * 800 + "1" + "}" * 800}
+
+
+def paths(value: Any) -> list[tuple[Any, ...]]:
+    """Return the way to every field of a value."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [(), *((key, *rest) for key, child in children for rest in paths(child))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    if not path:
+        return odd
+    changed = copy.deepcopy(value)
+    holder = changed
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = odd
+    return changed
+
+
+def read(path: Path, document: Any, format: Format | None = None) -> int:
+    """Read a document as an import does and check what is told; return how many messages it had."""
+    text = json.dumps(document)
+    for mark, deep in DEEP.items():
+        text = text.replace(mark, deep)
+    path.write_text(text)
+    count = 0
+    form = format or detect(path)
+    for entry in checked(read_export(path, form), ZoneInfo("UTC"), datetime(2025, 1, 1, tzinfo=UTC), LimitSettings()):
+        record = entry.record
+        assert record.place.startswith("entry 1")
+        assert sum((record.problem is not None, bool(record.message), record.left_out > 0 and not record.message)) == 1
+        if record.problem is not None:
+            assert "\n" not in record.problem
+            assert len(record.problem) < 600
+        count += bool(record.message)
+    return count
+
+
+def test_the_shapes_are_good_before_they_are_changed(tmp_path: Path) -> None:
+    assert [read(tmp_path / "export.json", [shape]) for shape in SHAPES] == [2, 2, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_any_field_may_hold_anything(tmp_path: Path, shape: int) -> None:
+    for path in paths(SHAPES[shape]):
+        for odd in ODD:
+            read(tmp_path / "export.json", [replaced(SHAPES[shape], path, odd)])
+
+
+@pytest.mark.parametrize("format", Format)
+def test_any_shape_may_be_read_as_any_format(tmp_path: Path, format: Format) -> None:
+    for shape in SHAPES:
+        read(tmp_path / "export.json", [shape], format)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data(), format=st.sampled_from(Format))
+def test_several_fields_may_hold_anything_at_once(tmp_path: Path, data: st.DataObject, format: Format) -> None:
+    shape = data.draw(st.sampled_from(SHAPES))
+    for _ in range(3):
+        path = data.draw(st.sampled_from(paths(shape)))
+        shape = replaced(shape, path, data.draw(st.sampled_from([*ODD, *SHAPES])))
+    read(tmp_path / "export.json", [shape], format)

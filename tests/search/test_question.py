@@ -1,0 +1,60 @@
+"""What is read out of a question without a model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memos.search.question import Intent, Question, read_question
+
+
+def read(text: str) -> Question:
+    return read_question(text, datetime(2023, 6, 7, 12, tzinfo=UTC), ZoneInfo("UTC"))
+
+
+@pytest.mark.parametrize(
+    ("text", "intent"),
+    [
+        ("How many dogs does Ann have?", Intent.COUNT),
+        ("我有几个孩子？", Intent.COUNT),
+        ("List the books Bob read", Intent.LIST),
+        ("What kinds of tea does she like?", Intent.LIST),
+        ("她喜欢哪些菜？", Intent.LIST),
+        ("Where does he currently live?", Intent.LATEST),
+        ("她现在住在哪里？", Intent.LATEST),
+        ("When did they meet?", Intent.WHEN),
+        ("他什么时候出发？", Intent.WHEN),
+        ("いつ引っ越しましたか？", Intent.WHEN),
+    ],
+)
+def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent) -> None:
+    assert intent in read(text).intents
+
+
+@pytest.mark.parametrize("text", ["Does Ann like tea?", "whenever I go", "the list is long", "know-how matters"])
+def test_other_words_are_no_intent(text: str) -> None:
+    assert read(text).intents == frozenset()
+
+
+def test_quoted_phrases_names_and_times() -> None:
+    found = read("Did Ann Lee read “The Old Man” and 'Moby Dick' last week? It's fine, isn't it?")
+    assert found.phrases == ("the old man", "moby dick")
+    assert "Ann Lee" in found.names
+    assert [time.text for time in found.times] == ["last week"]
+    assert f"{found.times[0].valid_from:%Y-%m-%d}" == "2023-05-29"
+
+
+def test_a_speaker_is_named_as_a_whole_word() -> None:
+    assert read("What does Ann's cat eat?").names_speaker("ann")
+    assert not read("What does Anna eat?").names_speaker("Ann")
+    assert read("小明喜欢什么？").names_speaker("小明")
+    assert not read("I like A").names_speaker("A")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    assert read(text).text == text

@@ -1,0 +1,129 @@
+"""What moves a candidate besides its arms: session, neighbours, names, dates, phrases; each by a bounded amount."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from memos.model import ArmScore, Item, ItemType, Role, Status, Tier
+from memos.search import rank as weights
+from memos.search.fusion import Fused
+from memos.search.question import Question, read_question
+from memos.search.rank import Ranked, Recalled, asking_share, rank
+
+NOON = datetime(2023, 6, 7, 12, tzinfo=UTC)
+
+
+def item(name: str, memory: str = "We talked.", **fields: object) -> Item:
+    made = Item(
+        id=name, cube="c", version=1, version_id=f"{name}-v", memory=memory, type=ItemType.MESSAGE, tier=Tier.SHORT,
+        status=Status.ACTIVE, speaker="Ann", role=Role.USER, key=None, value=None, tags=(), info={}, confidence=1.0,
+        entities=(), keywords=(), conversation=None, position=None, page=None, session=None, said_at=NOON,
+        valid_from=NOON, valid_to=None, created_at=NOON, updated_at=NOON,
+    )  # fmt: skip
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def recalled(made: Item, gave: float, arm: str = "turn_bm25") -> Recalled:
+    return Recalled(made, Fused(f"{made.id}:1", gave, (ArmScore(arm, 1, gave, gave),)))
+
+
+def question(text: str) -> Question:
+    return read_question(text, NOON, ZoneInfo("UTC"))
+
+
+def boosts(entry: Ranked) -> dict[str, float]:
+    return {boost.name: boost.gave for boost in entry.boosts}
+
+
+def test_without_anything_to_say_the_fused_order_stays() -> None:
+    pool = [recalled(item("a"), 0.5), recalled(item("b"), 0.9), recalled(item("c"), 0.1)]
+    assert [(entry.item.id, entry.score) for entry in rank(pool, question("cats"))] == [
+        ("b", 0.9),
+        ("a", 0.5),
+        ("c", 0.1),
+    ]
+
+
+def test_arms_and_boosts_add_up_to_the_score() -> None:
+    pool = [
+        recalled(
+            item(str(n), f"Yes. {'Why?' * (n % 2)}", conversation="k", session=0, position=n, valid_to=NOON), 0.1 * n
+        )
+        for n in range(1, 9)
+    ]
+    for entry in rank(pool, question('When did Ann say "yes" last week?'), {"3": ArmScore("graph", 1, 2.0, 1.0)}):
+        told = sum(arm.gave for arm in entry.arms) + sum(boost.gave for boost in entry.boosts)
+        assert entry.score == pytest.approx(told)
+
+
+def test_a_session_that_answers_often_lifts_its_messages() -> None:
+    alone = recalled(item("alone", conversation="k", session=0, position=0), 0.5)
+    crowd = [recalled(item(f"m{n}", conversation="k", session=1, position=10 + 2 * n), 0.45) for n in range(4)]
+    first = rank([alone, *crowd], question("cats"))[0]
+    assert first.item.session == 1
+    assert boosts(first)["session"] == pytest.approx(weights.SESSION)
+
+
+def test_neighbours_of_a_strong_message_in_its_session_rise() -> None:
+    strong = recalled(item("strong", conversation="k", session=0, position=5), 1.0)
+    before = recalled(item("before", conversation="k", session=0, position=4), 0.2)
+    after = recalled(item("after", conversation="k", session=0, position=6), 0.2)
+    apart = recalled(item("apart", conversation="k", session=1, position=7), 0.2)
+    found = {entry.item.id: boosts(entry) for entry in rank([strong, before, after, apart], question("cats"))}
+    assert found["before"]["next"] > found["after"]["previous"] > 0
+    assert "next" not in found["apart"]
+    assert "previous" not in found["apart"]
+
+
+def test_a_named_speaker_is_a_boost_and_never_a_filter() -> None:
+    pool = [recalled(item("ann"), 0.50), recalled(item("bob", speaker="Bob"), 0.48), recalled(item("far"), 0.9)]
+    found = rank(pool, question("What did Bob cook?"))
+    assert [entry.item.id for entry in found] == ["far", "bob", "ann"]
+    assert boosts(found[1])["speaker"] <= 0.15 * 0.48 + 1e-9
+
+
+def test_a_question_for_a_time_prefers_what_names_one() -> None:
+    told = item("told", valid_to=NOON + timedelta(days=1))
+    found = rank([recalled(item("plain"), 0.5), recalled(told, 0.49)], question("When did they meet?"))
+    assert [entry.item.id for entry in found] == ["told", "plain"]
+
+
+def test_a_dated_question_prefers_what_happened_then() -> None:
+    before = item("before", valid_from=NOON - timedelta(days=40), valid_to=NOON - timedelta(days=39))
+    during = item("during", valid_from=NOON - timedelta(days=7), valid_to=NOON - timedelta(days=6))
+    said = item("said", said_at=NOON - timedelta(days=8), valid_from=NOON - timedelta(days=90))
+    found = rank(
+        [recalled(before, 0.5), recalled(during, 0.5), recalled(said, 0.5)], question("What happened last week?")
+    )
+    assert {entry.item.id for entry in found if "dated" in boosts(entry)} == {"during", "said"}
+
+
+def test_a_quoted_phrase_counts_where_it_stands() -> None:
+    pool = [recalled(item("a", "blue whale"), 0.5), recalled(item("b", "The Blue  Whale sings"), 0.5)]
+    found = rank(pool, question('who said "the blue whale"?'))
+    assert [entry.item.id for entry in found] == ["b", "a"]
+
+
+def test_the_latest_wins_when_asked_for_and_only_then() -> None:
+    old, new = item("a", valid_from=NOON - timedelta(days=900)), item("b")
+    assert rank([recalled(old, 0.5), recalled(new, 0.5)], question("Where does she currently live?"))[0].item.id == "b"
+    assert not any(boosts(entry) for entry in rank([recalled(old, 0.5), recalled(new, 0.5)], question("cats")))
+
+
+def test_who_only_asks_tells_little() -> None:
+    assert asking_share("How are you? What is new?") == 1.0
+    assert asking_share("I moved to Lyon. And you?") == pytest.approx(8 / 24)
+    assert asking_share("你好吗？我很好。") == 0.5
+    assert asking_share("") == 0.0
+    asks, tells = recalled(item("a", "Do you like cats?"), 0.5), recalled(item("b", "I like cats."), 0.5)
+    assert rank([asks, tells], question("cats"))[0].item.id == "b"
+
+
+def test_no_boost_is_more_than_a_fifth() -> None:
+    every = [getattr(weights, name) for name in dir(weights) if name.isupper() and not name.startswith("_")]
+    numbers = [abs(value) for value in every if isinstance(value, float)]
+    assert max(number for number in numbers if number != weights.SESSION) <= 0.2
