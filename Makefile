@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DATA ?= ../shared/bench/data
 
 .PHONY: demo test check lint types layers setup setup-dev bench picture clean
 
@@ -25,6 +26,10 @@ layers: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.edge_optimise --points 20000
+	$(BIN)/python -m benchmarks.latency --memories 1000 5000 --searches 200 --adds 50
+	test ! -e $(DATA)/locomo_dev.json || $(BIN)/python -m benchmarks.locomo --data $(DATA)/locomo_dev.json --limit 150
+	test ! -e $(DATA)/prefeval_dev.json || $(BIN)/python -m benchmarks.prefeval --data $(DATA)/prefeval_dev.json --limit 20
+	test ! -e $(DATA)/beam_100k_01.json || $(BIN)/python -m benchmarks.beam --data $(DATA)/beam_100k_01.json
 
 picture: $(VENV)/.base
 	$(BIN)/memos demo --svg docs/demo.svg
@@ -38,7 +43,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench]'
 	touch $@
 
 clean:

@@ -28,7 +28,7 @@ from rich.table import Column, Table
 from memos.api.views import error_view, view
 from memos.errors import InvalidInput, MemosError
 from memos.kernel import MemOS
-from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
 from memos.settings import Settings
 from memos.text.checks import decode
@@ -113,6 +113,7 @@ def search(
     reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
     token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say which arm gave what")] = False,
+    why_not: Annotated[str | None, typer.Option("--why-not", help="Say where this item falls out instead")] = None,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -120,19 +121,20 @@ def search(
     """Find memories."""
     from memos.demo.run import hits_table  # noqa: PLC0415 - the table is shared with the demo
 
-    wanted = _json_option("--filter", filter_)
+    asked = {
+        "actor": actor,
+        "top_k": top_k,
+        "filter": _json_option("--filter", filter_),
+        "as_of": as_of,
+        "reference_time": reference_time,
+        "token_budget": token_budget,
+    }
     with opened(data_dir) as memos:
-        result = memos.search(
-            query,
-            cubes=cube or [DEFAULT_CUBE],
-            actor=actor,
-            top_k=top_k,
-            filter=wanted,
-            as_of=as_of,
-            reference_time=reference_time,
-            token_budget=token_budget,
-            explain=explain,
-        )
+        if why_not is not None:
+            reason = memos.why_not(why_not, query, cubes=cube, **asked)
+            show(reason, as_json, lambda: _print_why_not(reason))
+            return
+        result = memos.search(query, cubes=cube or [DEFAULT_CUBE], explain=explain, **asked)
 
     def human() -> None:
         if token_budget is not None:
@@ -140,12 +142,22 @@ def search(
         else:
             console.print(hits_table(result, _cell(query)))
         for hit in result.hits if explain else ():
-            votes = ", ".join(f"{vote.arm} #{vote.rank} ({vote.score:.3f})" for vote in hit.arms)
-            console.print(f"{hit.item.id}: {votes}", highlight=False)
+            console.print(f"{hit.item.id}: {_shares(hit)}", highlight=False, soft_wrap=True)
         if result.missing_arms:
             errors.print(f"Not searched, index unavailable: {', '.join(result.missing_arms)}")
 
     show(result, as_json, human)
+
+
+def _shares(ranked: Hit | WhyNot) -> str:
+    votes = [f"{vote.arm} #{vote.rank} ({vote.score:.3f}) gave {vote.gave:.3f}" for vote in ranked.arms]
+    return ", ".join(votes + [f"{boost.name} {boost.gave:+.3f}" for boost in ranked.boosts])
+
+
+def _print_why_not(reason: WhyNot) -> None:
+    console.print(f"{reason.stage}: {visible(reason.reason)}", markup=False, highlight=False, soft_wrap=True)
+    if reason.arms or reason.boosts:
+        console.print(_shares(reason), highlight=False, soft_wrap=True)
 
 
 @app.command()

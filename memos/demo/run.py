@@ -66,9 +66,9 @@ def _exchanges(messages: list[Any]) -> list[list[Any]]:
 
 
 def hits_table(result: SearchResult, title: str) -> Table:
-    """Return hits as a table: score, date, speaker, tier and the exact source passage."""
+    """Return hits as a table: score, relevance, date, speaker, tier and the exact source passage."""
     table = Table(title=title, title_justify="left", title_style="bold", expand=True)
-    for name, width in (("score", 6), ("date", 14), ("speaker", 8), ("tier", 5)):
+    for name, width in (("score", 6), ("relevance", 9), ("date", 14), ("speaker", 8), ("tier", 5)):
         table.add_column(name, min_width=width, no_wrap=True)
     table.add_column("source passage", ratio=1)
     for hit in result.hits:
@@ -80,7 +80,14 @@ def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
     at = f"{source.at:%Y-%m-%d %a}" if source else ""
     passage = source.passage if source else hit.item.memory
-    return f"{hit.score:.4f}", at, _plain(hit.item.speaker, 40), hit.item.tier, _plain(passage, 300)
+    return (
+        f"{hit.score:.3f}",
+        f"{hit.relevance:.2f}",
+        at,
+        _plain(hit.item.speaker, 40),
+        hit.item.tier,
+        _plain(passage, 300),
+    )
 
 
 def _plain(text: str, limit: int) -> str:

@@ -29,7 +29,7 @@ DATED = 0.15
 PHRASE = 0.20
 NEWEST = 0.10
 ASKING = -0.20
-ASSISTANT = -0.10
+ASSISTANT = -0.15
 
 # Who asks at length tells something too.
 _SHORT_CHARS = 200

@@ -1,0 +1,118 @@
+"""Each program runs from its arguments to its closing line, on tiny data, with the real embedder and engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from benchmarks import beam, latency, locomo, longmemeval, prefeval
+from benchmarks.dialogues import Dialogues
+from benchmarks.prefeval import spread
+from benchmarks.volumes import Volume
+from tests.benchmarks.samples import BEAM, LOCOMO, LONGMEMEVAL, PREFEVAL, write
+
+FLOORS = ["fusion", "bm25", "minilm", "random"]
+EVERYWHERE = {"benchmark", "n", "seed", "machine", "versions", "commit"}
+
+
+def closing_line(program: ModuleType, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert program.main(arguments) == 0
+    figures: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert figures.keys() >= EVERYWHERE
+    return figures
+
+
+def test_locomo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path, "l.json", LOCOMO)
+    out, rows, plot = tmp_path / "out.json", tmp_path / "rows.jsonl", tmp_path / "plot.svg"
+    arguments = ["--data", str(data), "--out", str(out), "--per-question", str(rows), "--plot", str(plot)]
+    figures = closing_line(locomo, arguments, capsys)
+    names = [f"dialog_frac@{k}" for k in (5, 10, 25, 50)] + [f"budget_frac@{t}" for t in (500, 1000, 2000)]
+    names += [f"session_{kind}@{k}" for kind in ("frac", "any", "all") for k in (1, 3, 5, 10)]
+    assert figures.keys() >= {*names, "by_category", "floors"}
+    # Four short messages: everything is found, and fits every context.
+    assert (figures["n"], figures["left_out"], figures["dialog_frac@5"], figures["budget_frac@500"]) == (2, 1, 1, 1)
+    assert figures["by_category"]["single-hop"]["session_frac@1"] == 1
+    assert list(figures["floors"]) == FLOORS
+    assert all(floor.keys() == set(names) for floor in figures["floors"].values())
+    assert json.loads(out.read_text(encoding="utf-8")) == figures
+    assert [json.loads(line)["category"] for line in rows.read_text(encoding="utf-8").splitlines()] == [
+        "single-hop", "multi-hop",
+    ]  # fmt: skip
+    assert plot.read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_prefeval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = closing_line(prefeval, ["--data", str(write(tmp_path, "p.json", PREFEVAL))], capsys)
+    assert (figures["n"], figures["hit@5"], figures["hit@10"], figures["multi_user_hit@5"]) == (2, 1, 1, 1)
+    assert 0 <= figures["hit@1"] <= 1
+    assert list(figures["floors"]) == FLOORS
+    assert figures["floors"]["bm25"]["hit@10"] == 0.5  # the first question shares no word with its preference
+
+
+def test_a_quick_prefeval_is_spread_over_the_topics() -> None:
+    pairs = [("topic", str(number), "?") for number in range(10)]
+    assert [pair[1] for pair in spread(pairs, 3)] == ["0", "3", "6"]
+    assert spread(pairs, None) == spread(pairs, 20) == pairs
+
+
+def test_beam(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "beam_1.json", BEAM)
+    figures = closing_line(beam, ["--data", str(tmp_path)], capsys)
+    assert figures.keys() >= {f"{kind}@{k}" for kind in ("any", "frac", "all") for k in (5, 10, 20, 50)}
+    assert (figures["n"], figures["left_out"], figures["any@5"], figures["frac@10"]) == (2, 1, 1, 1)
+    assert list(figures["by_ability"]) == ["knowledge_update", "summarization"]
+    assert "newest_first" not in figures["by_ability"]["summarization"]
+    assert figures["newest_first"] == figures["by_ability"]["knowledge_update"]["newest_first"]
+    assert list(figures["floors"]) == FLOORS
+
+
+def test_longmemeval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = closing_line(longmemeval, ["--data", str(write(tmp_path, "m.json", LONGMEMEVAL))], capsys)
+    assert (figures["n"], figures["left_out"]) == (1, 1)
+    for kind in ("recall_any", "recall_all", "ndcg_any"):
+        assert (figures[f"{kind}@5"], figures[f"{kind}@10"]) == (1, 1)
+    assert list(figures["floors"]) == FLOORS
+
+
+def test_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--memories", "30", "10", "--layout", "many-cubes", "--cubes", "3", "--folder", str(tmp_path)]
+    counts = ["--searches", "10", "--adds", "4", "--cold-starts", "1", "--plot", str(tmp_path / "plot.svg")]
+    figures = closing_line(latency, sizes + counts, capsys)
+    assert figures.keys() >= {"search_over_embed", "add_over_embed", "growth", "p99_over_p50", "bytes_per_memory"}
+    by_size = figures["by_layout"]["many-cubes"]
+    assert list(by_size) == ["10", "30"]
+    assert figures["growth"] == pytest.approx(by_size["30"]["search_p50_ms"] / by_size["10"]["search_p50_ms"], abs=1e-3)
+    assert figures["bytes_per_memory"] == by_size["30"]["bytes_per_memory"] > 0
+    for size in by_size.values():
+        assert {"embed", "recall", "fuse", "hydrate"} <= size["search_stages_p50_ms"].keys()
+        assert size["search_p50_ms"] > size["search_stages_p50_ms"]["embed"] > 0
+        assert 0 < size["cold_start"]["open_s"] < size["cold_start"]["first_hits_s"]
+        assert size["add_over_embed"] > 1
+        assert size["peak_rss_mib"]["process"] > 50
+    assert (tmp_path / "plot.svg").stat().st_size > 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["plot.svg"]
+
+
+def test_dialogues_repeat_with_their_seed_and_ask_nothing_twice() -> None:
+    dialogue, again = Dialogues(1), Dialogues(1)
+    said = dialogue.messages(1000)
+    assert said == again.messages(1000) != Dialogues(2).messages(1000)
+    assert {message["role"] for message in said} == {"user", "assistant"}
+    words = [word.strip(".").casefold() for message in said for word in message["content"].split()]
+    assert 10 < len(words) / len(said) < 30
+    counts = sorted((words.count(word) for word in set(words)), reverse=True)
+    assert counts[0] > 5 * counts[20]
+    assert counts.count(1) > len(counts) / 4
+    questions = [dialogue.question() for _ in range(500)]
+    assert len(set(questions)) == 500
+
+
+def test_volumes_share_memories_evenly_in_large_adds() -> None:
+    plan = Volume(1205, 2).plan()
+    assert plan == [("cube-0", 500), ("cube-0", 102), ("cube-1", 500), ("cube-1", 103)]
+    assert sum(size for _cube, size in Volume(100_000, 100).plan()) == 100_000

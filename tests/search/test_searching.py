@@ -1,0 +1,186 @@
+"""Whole searches over a real installation: why a hit is there, why an item is not, dates, sessions, the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memos import MemOS
+from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.model import SearchResult
+from tests.fakes import FixedClock, WordEmbedder
+
+
+@pytest.fixture
+def memos(tmp_path: Path) -> Iterator[MemOS]:
+    with MemOS.open(tmp_path, embedder=WordEmbedder(), clock=FixedClock()) as opened:
+        yield opened
+
+
+def say(memos: MemOS, text: str, at: str = "2024-12-30T10:00", who: str = "Ann", **options: Any) -> str:
+    message = {"role": options.pop("role", "user"), "content": text, "name": who, "chat_time": at}
+    return memos.add([message], **options).item_ids[0]
+
+
+def ids(result: SearchResult) -> list[str]:
+    return [hit.item.id for hit in result]
+
+
+# Explaining
+
+
+def test_arms_and_boosts_explain_every_score(memos: MemOS) -> None:
+    for n in range(12):
+        say(memos, f"Ann likes tea number {n}", conversation="k")
+    for hit in memos.search("What tea does Ann like?", explain=True, top_k=12):
+        assert hit.arms
+        told = sum(vote.gave for vote in hit.arms) + sum(boost.gave for boost in hit.boosts)
+        assert told == pytest.approx(hit.score)
+        assert 0 <= hit.relevance <= 1
+    plain = memos.search("What tea does Ann like?", top_k=12)
+    assert not any(hit.arms or hit.boosts for hit in plain)
+    assert {"analyse", "embed", "recall", "fuse", "hydrate", "graph", "rank"} <= set(plain.timings_ms)
+
+
+def test_what_the_graph_alone_knows_is_found_beside_its_neighbour(memos: MemOS) -> None:
+    asked = say(memos, "Which violin maker did grandfather visit?", conversation="k")
+    answer = say(memos, "Stradivari.", who="Bob", conversation="k")
+    for n in range(80):
+        say(memos, f"violin maker grandfather visit {n}", conversation=f"other{n}")
+    found = memos.search("violin maker grandfather visit which did", top_k=100, explain=True)
+    assert asked in ids(found)
+    [hit] = [hit for hit in found if hit.item.id == answer]
+    assert {"graph", "window_bm25"} & {vote.arm for vote in hit.arms}
+
+
+def test_a_graph_that_is_down_is_named_and_the_rest_answers(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = say(memos, "Ann likes tea")
+
+    def down(*_: object, **__: object) -> None:
+        raise BackendUnavailable("the graph is down")
+
+    monkeypatch.setattr(type(memos._parts.graph), "neighbours", down)
+    found = memos.search("tea")
+    assert ids(found) == [item]
+    assert found.missing_arms == ("graph",)
+
+
+# Why not
+
+
+def test_why_an_item_is_found(memos: MemOS) -> None:
+    item = say(memos, "Ann likes tea")
+    told = memos.why_not(item, "tea")
+    assert (told.stage, told.place) == ("found", 1)
+    assert told.score == pytest.approx(memos.search("tea").hits[0].score)
+
+
+def test_why_not_names_the_failing_condition(memos: MemOS) -> None:
+    item = say(memos, "Ann likes tea", tags=["drinks"])
+    told = memos.why_not(item, "tea", filter={"and": [{"tags": "food"}, {"speaker": "Ann"}]})
+    assert told.stage == "filter"
+    assert "tags eq 'food'" in told.reason
+    assert "drinks" in told.reason
+    assert "speaker" not in told.reason
+    memos.update(item, status="pending")
+    assert "status in" in memos.why_not(item, "tea").reason
+    either = memos.why_not(item, "tea", filter={"or": [{"tier": "long"}, {"tags": "x"}], "status": "pending"})
+    assert "tier eq 'long'" in either.reason
+    negated = memos.why_not(item, "tea", filter={"not": {"tags": "drinks"}, "status": "pending"})
+    assert "not (tags eq 'drinks')" in negated.reason
+
+
+def test_why_not_knows_deleted_duplicate_rank_and_budget(memos: MemOS) -> None:
+    first = say(memos, "Ann likes tea")
+    second = say(memos, "ann  likes TEA")
+    other = say(memos, "Ann likes tea and coffee and water and juice")
+    copies = {memos.why_not(item, "Ann likes tea").stage for item in (first, second)}
+    assert copies == {"found", "duplicate"}
+    last = memos.search("Ann likes tea", top_k=2).hits[1].item.id
+    assert last == other
+    ranked = memos.why_not(other, "Ann likes tea", top_k=1)
+    assert (ranked.stage, ranked.place) == ("rank", 2)
+    assert "place 2 of 2" in ranked.reason
+    assert memos.why_not(other, "Ann likes tea", token_budget=17).stage == "budget"
+    memos.delete(other)
+    assert memos.why_not(other, "Ann likes tea").stage == "ledger"
+
+
+def test_why_not_of_a_stranger(memos: MemOS) -> None:
+    memos.cubes.create("b")
+    item = say(memos, "Ann likes tea")
+    with pytest.raises(NotFound):
+        memos.why_not(item, "tea", cubes=["b"])
+    with pytest.raises(NotFound):
+        memos.why_not("01890000-0000-7000-8000-000000000000", "tea")
+    with pytest.raises(NotFound, match="no such item yet"):
+        memos.why_not(item, "tea", as_of="2020-01-01")
+    with pytest.raises(InvalidInput, match="query"):
+        memos.why_not(item, "  ")
+
+
+# Time
+
+
+def test_an_event_is_dated_by_the_words_that_tell_of_it(memos: MemOS) -> None:
+    item = memos.get(say(memos, "Last Friday I went to a concert", at="2024-06-05T10:00Z"))
+    assert item.valid_from is not None
+    assert item.valid_to is not None
+    assert f"{item.valid_from:%Y-%m-%d} {item.valid_to:%Y-%m-%d}" == "2024-05-31 2024-06-01"
+    assert f"{item.said_at:%Y-%m-%d}" == "2024-06-05"
+    assert item.memory == "Last Friday I went to a concert"
+
+
+def test_a_message_about_something_over_is_found_all_the_same(memos: MemOS) -> None:
+    item = say(memos, "昨天我去了医院", at="2024-06-05T10:00Z")
+    assert ids(memos.search("医院", reference_time="2030-01-01")) == [item]
+
+
+def test_relative_dates_in_a_question_are_counted_from_its_reference_time(memos: MemOS) -> None:
+    may = say(memos, "We had a barbecue", at="2024-05-15T12:00Z")
+    june = say(memos, "We had a barbecue then", at="2024-06-12T12:00Z")
+    asked = "What barbecue was there last month?"
+    found = {
+        when: {boost.name for boost in hit.boosts}
+        for when in ("2024-06-20", "2024-07-20")
+        for hit in memos.search(asked, reference_time=when, explain=True)
+        if hit.item.id == may
+    }
+    assert "dated" in found["2024-06-20"]
+    assert "dated" not in found["2024-07-20"]
+    assert june in ids(memos.search(asked, reference_time="2024-07-20"))
+
+
+def test_the_zone_of_the_cube_decides_what_day_it_is(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path, embedder=WordEmbedder(), clock=FixedClock()) as memos:
+        memos.cubes.create("tokyo", time_zone="Asia/Tokyo")
+        item = memos.get(say(memos, "Today I rested", at="2024-06-05T20:00Z", cube="tokyo"))
+        assert f"{item.valid_from:%Y-%m-%d %H:%M}" == "2024-06-05 15:00"
+
+
+def test_a_long_silence_begins_a_session_and_windows_stay_inside(memos: MemOS) -> None:
+    say(memos, "purple elephants", at="2024-06-05T10:00Z", conversation="k")
+    near = memos.get(say(memos, "hello", at="2024-06-05T11:59Z", conversation="k"))
+    far = memos.get(say(memos, "good evening", at="2024-06-05T20:00Z", conversation="k"))
+    assert (near.session, far.session) == (0, 1)
+    arms = {hit.item.id: {vote.arm for vote in hit.arms} for hit in memos.search("purple elephants", explain=True)}
+    assert "window_bm25" in arms[near.id]
+    assert "window_bm25" not in arms.get(far.id, set())
+
+
+def test_keywords_and_times_can_be_filtered(memos: MemOS) -> None:
+    item = say(memos, "I joined the local hiking club", at="2024-06-05T10:00Z")
+    say(memos, "hiking is fine", at="2024-06-07T10:00Z")
+    assert "local hiking club" in memos.get(item).keywords
+    assert ids(memos.search("hiking", filter={"keywords": {"contains": "local hiking club"}})) == [item]
+    assert ids(memos.search("hiking", filter={"said_at": {"lt": "2024-06-06"}})) == [item]
+    assert [found.id for found in memos.list(filter={"said_at": {"lt": "2024-06-06"}})] == [item]
+
+
+def test_an_update_reads_the_new_text_at_the_time_it_was_said(memos: MemOS) -> None:
+    item = say(memos, "I was ill yesterday", at="2024-06-05T10:00Z")
+    after = memos.update(item, "I was ill last week")
+    assert f"{after.valid_from:%m-%d} {after.valid_to:%m-%d}" == "05-27 06-03"
