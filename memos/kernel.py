@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -34,6 +35,7 @@ from memos.model import (
     Cube,
     EraseReceipt,
     FeedbackReceipt,
+    Fingerprint,
     Item,
     Json,
     Scope,
@@ -57,6 +59,8 @@ from memos.text.checks import check_name, check_text
 
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
+# One for each search at a time; more searches than that take turns.
+_SEARCH_HELPERS = 32
 _EXPIRE_EVERY = timedelta(hours=1)
 
 # `list` is a method here, so its annotations need other names.
@@ -105,6 +109,7 @@ class Cubes:
         memos = self._memos
         with memos._change(memos._scope([cube], actor, embeds=False)) as change:
             receipt = erase.drop(change)
+        memos._forget_heads()
         return memos._finish_erasure(receipt, wait=True)
 
 
@@ -126,12 +131,21 @@ class MemOS:
             {"vector": parts.vector, "graph": parts.graph},
             {"vector": self._vector, "graph": self._graph},
         )
+        self._helper = ThreadPoolExecutor(_SEARCH_HELPERS, thread_name_prefix="memos-search")
         self._searcher = Searcher(
-            parts.ledger, parts.vector, parts.graph, parts.vector_follower, self._vector, parts.embedder, parts.terms
+            parts.ledger,
+            parts.vector,
+            parts.graph,
+            parts.vector_follower,
+            self._vector,
+            parts.embedder,
+            parts.terms,
+            self._helper,
         )
         self._purge_lock = threading.Lock()
         self._worker = Worker((self._vector, self._graph), (self._expire, self._purge, self._optimise))
         self._expired_at: datetime | None = None
+        self._heads: dict[str, tuple[Fingerprint, str]] = {}
         self._closed = False
 
     @classmethod
@@ -433,6 +447,7 @@ class MemOS:
         with self._writing() as connection:
             for cube in every:
                 cube_rows.set_fingerprint(connection, cube, self.embedder.fingerprint)
+        self._forget_heads()
         count = self._repair.reindex(every, on_progress)
         self._parts.remove_other_spaces()
         self._worker.start()
@@ -478,6 +493,7 @@ class MemOS:
 
     def _abandon(self) -> None:
         self._closed = True
+        self._helper.shutdown()
         self._parts.close()
 
     def _scope(self, cubes: Sequence[str], actor: str, *, embeds: bool = True) -> Scope:
@@ -493,8 +509,7 @@ class MemOS:
         if not cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
-        with self.ledger.read() as connection:
-            known = cube_rows.heads(connection, names)
+        known = self._heads_of(names)
         for name in names:
             if embeds and known[name][0] != self.embedder.fingerprint:
                 raise Conflict(
@@ -502,6 +517,21 @@ class MemOS:
                     f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
                 )
         return Scope(check_name("actor", actor, 128), names, known[names[0]][1])
+
+    def _heads_of(self, names: Sequence[str]) -> Mapping[str, tuple[Fingerprint, str]]:
+        """Return embedder and time zone of cubes; the embedded ledger has no other writer, so they are remembered."""
+        heads = self._heads
+        if not all(name in heads for name in names):
+            with self.ledger.read() as connection:
+                found = cube_rows.heads(connection, names)
+            if not self.ledger.is_sqlite:
+                return found
+            # Into the object taken before reading: what was forgotten meanwhile stays forgotten.
+            heads.update(found)
+        return heads
+
+    def _forget_heads(self) -> None:
+        self._heads = {}
 
     def _scope_of_item(self, item: str, cube: str | None, actor: str, *, embeds: bool = True) -> Scope:
         """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""

@@ -59,6 +59,10 @@ class Status(StrEnum):
     DELETED = "deleted"
 
 
+FOUND = frozenset({Status.ACTIVE, Status.ARCHIVED})
+"""Statuses a search finds when its filter names none."""
+
+
 class LinkKind(StrEnum):
     """How one item refers to another."""
 

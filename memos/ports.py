@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,8 @@ class VectorPoint:
 
     `payload` holds ids and filter fields, never memory text. It always has `cube`, `item` (str),
     `version`, `revision` (int), `recorded_from` (int, epoch microseconds) and, unless the version
-    is the current one, `recorded_to`. Dense vectors are float32 `(dimension,)`.
+    is the current one, `recorded_to`; `live` is 1 for a current version that searches find, else 0.
+    Dense vectors are float32 `(dimension,)`.
     """
 
     id: str
@@ -57,7 +58,8 @@ class VectorSearch:
     """Several arms over the same cubes, filter and moment.
 
     `as_of` is epoch microseconds: only versions recorded at or before it and not replaced by then;
-    None means the current versions. BM25 IDF is computed over `cubes` alone.
+    None means the current versions. `live` asks for points whose payload says so: current versions with a status
+    that searches find. BM25 IDF is computed over `cubes` alone.
     """
 
     cubes: tuple[str, ...]
@@ -65,10 +67,10 @@ class VectorSearch:
     limit: int
     filter: Node | None = None
     as_of: int | None = None
+    live: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredPoint:
+class ScoredPoint(NamedTuple):
     """One recalled point; `version` is the item's version it was built from."""
 
     id: str
@@ -247,8 +249,12 @@ class GraphIndex(Protocol):
         """Remove items with all their edges, and entities and conversations left without any."""
         ...
 
-    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int, *, hops: int = 2) -> list[Neighbour]:
-        """Return items of `cubes` within 1 or 2 hops of the seeds, seeds left out, nearest then most paths first.
+    def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
+        """Return items of `cubes` one NEXT or link away from the seed, in either direction, in no order."""
+        ...
+
+    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
+        """Return items of `cubes` within 2 hops of the seeds, seeds left out, nearest then most paths first.
 
         A hop goes along NEXT or a link in either direction, or through one shared entity.
         """

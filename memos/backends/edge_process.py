@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import qdrant_edge as edge
 
@@ -29,6 +30,12 @@ _DENSE = ("turn", "window")
 _SPARSE = ("turn_bm25", "window_bm25")
 _LOCK_WAIT_S = 30.0
 _SCAN_PAGE = 2_000
+_LEARN_PAGE = 500
+_LARGE_CORPUS = 10_000
+_NEARLY_ALL = 0.8
+_MOST_CUBES = 1_000_000
+# About 80 MB; an index with more points reads payloads for those it has not seen lately.
+_MOST_SEEN = 250_000
 _COPY_PAGE = 256
 # Exact search is faster up to here, in KiB of vectors of one cube (10,000 points of 384 half floats).
 _FULL_SCAN_KIB = 7_500
@@ -45,11 +52,14 @@ _INTEGERS = (
     "recorded_to",
     "revision",
     "version",
+    "live",
 )
 
 # One point on the wire: id, payload, two dense vectors as float32 bytes, two sparse as (indices, values).
 WirePoint = tuple[str, dict[str, Any], bytes, bytes, tuple[list[int], list[float]], tuple[list[int], list[float]]]
 WireArm = tuple[str, bytes | tuple[list[int], list[float]]]
+# What one point is: id, item, version, chunk.
+Known = tuple[str, str, int, int]
 
 
 def config(dimension: int) -> edge.EdgeConfig:
@@ -76,6 +86,12 @@ class Shard:
     def __init__(self, folder: str, dimension: int) -> None:
         self._folder = Path(folder)
         self._lock = _lock(self._folder)
+        # A point's id stands for one chunk of one version for ever, so what it is never changes.
+        self._seen: dict[int, Known] = {}
+        self._counts: dict[str, int] = {}
+        self._written = self._counted_at = 0
+        self._offset: Any = None
+        self._learnt = False
         if self.mark() and not any((self._folder / "segments").glob("*")):
             # The engine would open this as an empty shard, and the mark would vouch for it.
             raise ValueError("its segments are gone")
@@ -90,6 +106,7 @@ class Shard:
     def upsert(self, points: Sequence[WirePoint]) -> None:
         """Insert or replace points."""
         self._shard.update(edge.UpdateOperation.upsert_points([_point(point) for point in points]))
+        self._written += len(points)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
         """Delete points of items that are not at the given revision."""
@@ -106,31 +123,76 @@ class Shard:
         self._shard.update(edge.UpdateOperation.delete_points_by_filter(doomed))
 
     def search(
-        self, cubes: Sequence[str], arms: Sequence[WireArm], limit: int, node: Any, as_of: int | None
-    ) -> list[list[tuple[str, str, int, int, float]]]:
-        """Return (id, item, version, chunk, score) of each arm, best first, positive scores only."""
-        corpus = edge.Filter(must=[edge.FieldCondition("cube", match=edge.MatchAny(list(cubes)))])
-        wanted = edge.Filter(must=[corpus, *_moment(as_of), *([] if node is None else [compile_filter(node)])])
+        self, cubes: Sequence[str], arms: Sequence[WireArm], limit: int, node: Any, as_of: int | None, live: bool
+    ) -> tuple[list[Known], list[tuple[bytes, bytes]]]:
+        """Return the points found, and for each arm their places in that list and scores, best first, positive only."""
+        # One value is matched in half the time of a list of one.
+        match = edge.MatchValue(cubes[0]) if len(cubes) == 1 else edge.MatchAny(list(cubes))
+        mine = edge.FieldCondition("cube", match=match)
+        moment = [_LIVE] if live and as_of is None else _moment(as_of)
+        wanted = edge.Filter(must=[mine, *moment, *([] if node is None else [compile_filter(node)])])
         dense = edge.SearchParams(hnsw_ef=_SEARCH_WIDTH)
-        sparse = edge.SearchParams(idf=edge.IdfParams(corpus=corpus))
+        sparse = (
+            None
+            if self._is_nearly_all(cubes)
+            else edge.SearchParams(idf=edge.IdfParams(corpus=edge.Filter(must=[mine])))
+        )
         requests = [
             edge.QueryRequest(
                 limit=limit,
                 query=edge.Query.Nearest(_vector(vector), using=name),
                 filter=wanted,
                 params=sparse if name in _SPARSE else dense,
-                with_payload=["item", "version", "chunk"],
             )
             for name, vector in arms
         ]
-        return [
-            [
-                (str(p.id), p.payload["item"], p.payload["version"], p.payload.get("chunk", 0), p.score)
-                for p in found
-                if p.payload is not None and p.score > 0
-            ]
-            for found in self._shard.query_batch(edge.QueryBatchRequest(requests))
-        ]
+        places: dict[int, int] = {}
+        ranked = []
+        for found in self._shard.query_batch(edge.QueryBatchRequest(requests)):
+            kept = [(places.setdefault(_number(p), len(places)), p.score) for p in found if p.score > 0]
+            ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
+        return self._known(list(places)), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
+
+    def _known(self, numbers: Sequence[int]) -> list[Known]:
+        """Return what the points are; reading that from their payloads costs as much as the search itself."""
+        missing = [number for number in numbers if number not in self._seen]
+        if missing:
+            if len(self._seen) > _MOST_SEEN:
+                self._seen.clear()
+                missing = list(numbers)
+            for record in self._shard.retrieve([UUID(int=n) for n in missing], with_payload=True, with_vector=False):
+                self._remember(record)
+        return [self._seen[number] for number in numbers]
+
+    def _remember(self, record: Any) -> None:
+        payload = record.payload
+        self._seen[_number(record)] = (str(record.id), payload["item"], payload["version"], payload.get("chunk", 0))
+
+    def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
+        """Say whether these cubes hold nearly every point: the engine's own IDF is then theirs.
+
+        Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
+        """
+        if self._written >= self._counted_at:
+            total = int(self._shard.info().points_count)
+            hits = self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits
+            self._counts = {str(hit.value): hit.count for hit in hits}
+            self._counted_at = self._written + max(1_000, total // 20)
+        mine = sum(self._counts.get(cube, 0) for cube in cubes)
+        return mine >= _LARGE_CORPUS and mine >= _NEARLY_ALL * sum(self._counts.values())
+
+    def learn(self) -> bool:
+        """Read one page of what the points are, while nobody asks for anything; False when all is known."""
+        if self._learnt or len(self._seen) > _MOST_SEEN:
+            return False
+        request = edge.ScrollRequest(
+            offset=self._offset, limit=_LEARN_PAGE, with_payload=["item", "version", "chunk"], with_vector=False
+        )
+        records, following = self._shard.scroll(request)
+        for record in records:
+            self._remember(record)
+        self._offset, self._learnt = following, following is None
+        return not self._learnt
 
     def scan(self, cube: str, offset: str | None) -> tuple[list[tuple[str, str, int]], str | None]:
         """Return one page of (id, item, revision) and where the next begins."""
@@ -143,7 +205,7 @@ class Shard:
 
     def cubes(self) -> list[str]:
         """Return the cubes with at least one point."""
-        return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=1_000_000)).hits)
+        return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits)
 
     def flush(self, mark: int | None) -> None:
         """Make everything durable, then the mark when one is given."""
@@ -231,6 +293,14 @@ def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
     return edge.SparseVector(*wire)
 
 
+def _number(point: Any) -> int:
+    """Return a point's id as a number: a UUID is slow to hash and slower to print."""
+    return int(point.id.int)
+
+
+_LIVE = edge.FieldCondition("live", match=edge.MatchValue(1))
+
+
 def _moment(as_of: int | None) -> list[edge.FieldCondition]:
     if as_of is None:
         return [edge.FieldCondition("recorded_to", match=edge.MatchValue(FOREVER))]
@@ -285,6 +355,8 @@ def serve(channel: Connection) -> None:
     shard: Shard | None = None
     while True:
         try:
+            while shard is not None and not channel.poll() and _learnt_more(shard):
+                pass
             method, arguments = channel.recv()
         except (EOFError, OSError):
             return
@@ -304,6 +376,13 @@ def serve(channel: Connection) -> None:
             channel.send(answer)
         except (BrokenPipeError, ConnectionError):
             return
+
+
+def _learnt_more(shard: Shard) -> bool:
+    try:
+        return shard.learn()
+    except Exception:  # noqa: BLE001 - nobody asked; whoever asks for what cannot be read gets the error
+        return False
 
 
 def _call(shard: Shard | None, method: str, arguments: tuple[Any, ...]) -> Any:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -150,8 +151,16 @@ class QdrantEdgeIndex:
             (arm.arm.value, _wire_terms(arm.query) if isinstance(arm.query, SparseVector) else arm.query.tobytes())
             for arm in request.arms
         ]
-        found = self._call("search", request.cubes, arms, request.limit, request.filter, request.as_of)
-        return [[ScoredPoint(*point) for point in points] for points in found]
+        known, ranked = self._call(
+            "search", request.cubes, arms, request.limit, request.filter, request.as_of, request.live
+        )
+        return [
+            [
+                ScoredPoint._make((*known[place], score))
+                for place, score in zip(array("I", at), array("f", scores), strict=True)
+            ]
+            for at, scores in ranked
+        ]
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube."""

@@ -14,7 +14,7 @@ from memos.filters import LEDGER_FIELDS
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import Item, Json, Status
+from memos.model import FOUND, Item, Json, Status
 from memos.ports import Embedder, SparseEncoder, VectorIndex, VectorPoint
 from memos.text import render
 
@@ -169,6 +169,7 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
         "info": dict(item.info),
+        "live": int(item.recorded_to is None and item.status in FOUND),
     }
     if item.recorded_to is not None:
         record["recorded_to"] = to_micros(item.recorded_to)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from memos.model import ArmScore
+from typing import NamedTuple
 
 FLOOR_RANK = 50
 """A vector arm's score at this rank counts as nothing: cosines say how much better, not how good."""
@@ -17,69 +15,61 @@ TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
 """Arms whose scores start at zero for what shares no word with the question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One recalled version of one item, with what an arm thought of it."""
 
     version_key: str
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+Vote = tuple[str, int, float, float]
+"""What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score."""
+
+
+class Fused(NamedTuple):
     """One candidate with its fused score and every arm's vote."""
 
     version_key: str
     score: float
-    arms: tuple[ArmScore, ...]
+    votes: tuple[Vote, ...]
 
 
 def fuse(arms: Mapping[str, Sequence[Candidate]]) -> list[Fused]:
     """Return candidates by the mean of their scaled scores over the arms that found anything, best first.
 
     Each arm is scaled so that its best is 1 and its floor 0: the floor of a term arm is 0, of a vector arm its
-    score at `FLOOR_RANK`. An arm votes only with positive scores, and once for each candidate (its best chunk).
+    score at `FLOOR_RANK`. An arm comes best first; it votes only with positive scores, and once for each candidate.
     Source: relative score fusion, as in Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval",
     ACM TOIS 2023, whose convex combination beats reciprocal ranks; measured here in docs/log.md.
     """
-    votes: dict[str, list[ArmScore]] = {}
-    voting = 0
-    for name, candidates in arms.items():
-        ranked = _best_of_each(candidates)
-        if not ranked:
-            continue
-        voting += 1
-        best = ranked[0][1]
-        floor = 0.0 if name in TERM_ARMS else ranked[min(len(ranked), FLOOR_RANK) - 1][1]
+    voting = [name for name, candidates in arms.items() if candidates and candidates[0].score > 0]
+    votes: dict[str, list[Vote]] = {}
+    for name in voting:
+        found = _distinct(arms[name])
+        best = found[0].score
+        floor = 0.0 if name in TERM_ARMS else found[min(len(found), FLOOR_RANK) - 1].score
+        # Above the floor a score counts `base + slope * score`, below it (vector arms only) `below * score`.
+        slope = 1 / (best * len(voting)) if name in TERM_ARMS else (1 - _LEAST) / max(best - floor, 1e-9) / len(voting)
+        base = 0.0 if name in TERM_ARMS else _LEAST / len(voting) - slope * floor
+        if best <= floor:
+            slope, base = 0.0, 1 / len(voting)
+        below = _LEAST / len(voting) / floor if floor else 0.0
         rank, previous = 0, float("inf")
-        for place, (key, score) in enumerate(ranked, start=1):
+        for place, (key, score) in enumerate(found, start=1):
             if score < previous:
                 rank, previous = place, score
-            votes.setdefault(key, []).append(ArmScore(name, rank, score, _scaled(score, floor, best, name)))
-    fused = [
-        Fused(key, sum(vote.gave for vote in arm) / voting, tuple(_share(vote, voting) for vote in arm))
-        for key, arm in votes.items()
-    ]
-    return sorted(fused, key=lambda entry: (-entry.score, entry.version_key))
+            gave = base + slope * score if score >= floor else below * score
+            votes.setdefault(key, []).append((name, rank, score, gave))
+    order = sorted((-sum([vote[3] for vote in mine]), key) for key, mine in votes.items())
+    return [Fused(key, -score, tuple(votes[key])) for score, key in order]
 
 
-def _best_of_each(candidates: Sequence[Candidate]) -> list[tuple[str, float]]:
-    best: dict[str, float] = {}
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the positive ones, each version once with its best chunk; candidates come best first."""
+    seen: set[str] = set()
+    found = []
     for candidate in candidates:
-        if candidate.score > 0 and candidate.score > best.get(candidate.version_key, 0.0):
-            best[candidate.version_key] = candidate.score
-    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def _scaled(score: float, floor: float, best: float, name: str) -> float:
-    if name in TERM_ARMS:
-        return score / best
-    if best <= floor:
-        return 1.0
-    if score < floor:
-        return _LEAST * score / floor
-    return _LEAST + (1 - _LEAST) * (score - floor) / (best - floor)
-
-
-def _share(vote: ArmScore, voting: int) -> ArmScore:
-    return ArmScore(vote.arm, vote.rank, vote.score, vote.gave / voting)
+        if candidate.score > 0 and candidate.version_key not in seen:
+            seen.add(candidate.version_key)
+            found.append(candidate)
+    return found

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from memos.model import ArmScore, Boost, Item, Role
-from memos.search.fusion import Fused
+from memos.clock import to_micros
+from memos.memcube.ledger.items import Brief
+from memos.model import Role
+from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
 
 SESSION = 0.25
@@ -33,62 +34,62 @@ ASSISTANT = -0.15
 
 # Who asks at length tells something too.
 _SHORT_CHARS = 200
-_MOMENT = timedelta(microseconds=1)
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(NamedTuple):
     """One candidate the ledger confirmed, with its fused score."""
 
-    item: Item
+    item: Brief
     fused: Fused
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One candidate with its final score, the arms' votes and what was added to them."""
+class Ranked(NamedTuple):
+    """One candidate with its final score, the arms' votes and what else added to it, by name."""
 
-    item: Item
+    item: Brief
     score: float
-    arms: tuple[ArmScore, ...]
-    boosts: tuple[Boost, ...]
+    votes: tuple[Vote, ...]
+    boosts: tuple[tuple[str, float], ...]
 
 
-def rank(pool: Sequence[Recalled], question: Question, reached: Mapping[str, ArmScore] | None = None) -> list[Ranked]:
-    """Return the candidates by their final score, best first; the boosts and the arms' shares add up to it.
+def rank(pool: Sequence[Recalled], question: Question, near: Sequence[str] = ()) -> list[Ranked]:
+    """Return the candidates by their final score, best first; votes and boosts add up to it.
 
-    `reached` says by item id what the graph found near the best ones, on a scale from 0 to 1.
+    `near` names the items the graph links to the best candidate.
     """
-    reached = reached or {}
+    graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
+    places = {_place(entry.item, 0): entry.item.id for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
-    places = {_place(entry.item): entry.item.id for entry in pool if entry.item.position is not None}
     newest = _recency(pool) if Intent.LATEST in question.intents else {}
+    asked = tuple((to_micros(time.valid_from), to_micros(time.valid_to)) for time in question.times)
     ranked = []
     for entry in pool:
         item, base = entry.item, base_of[entry.item.id]
-        boosts = [
-            Boost("session", base - entry.fused.score),
-            Boost("next", NEXT * _beside(item, 1, places, base_of)),
-            Boost("previous", PREVIOUS * _beside(item, -1, places, base_of)),
-            *(Boost(name, weight * base) for name, weight in _factors(item, question, named)),
-            Boost("newest", NEWEST * newest.get(item.id, 0.0) * base),
-        ]
-        told = tuple(boost for boost in boosts if boost.gave)
-        arms = entry.fused.arms
-        if item.id in reached:
-            arms = (*arms, replace(reached[item.id], gave=GRAPH * reached[item.id].gave))
-        score = sum(arm.gave for arm in arms) + sum(boost.gave for boost in told)
-        ranked.append(Ranked(item, score, arms, told))
-    return sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
+        boosts = [("session", base - entry.fused.score)] if base != entry.fused.score else []
+        if item.position is not None:
+            for name, weight, step in (("next", NEXT, 1), ("previous", PREVIOUS, -1)):
+                beside = places.get(_place(item, step))
+                if beside is not None:
+                    boosts.append((name, weight * base_of[beside]))
+        boosts += [(name, weight * base) for name, weight in _factors(item, question, named, asked)]
+        if item.id in newest:
+            boosts.append(("newest", NEWEST * newest[item.id] * base))
+        votes = entry.fused.votes
+        if item.id in graph:
+            votes = (*votes, graph[item.id])
+        score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
+        ranked.append(Ranked(item, score, votes, tuple(boosts)))
+    ranked.sort(key=lambda entry: (-entry.score, entry.item.id))
+    return ranked
 
 
-def _session(item: Item) -> tuple[str, str, int] | None:
+def _session(item: Brief) -> tuple[str, int] | None:
     if item.conversation is None or item.session is None:
         return None
-    return item.cube, item.conversation, item.session
+    return item.conversation, item.session
 
 
 def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
@@ -103,48 +104,44 @@ def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
     return {session: total / best for session, total in sums.items()} if best else {}
 
 
-def _place(item: Item) -> tuple[object, int]:
-    return _session(item), item.position or 0
+def _place(item: Brief, step: int) -> tuple[str | None, int | None, int]:
+    return item.conversation, item.session, (item.position or 0) + step
 
 
-def _beside(item: Item, step: int, places: Mapping[tuple[object, int], str], core: Mapping[str, float]) -> float:
-    if item.position is None:
-        return 0.0
-    other = places.get((_session(item), item.position + step))
-    return 0.0 if other is None else core[other]
-
-
-def _factors(item: Item, question: Question, named: Collection[str]) -> list[tuple[str, float]]:
-    factors = []
+def _factors(
+    item: Brief, question: Question, named: Collection[str], asked: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, float]]:
     if item.speaker in named:
-        factors.append(("speaker", SPEAKER))
+        yield "speaker", SPEAKER
     if Intent.WHEN in question.intents and item.valid_to is not None:
-        factors.append(("timed", TIMED))
-    if question.times and _overlaps(item, question):
-        factors.append(("dated", DATED))
+        yield "timed", TIMED
+    if asked and _overlaps(item, asked):
+        yield "dated", DATED
     if question.phrases:
         said = " ".join(item.memory.casefold().split())
-        factors += [("phrase", PHRASE / len(question.phrases)) for phrase in question.phrases if phrase in said]
-    if len(item.memory) < _SHORT_CHARS:
-        factors.append(("asking", ASKING * asking_share(item.memory)))
-    if item.role is Role.ASSISTANT:
-        factors.append(("assistant", ASSISTANT))
-    return factors
+        share = sum(phrase in said for phrase in question.phrases) / len(question.phrases)
+        if share:
+            yield "phrase", PHRASE * share
+    if item.length < _SHORT_CHARS and (asking := asking_share(item.memory)):
+        yield "asking", ASKING * asking
+    if item.role == Role.ASSISTANT:
+        yield "assistant", ASSISTANT
 
 
-def _overlaps(item: Item, question: Question) -> bool:
+def _overlaps(item: Brief, asked: Sequence[tuple[int, int]]) -> bool:
     """Say whether what the item tells of, or the moment it was said, falls into a time the question names."""
-    spans = [(item.valid_from, item.valid_to), (item.said_at, None)]
     return any(
-        begin < asked.valid_to and (end or begin + _MOMENT) > asked.valid_from
-        for begin, end in spans
+        begin < until and (begin + 1 if end is None else end) > since
+        for begin, end in ((item.valid_from, item.valid_to), (item.said_at, None))
         if begin is not None
-        for asked in question.times
+        for since, until in asked
     )
 
 
 def asking_share(text: str) -> float:
     """Return which part of a text's characters stands in questions: who only asks, tells little."""
+    if "?" not in text and "？" not in text:
+        return 0.0
     asked = told = 0
     for sentence in _SENTENCE.findall(text):
         length = len(sentence.strip())
@@ -155,8 +152,6 @@ def asking_share(text: str) -> float:
 
 
 def _recency(pool: Sequence[Recalled]) -> Mapping[str, float]:
-    """Return 1 for the newest of the pool, 0 for the oldest, by what it tells of."""
+    """Return up to 1 for the newest of the pool, by what it tells of; the oldest is left out."""
     dated = sorted((entry.item.valid_from, entry.item.id) for entry in pool if entry.item.valid_from is not None)
-    if len(dated) < 2:
-        return {}
-    return {item_id: place / (len(dated) - 1) for place, (_, item_id) in enumerate(dated)}
+    return {item_id: place / (len(dated) - 1) for place, (_, item_id) in enumerate(dated) if place}

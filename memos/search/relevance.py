@@ -10,6 +10,6 @@ from memos.search.rank import Ranked
 
 def relevance(entry: Ranked) -> float:
     """Return the calibrated relevance of one ranked candidate."""
-    scores = {vote.arm: vote.score for vote in entry.arms}
+    scores = {arm: score for arm, _rank, score, _gave in entry.votes}
     cosine = max(scores.get(Arm.TURN, 0.0), scores.get(Arm.WINDOW, 0.0))
     return 1 / (1 + math.exp(-(8 * cosine - 2)))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import sqlalchemy as sa
 
 from memos.clock import to_micros
 from memos.errors import BackendUnavailable, ModelError
@@ -18,7 +22,7 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
 from memos.memcube.vectors import VectorFollower
-from memos.model import Arm, ArmScore, Hit, Item, ItemType, Scope, SearchResult, Source, Status
+from memos.model import FOUND, Arm, ArmScore, Boost, Hit, ItemType, Scope, SearchResult, Status
 from memos.ports import ArmQuery, Embedder, GraphIndex, SparseEncoder, SparseVector, Vector, VectorIndex, VectorSearch
 from memos.search.context import assemble
 from memos.search.fusion import Candidate, Fused, fuse
@@ -28,18 +32,16 @@ from memos.search.rank import Ranked, Recalled, rank
 from memos.search.relevance import relevance
 
 _OVERSAMPLE = 4
-_MIN_CANDIDATES = 100
+_MIN_CANDIDATES = 50
 MAX_CANDIDATES = 5_000
 """Most points of one arm that a search looks at."""
 
 _WIDEN = 10
 # Candidates read from the ledger and ranked again: beyond them no boost reaches the first ten.
-_MIN_POOL = 60
+_MIN_POOL = 24
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
-_SEEDS = 3
 _NEIGHBOURS = 10
-_FOUND_STATUSES = (Status.ACTIVE, Status.ARCHIVED)
 # A message tells of something; that it is over does not make the message wrong. A fact that ended is.
 _TOLD = (ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY)
 
@@ -59,19 +61,17 @@ class SearchRequest:
     explain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    """A question as the arms take it."""
+Arms = dict[str, list[Candidate] | None]
 
-    dense: Vector
+
+class _Beside(NamedTuple):
+    """What is known without the question's vector; `near` is None when the graph is down."""
+
+    question: Question
     terms: SparseVector
-
-    def arms(self) -> tuple[ArmQuery, ...]:
-        """Return one query an arm; a question without an indexable term asks no term arm."""
-        dense = (ArmQuery(Arm.TURN, self.dense), ArmQuery(Arm.WINDOW, self.dense))
-        if not len(self.terms.indices):
-            return dense
-        return (*dense, ArmQuery(Arm.TURN_BM25, self.terms), ArmQuery(Arm.WINDOW_BM25, self.terms))
+    waiting: list[str]
+    arms: Arms
+    near: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Found:
     """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing."""
 
     question: Question
-    wanted: Node
+    rules: Rules
     ranked: tuple[Ranked, ...]
     copies: Mapping[str, tuple[str, ...]]
     missing: tuple[str, ...]
@@ -96,184 +96,283 @@ class Searcher:
     projection: Projection
     embedder: Embedder
     terms: SparseEncoder
+    helper: Executor
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Return at most `top_k` distinct hits, best first, with their sources."""
         clock = StageClock()
         limit = min(MAX_CANDIDATES, max(_MIN_CANDIDATES, request.top_k * _OVERSAMPLE))
-        found = self.find(request, limit, clock)
-        with clock.stage("hydrate"):
-            hits = self._hits(request, found)
+        with self.ledger.read() as connection:
+            found = self.find(connection, request, limit, clock)
+            with clock.stage("hydrate"):
+                hits = self.hits(connection, request, found)
         text, tokens = "", 0
         if request.token_budget is not None:
             hits, text, tokens = assemble(hits, request.token_budget)
         return SearchResult(request.query, hits, text, tokens, found.missing, clock.timings_ms)
 
-    def find(self, request: SearchRequest, limit: int, clock: StageClock) -> Found:
+    def find(self, connection: sa.Connection, request: SearchRequest, limit: int, clock: StageClock) -> Found:
         """Recall at most `limit` points an arm, and more while too few distinct candidates come through."""
-        with clock.stage("analyse"):
-            question = read_question(request.query, request.reference_time, request.zone)
+        rules = Rules.of(request)
+        # Half of a search needs no vector, and the embedder leaves the interpreter to others.
+        helped = self.helper.submit(self._beside_embedding, request, rules, limit)
         with clock.stage("embed"):
-            asked = _Encoded(self.embedder.embed_query(request.query), self.terms.encode_query(request.query))
-        wanted = _wanted(request)
+            dense = self.embedder.embed_query(request.query)
+        with clock.stage("recall"):
+            beside = helped.result()
+            arms = {**self._recall(request, rules, _dense_arms(dense), limit), **beside.arms}
         while True:
             with clock.stage("recall"):
-                arms, missing = self._recall(request, wanted, asked, limit)
+                missing = tuple(arm for arm, found in arms.items() if found is None)
+                candidates = {arm: found or [] for arm, found in arms.items()}
+                self._add_unindexed(connection, request, rules, candidates, dense, beside, down=bool(missing))
             with clock.stage("fuse"):
-                fused = fuse(arms)
+                fused = fuse(candidates)
             with clock.stage("hydrate"):
-                pool = self._pool(request, wanted, fused)
-            with clock.stage("graph"):
-                pool, reached = self._neighbours(request, wanted, pool)
+                pool = _pool(connection, request, rules, fused, beside.near or [])
             with clock.stage("rank"):
-                ranked, copies = _collapse(rank(pool, question, reached))
-            full = any(len(candidates) >= limit for candidates in arms.values())
+                ranked, copies = _collapse(connection, rank(pool, beside.question, beside.near or []))
+            full = any(len(found) >= limit for found in candidates.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
-                return Found(question, wanted, ranked, copies, missing if reached is not None else (*missing, "graph"))
+                missing = missing if beside.near is not None else (*missing, "graph")
+                return Found(beside.question, rules, ranked, copies, missing)
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
+            with clock.stage("recall"):
+                arms = self._recall(request, rules, (*_dense_arms(dense), *_term_arms(beside.terms)), limit)
 
-    def _recall(
-        self, request: SearchRequest, wanted: Node, asked: _Encoded, limit: int
-    ) -> tuple[dict[str, list[Candidate]], tuple[str, ...]]:
+    def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> _Beside:
+        """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
+        terms = self.terms.encode_query(request.query)
+        # First what waits, then the index: what is applied in between is seen twice, never missed.
+        waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED)
+        arms = self._recall(request, rules, _term_arms(terms), limit)
+        question = read_question(request.query, request.reference_time, request.zone)
+        return _Beside(question, terms, waiting, arms, self._near_the_best(request, arms))
+
+    def _recall(self, request: SearchRequest, rules: Rules, queries: tuple[ArmQuery, ...], limit: int) -> Arms:
+        """Return each arm's candidates, None for an arm whose index is down."""
+        if not queries:
+            return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)
-        missing: tuple[str, ...] = ()
-        queries = asked.arms()
+        wanted = VectorSearch(request.scope.cubes, queries, limit, rules.pushed, as_of, rules.live)
         try:
-            found = recall(self.ledger, self.index, VectorSearch(request.scope.cubes, queries, limit, wanted, as_of))
+            found = recall(self.ledger, self.index, wanted)
         except BackendUnavailable:
-            found, missing = [[] for _ in queries], tuple(query.arm for query in queries)
-        arms = {
+            return {query.arm.value: None for query in queries}
+        return {
             query.arm.value: [Candidate(f"{point.item}:{point.version}", point.score) for point in points]
             for query, points in zip(queries, found, strict=True)
         }
-        unindexed = self._unindexed(request, wanted, all_recent=bool(missing))
-        if unindexed:
-            self._score_unindexed(arms, unindexed, asked)
-        return arms, missing
 
-    def _unindexed(self, request: SearchRequest, wanted: Node, *, all_recent: bool) -> list[Item]:
-        """Return what the index does not show yet or, when it is down, the newest items."""
-        ids = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED)
-        if not ids and not all_recent:
-            return []
-        with self.ledger.read() as connection:
-            states = list(items.current(connection, request.scope.cubes, ids, request.as_of).values())
-            if all_recent:
-                states += items.newest(connection, request.scope.cubes, _MAX_UNINDEXED, request.as_of)
-        distinct = {state.id: state for state in states}
-        return [state for state in distinct.values() if matches(wanted, items.record_of(state))]
+    def _add_unindexed(
+        self,
+        connection: sa.Connection,
+        request: SearchRequest,
+        rules: Rules,
+        arms: dict[str, list[Candidate]],
+        dense: Vector,
+        beside: _Beside,
+        *,
+        down: bool,
+    ) -> None:
+        """Score in this process what the index does not show yet or, when it is down, the newest items.
 
-    def _score_unindexed(self, arms: dict[str, list[Candidate]], states: Sequence[Item], asked: _Encoded) -> None:
-        """Score in this process what the index does not hold: cosine joins its arm, terms make an arm of their own.
-
-        Without the index there is no IDF, so these term scores must not be compared with the index's.
+        Cosine joins its arm. Without the index there is no IDF, so terms make an arm of their own.
         """
-        texts = [self.follower.first_turn(state) for state in states]
+        if not beside.waiting and not down:
+            return
+        cubes = request.scope.cubes
+        states = items.current(connection, cubes, beside.waiting, request.as_of)
+        if down:
+            states |= {state.id: state for state in items.newest(connection, cubes, _MAX_UNINDEXED, request.as_of)}
+        wanted = [state for state in states.values() if matches(rules.wanted, items.record_of(state))]
+        if not wanted:
+            return
+        keys = [f"{state.id}:{state.version}" for state in wanted]
+        texts = [self.follower.first_turn(state) for state in wanted]
         documents = [self.terms.encode_document(text) for text in texts]
-        arms["unindexed_terms"] = [
-            Candidate(_key(state), float(document.values[np.isin(document.indices, asked.terms.indices)].sum()))
-            for state, document in zip(states, documents, strict=True)
-        ]
+        shared = [document.values[np.isin(document.indices, beside.terms.indices)].sum() for document in documents]
+        by_terms = [Candidate(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
+        arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
         with suppress(ModelError):
-            cosines = self.embedder.embed_documents(texts) @ asked.dense
-            arms.setdefault(Arm.TURN.value, []).extend(
-                Candidate(_key(state), float(cosine)) for state, cosine in zip(states, cosines, strict=True)
-            )
+            cosines = self.embedder.embed_documents(texts) @ dense
+            found = [Candidate(key, float(cosine)) for key, cosine in zip(keys, cosines, strict=True)]
+            arms[Arm.TURN.value] = sorted([*arms.get(Arm.TURN.value, ()), *found], key=_score, reverse=True)
 
-    def _pool(self, request: SearchRequest, wanted: Node, fused: Sequence[Fused]) -> list[Recalled]:
-        """Read candidates from the ledger, a page at a time, until enough of them passed every check."""
-        enough = max(_MIN_POOL, request.top_k * 2)
-        pool: list[Recalled] = []
-        distinct: set[tuple[str, str, str]] = set()
-        for start in range(0, len(fused), enough):
-            page = fused[start : start + enough]
-            states = self._states(request, [entry.version_key.rsplit(":", 1)[0] for entry in page])
-            for entry in page:
-                state = states.get(entry.version_key)
-                if state is not None and matches(wanted, items.record_of(state)):
-                    pool.append(Recalled(state, entry))
-                    distinct.add(_words(state))
-            if len(distinct) >= enough:
-                break
-        return pool
+    def _near_the_best(self, request: SearchRequest, arms: Arms) -> list[str] | None:
+        """Return what the graph links to the best candidate by words, or has said beside it; None when it is down.
 
-    def _states(self, request: SearchRequest, ids: Collection[str]) -> dict[str, Item]:
-        """Return what the ledger says of items now, or said at the moment asked for, by version key."""
-        with self.ledger.read() as connection:
-            states = items.current(connection, request.scope.cubes, set(ids), request.as_of)
-        return {_key(state): state for state in states.values()}
-
-    def _neighbours(
-        self, request: SearchRequest, wanted: Node, pool: list[Recalled]
-    ) -> tuple[list[Recalled], dict[str, ArmScore] | None]:
-        """Add what the graph has near the best candidates; None when the graph is down or shows another moment."""
-        if not pool or request.as_of is not None:
-            return pool, {}
-        seeds = [entry.item.id for entry in pool[:_SEEDS]]
+        The graph knows the present only, so a search of another moment goes without.
+        """
+        best = arms.get(Arm.WINDOW_BM25.value) or arms.get(Arm.TURN_BM25.value)
+        if not best or request.as_of is not None:
+            return []
         try:
-            near = self.graph.neighbours(request.scope.cubes, seeds, _NEIGHBOURS, hops=1)
+            return self.graph.adjacent(request.scope.cubes, best[0].version_key.rsplit(":", 1)[0], _NEIGHBOURS)
         except BackendUnavailable:
-            return pool, None
-        reached = {
-            neighbour.id: ArmScore("graph", place, float(neighbour.paths), neighbour.paths / near[0].paths)
-            for place, neighbour in enumerate(near, start=1)
-        }
-        known = {entry.item.id for entry in pool}
-        fresh = self._states(request, [item_id for item_id in reached if item_id not in known])
-        added = [
-            Recalled(state, Fused(key, 0.0, ()))
-            for key, state in fresh.items()
-            if matches(wanted, items.record_of(state))
-        ]
-        return pool + added, reached
+            return None
 
-    def _hits(self, request: SearchRequest, found: Found) -> tuple[Hit, ...]:
+    @staticmethod
+    def hits(connection: sa.Connection, request: SearchRequest, found: Found) -> tuple[Hit, ...]:
+        """Return the best candidates whole, with their sources."""
         best = found.ranked[: request.top_k]
-        with self.ledger.read() as connection:
-            sources = items.sources_of(connection, [entry.item.id for entry in best])
-        hits = (hit_of(entry, sources.get(entry.item.id, ()), found.copies.get(entry.item.id, ())) for entry in best)
-        return tuple(hit if request.explain else replace(hit, arms=(), boosts=()) for hit in hits)
+        ids = [entry.item.id for entry in best]
+        states = items.with_sources(connection, request.scope.cubes, ids, request.as_of)
+        hits = []
+        for entry in best:
+            state = states.get(entry.item.id)
+            # What was changed or erased since it was ranked is not what was asked for any more.
+            if state is not None and state.version == entry.item.version:
+                hits.append(
+                    Hit(
+                        state,
+                        entry.score,
+                        relevance(entry),
+                        state.sources,
+                        found.copies.get(state.id, ()),
+                        arm_scores(entry) if request.explain else (),
+                        boosts(entry) if request.explain else (),
+                    )
+                )
+        return tuple(hits)
 
 
-def hit_of(entry: Ranked, sources: tuple[Source, ...], copies: tuple[str, ...]) -> Hit:
-    """Return a ranked candidate as a hit."""
-    item = replace(entry.item, sources=sources)
-    return Hit(item, entry.score, relevance(entry), sources, copies, entry.arms, entry.boosts)
+_score = attrgetter("score")
 
 
-def _collapse(ranked: Sequence[Ranked]) -> tuple[tuple[Ranked, ...], dict[str, tuple[str, ...]]]:
+def _item_of(fused: Fused) -> str:
+    return fused.version_key.rsplit(":", 1)[0]
+
+
+def _pool(
+    connection: sa.Connection, request: SearchRequest, rules: Rules, fused: Sequence[Fused], near: Sequence[str]
+) -> list[Recalled]:
+    """Read candidates from the ledger, a page at a time, until enough distinct ones passed every check.
+
+    Those the graph has near the best come with the first page, with a score of nothing when no arm recalled them.
+    """
+    enough = max(_MIN_POOL, request.top_k * 2)
+    pool: list[Recalled] = []
+    distinct: set[tuple[str, ...]] = set()
+    by_graph = set(near)
+    for start in range(0, len(fused), enough):
+        page = fused[start : start + enough]
+        briefs = _briefs(connection, request, rules, {*map(_item_of, page), *by_graph})
+        by_version = {f"{brief.id}:{brief.version}": brief for brief in briefs}
+        for entry in page:
+            brief = by_version.get(entry.version_key)
+            if brief is not None:
+                pool.append(Recalled(brief, entry))
+                distinct.add(_words(brief))
+        if by_graph:
+            unrecalled = by_graph - {_item_of(entry) for entry in fused}
+            pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in briefs if brief.id in unrecalled]
+            by_graph = set()
+        if len(distinct) >= enough:
+            break
+    return pool
+
+
+def _briefs(connection: sa.Connection, request: SearchRequest, rules: Rules, ids: Collection[str]) -> list[items.Brief]:
+    """Return what the ledger lets through of these items now, or at the moment asked for."""
+    cubes, at = request.scope.cubes, request.as_of
+    briefs = [brief for brief in items.briefs(connection, cubes, ids, at) if rules.hold(brief)]
+    if request.filter is not None:
+        passing = items.passing(connection, cubes, request.filter, [brief.id for brief in briefs], at=at)
+        briefs = [brief for brief in briefs if brief.id in passing]
+    return briefs
+
+
+def _collapse(
+    connection: sa.Connection, ranked: Sequence[Ranked]
+) -> tuple[tuple[Ranked, ...], dict[str, tuple[str, ...]]]:
     """Keep the best of what one speaker said in the same words in one cube; name the others with it."""
-    kept: dict[tuple[str, str, str], Ranked] = {}
+    kept: dict[tuple[str, ...], Ranked] = {}
     copies: dict[str, tuple[str, ...]] = {}
     for entry in ranked:
-        first = kept.setdefault(_words(entry.item), entry)
-        if first.item.id != entry.item.id:
+        words = _words(entry.item)
+        first = kept.setdefault(words, entry)
+        if first is entry:
+            continue
+        if entry.item.length > items.BRIEF_CHARS and not _same_text(connection, first.item, entry.item):
+            kept[(*words, entry.item.id)] = entry
+        else:
             copies[first.item.id] = (*copies.get(first.item.id, ()), entry.item.id)
     return tuple(kept.values()), copies
 
 
-def _words(item: Item) -> tuple[str, str, str]:
-    """Return what makes two hits say the same: cube, speaker and words."""
-    return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split())
+def _same_text(connection: sa.Connection, one: items.Brief, other: items.Brief) -> bool:
+    """Compare the whole of two texts that begin alike and are equally long."""
+    states = items.current(connection, [one.cube], [one.id, other.id])
+    return len({state.memory for state in states.values()}) == 1
 
 
-def _wanted(request: SearchRequest) -> Node:
-    """Add to the caller's filter what every search leaves out unless asked: other statuses, facts that have ended."""
-    named = fields_of(request.filter)
-    parts: list[Node] = [] if request.filter is None else [request.filter]
-    if "status" not in named:
-        parts.append(Condition("status", Op.IN, tuple(str(status) for status in _FOUND_STATUSES)))
-    if not named & {"valid_to", "status"}:
-        ended = Condition("valid_to", Op.LTE, to_micros(request.reference_time))
-        fact = Condition("type", Op.NIN, tuple(str(kind) for kind in _TOLD))
-        parts.append(Not(And((fact, ended))))
-    return And(tuple(parts))
+def _dense_arms(dense: Vector) -> tuple[ArmQuery, ...]:
+    return ArmQuery(Arm.TURN, dense), ArmQuery(Arm.WINDOW, dense)
 
 
-def _key(item: Item) -> str:
-    return f"{item.id}:{item.version}"
+def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:
+    """Return the term arms' queries; a question without an indexable term asks none."""
+    if not len(terms.indices):
+        return ()
+    return ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)
+
+
+def arm_scores(entry: Ranked) -> tuple[ArmScore, ...]:
+    """Return a candidate's votes as the public model has them."""
+    return tuple(ArmScore(*vote) for vote in entry.votes)
+
+
+def boosts(entry: Ranked) -> tuple[Boost, ...]:
+    """Return a candidate's boosts as the public model has them."""
+    return tuple(Boost(name, gave) for name, gave in entry.boosts)
+
+
+def _words(item: items.Brief) -> tuple[str, ...]:
+    """Return what makes two hits look alike: cube, speaker, words, and the length of what is longer than its brief."""
+    length = str(item.length) if item.length > items.BRIEF_CHARS else ""
+    return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may come back: the caller's filter, and what every search leaves out unless the filter names it.
+
+    That is other statuses than active and archived, and facts that have ended. `wanted` says all of it; `pushed` is
+    what the index judges besides `live`; `hold` judges the rest on a brief.
+    """
+
+    wanted: Node
+    pushed: Node | None
+    live: bool
+    statuses: frozenset[Status]
+    ended_by: int | None
+
+    @classmethod
+    def of(cls, request: SearchRequest) -> Rules:
+        """Return the rules of one search."""
+        named = fields_of(request.filter)
+        parts: list[Node] = [] if request.filter is None else [request.filter]
+        if "status" not in named:
+            parts.append(Condition("status", Op.IN, tuple(str(status) for status in sorted(FOUND))))
+        ended_by = None if named & {"valid_to", "status"} else to_micros(request.reference_time)
+        if ended_by is not None:
+            fact = Condition("type", Op.NIN, tuple(str(kind) for kind in _TOLD))
+            parts.append(Not(And((fact, Condition("valid_to", Op.LTE, ended_by)))))
+        wanted = And(tuple(parts))
+        live = "status" not in named and request.as_of is None
+        statuses = frozenset(Status) if "status" in named else FOUND
+        return cls(wanted, request.filter if live else wanted, live, statuses, ended_by)
+
+    def hold(self, brief: items.Brief) -> bool:
+        """Say whether the standing rules let a candidate through; the caller's filter is judged by the ledger."""
+        if brief.status not in self.statuses:
+            return False
+        if self.ended_by is None or brief.valid_to is None or brief.type in _TOLD:
+            return True
+        return brief.valid_to > self.ended_by
 
 
 class StageClock:

@@ -8,7 +8,7 @@ from memos.filters import And, Condition, Node, Not, Op, Or, matches
 from memos.memcube.ledger import items
 from memos.model import Item, Status, WhyNot
 from memos.search.context import assemble
-from memos.search.searcher import MAX_CANDIDATES, Found, Searcher, SearchRequest, StageClock, hit_of
+from memos.search.searcher import MAX_CANDIDATES, Found, Searcher, SearchRequest, StageClock, arm_scores, boosts
 
 
 def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
@@ -16,13 +16,14 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     if state.status is Status.DELETED:
         return WhyNot(state.id, "ledger", "it is deleted; `memos rollback` brings it back")
     wide = replace(request, top_k=MAX_CANDIDATES)
-    found = searcher.find(wide, MAX_CANDIDATES, StageClock())
-    failing = [] if matches(found.wanted, items.record_of(state)) else _failing(found.wanted, state)
+    with searcher.ledger.read() as connection:
+        found = searcher.find(connection, wide, MAX_CANDIDATES, StageClock())
+    failing = [] if matches(found.rules.wanted, items.record_of(state)) else _failing(found.rules.wanted, state)
     if failing:
         return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(failing)}")
     for place, entry in enumerate(found.ranked, start=1):
         if entry.item.id == state.id:
-            return _ranked(request, found, place)
+            return _ranked(searcher, request, found, place)
         if state.id in found.copies.get(entry.item.id, ()):
             reason = f"item {entry.item.id} at place {place} says the same and stands for it"
             return WhyNot(state.id, "duplicate", reason, place)
@@ -33,7 +34,7 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
 
 
-def _ranked(request: SearchRequest, found: Found, place: int) -> WhyNot:
+def _ranked(searcher: Searcher, request: SearchRequest, found: Found, place: int) -> WhyNot:
     entry = found.ranked[place - 1]
     if place > request.top_k:
         last = found.ranked[request.top_k - 1]
@@ -41,15 +42,16 @@ def _ranked(request: SearchRequest, found: Found, place: int) -> WhyNot:
             f"it is at place {place} of {len(found.ranked):,} with {entry.score:.3f}; the last of the "
             f"{request.top_k} hits has {last.score:.3f}"
         )
-        return WhyNot(entry.item.id, "rank", reason, place, entry.score, entry.arms, entry.boosts)
+        return WhyNot(entry.item.id, "rank", reason, place, entry.score, arm_scores(entry), boosts(entry))
     if request.token_budget is not None:
-        hits = [hit_of(other, (), ()) for other in found.ranked[: request.top_k]]
+        with searcher.ledger.read() as connection:
+            hits = searcher.hits(connection, request, found)
         kept, _, used = assemble(hits, request.token_budget)
         if entry.item.id not in {hit.item.id for hit in kept}:
             reason = f"it is at place {place}, but does not fit into {request.token_budget} tokens ({used} used)"
-            return WhyNot(entry.item.id, "budget", reason, place, entry.score, entry.arms, entry.boosts)
+            return WhyNot(entry.item.id, "budget", reason, place, entry.score, arm_scores(entry), boosts(entry))
     reason = f"it is found, at place {place}"
-    return WhyNot(entry.item.id, "found", reason, place, entry.score, entry.arms, entry.boosts)
+    return WhyNot(entry.item.id, "found", reason, place, entry.score, arm_scores(entry), boosts(entry))
 
 
 def _failing(node: Node, state: Item) -> list[str]:

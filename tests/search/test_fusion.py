@@ -11,7 +11,7 @@ from memos.search.fusion import Candidate, fuse
 
 
 def arm(*scores: tuple[str, float]) -> list[Candidate]:
-    return [Candidate(key, score) for key, score in scores]
+    return sorted((Candidate(key, score) for key, score in scores), key=lambda candidate: -candidate.score)
 
 
 def test_scores_are_means_of_scaled_scores() -> None:
@@ -24,7 +24,7 @@ def test_scores_are_means_of_scaled_scores() -> None:
 
 def test_the_arms_shares_add_up_to_the_score() -> None:
     for entry in fuse({"turn": arm(("a", 0.9), ("b", 0.7), ("c", 0.1)), "turn_bm25": arm(("b", 7.0), ("c", 1.0))}):
-        assert entry.score == pytest.approx(sum(vote.gave for vote in entry.arms))
+        assert entry.score == pytest.approx(sum(vote[3] for vote in entry.votes))
 
 
 def test_a_vector_arm_counts_from_its_fiftieth_score() -> None:
@@ -53,13 +53,13 @@ def test_a_score_of_zero_or_less_is_no_vote() -> None:
 
 def test_an_arm_votes_once_for_each_item_with_its_best_chunk() -> None:
     [first, second] = fuse({"turn": arm(("a", 0.2), ("b", 0.5), ("a", 0.9))})
-    assert (first.version_key, first.arms[0].score, first.arms[0].rank) == ("a", 0.9, 1)
-    assert second.arms[0].rank == 2
+    assert (first.version_key, first.votes[0][:3]) == ("a", ("turn", 1, 0.9))
+    assert second.votes[0][1] == 2
 
 
 def test_equal_scores_share_a_rank() -> None:
     fused = fuse({"turn": arm(("b", 1.0), ("a", 1.0), ("c", 0.5))})
-    assert [(entry.version_key, entry.arms[0].rank) for entry in fused] == [("a", 1), ("b", 1), ("c", 3)]
+    assert [(entry.version_key, entry.votes[0][1]) for entry in fused] == [("a", 1), ("b", 1), ("c", 3)]
 
 
 @given(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from memos.model import ArmScore, Item, ItemType, Role, Status, Tier
+from memos.clock import to_micros
+from memos.memcube.ledger.items import Brief
+from memos.model import ItemType, Role, Status
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
@@ -17,18 +18,18 @@ from memos.search.rank import Ranked, Recalled, asking_share, rank
 NOON = datetime(2023, 6, 7, 12, tzinfo=UTC)
 
 
-def item(name: str, memory: str = "We talked.", **fields: object) -> Item:
-    made = Item(
-        id=name, cube="c", version=1, version_id=f"{name}-v", memory=memory, type=ItemType.MESSAGE, tier=Tier.SHORT,
-        status=Status.ACTIVE, speaker="Ann", role=Role.USER, key=None, value=None, tags=(), info={}, confidence=1.0,
-        entities=(), keywords=(), conversation=None, position=None, page=None, session=None, said_at=NOON,
-        valid_from=NOON, valid_to=None, created_at=NOON, updated_at=NOON,
+def item(name: str, memory: str = "We talked.", **fields: object) -> Brief:
+    made = Brief(
+        id=name, version=1, cube="c", memory=memory, length=len(memory), type=ItemType.MESSAGE, status=Status.ACTIVE,
+        speaker="Ann", role=Role.USER, conversation=None, session=None, position=None, said_at=to_micros(NOON),
+        valid_from=to_micros(NOON), valid_to=None,
     )  # fmt: skip
-    return replace(made, **fields)  # type: ignore[arg-type]
+    stored = {key: to_micros(value) if isinstance(value, datetime) else value for key, value in fields.items()}
+    return made._replace(**stored)  # type: ignore[arg-type]
 
 
-def recalled(made: Item, gave: float, arm: str = "turn_bm25") -> Recalled:
-    return Recalled(made, Fused(f"{made.id}:1", gave, (ArmScore(arm, 1, gave, gave),)))
+def recalled(made: Brief, gave: float, arm: str = "turn_bm25") -> Recalled:
+    return Recalled(made, Fused(f"{made.id}:1", gave, ((arm, 1, gave, gave),)))
 
 
 def question(text: str) -> Question:
@@ -36,7 +37,7 @@ def question(text: str) -> Question:
 
 
 def boosts(entry: Ranked) -> dict[str, float]:
-    return {boost.name: boost.gave for boost in entry.boosts}
+    return dict(entry.boosts)
 
 
 def test_without_anything_to_say_the_fused_order_stays() -> None:
@@ -55,8 +56,8 @@ def test_arms_and_boosts_add_up_to_the_score() -> None:
         )
         for n in range(1, 9)
     ]
-    for entry in rank(pool, question('When did Ann say "yes" last week?'), {"3": ArmScore("graph", 1, 2.0, 1.0)}):
-        told = sum(arm.gave for arm in entry.arms) + sum(boost.gave for boost in entry.boosts)
+    for entry in rank(pool, question('When did Ann say "yes" last week?'), ["3"]):
+        told = sum(vote[3] for vote in entry.votes) + sum(boosts(entry).values())
         assert entry.score == pytest.approx(told)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -35,6 +35,40 @@ _SELECT = (
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .outerjoin(conversations, conversations.c.id == items.c.conversation_id)
 )
+
+
+# Built once: making a statement anew costs as much as running it.
+_IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
+_CUBES: sa.BindParameter[str] = sa.bindparam("cubes", expanding=True)
+_THESE = _SELECT.where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
+_CURRENT = _THESE.where(versions.c.recorded_to.is_(None))
+_said_in = conversations.alias("said_in")
+_SOURCE_COLUMNS = (
+    sources.c.start.label("source_start"),
+    sources.c.end.label("source_end"),
+    messages.c.id.label("source_id"),
+    messages.c.text.label("source_text"),
+    messages.c.name.label("source_name"),
+    messages.c.chat_time.label("source_time"),
+    messages.c.external_id.label("source_external"),
+    _said_in.c.name.label("source_conversation"),
+)
+_SOURCES = (
+    sa.select(sources.c.item_id, *_SOURCE_COLUMNS)
+    .select_from(sources.join(messages, messages.c.id == sources.c.message_id))
+    .outerjoin(_said_in, _said_in.c.id == messages.c.conversation_id)
+    .where(sources.c.item_id.in_(_IDS))
+    .order_by(sources.c.item_id, sources.c.ordinal)
+)
+_WITH_SOURCES = (
+    _SELECT.add_columns(*_SOURCE_COLUMNS)
+    .outerjoin(sources, sources.c.item_id == items.c.id)
+    .outerjoin(messages, messages.c.id == sources.c.message_id)
+    .outerjoin(_said_in, _said_in.c.id == messages.c.conversation_id)
+    .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
+    .order_by(sources.c.item_id, sources.c.ordinal)
+)
+_WITH_SOURCES_NOW = _WITH_SOURCES.where(versions.c.recorded_to.is_(None))
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
@@ -111,9 +145,10 @@ def current(
 ) -> dict[str, Item]:
     """Return the items that exist in these cubes as they are now, or stood at a moment, deleted ones too, by id."""
     found: dict[str, Item] = {}
+    query = _CURRENT if at is None else _THESE.where(standing(at))
     for batch in in_batches(ids):
-        query = _SELECT.where(versions.c.item_id.in_(batch), versions.c.cube_id.in_(cubes), standing(at))
-        found.update((row.item_id, to_item(row)) for row in connection.execute(query))
+        rows = connection.execute(query, {"ids": batch, "cubes": list(cubes)})
+        found.update((row.item_id, to_item(row)) for row in rows)
     return found
 
 
@@ -123,6 +158,63 @@ def standing(at: datetime | None) -> sa.ColumnElement[bool]:
         return versions.c.recorded_to.is_(None)
     open_ended = sa.or_(versions.c.recorded_to.is_(None), versions.c.recorded_to > at)
     return sa.and_(versions.c.recorded_at <= at, open_ended)
+
+
+class Brief(NamedTuple):
+    """What ordering a candidate takes of it; `memory` is its first `BRIEF_CHARS` characters, `length` all of them."""
+
+    id: str
+    version: int
+    cube: str
+    memory: str
+    length: int
+    type: str
+    status: str
+    speaker: str
+    role: str
+    conversation: str | None
+    session: int | None
+    position: int | None
+    said_at: int | None
+    valid_from: int | None
+    valid_to: int | None
+
+
+BRIEF_CHARS = 2_000
+_BRIEF = (
+    sa.select(
+        versions.c.item_id,
+        versions.c.version,
+        versions.c.cube_id,
+        sa.func.substr(versions.c.memory, 1, BRIEF_CHARS),
+        sa.func.length(versions.c.memory),
+        versions.c.type,
+        versions.c.status,
+        versions.c.speaker,
+        versions.c.role,
+        items.c.conversation_id,
+        items.c.session,
+        items.c.position,
+        # As the numbers they are stored as: only some are looked at, and only compared.
+        sa.type_coerce(items.c.said_at, sa.BigInteger),
+        sa.type_coerce(versions.c.valid_from, sa.BigInteger),
+        sa.type_coerce(versions.c.valid_to, sa.BigInteger),
+    )
+    .select_from(versions.join(items, items.c.id == versions.c.item_id))
+    .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
+)
+_BRIEF_NOW = _BRIEF.where(versions.c.recorded_to.is_(None))
+
+
+def briefs(
+    connection: sa.Connection, cubes: Sequence[str], ids: Collection[str], at: datetime | None = None
+) -> list[Brief]:
+    """Return what exists of these items in these cubes as it is now, or stood at a moment, in no order."""
+    query = _BRIEF_NOW if at is None else _BRIEF.where(standing(at))
+    found: list[Brief] = []
+    for batch in in_batches(ids):
+        found += map(Brief._make, connection.execute(query, {"ids": batch, "cubes": list(cubes)}))
+    return found
 
 
 def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
@@ -234,29 +326,33 @@ def sources_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple
     """Return each item's sources with the exact passage, in order."""
     found: dict[str, list[Source]] = defaultdict(list)
     for batch in in_batches(ids):
-        query = (
-            sa.select(
-                sources.c.item_id,
-                sources.c.start,
-                sources.c.end,
-                messages.c.id,
-                messages.c.text,
-                messages.c.name,
-                messages.c.chat_time,
-                messages.c.external_id,
-                conversations.c.name.label("conversation"),
-            )
-            .select_from(sources.join(messages, messages.c.id == sources.c.message_id))
-            .outerjoin(conversations, conversations.c.id == messages.c.conversation_id)
-            .where(sources.c.item_id.in_(batch))
-            .order_by(sources.c.item_id, sources.c.ordinal)
-        )
-        for row in connection.execute(query):
-            passage = row.text[row.start : row.end]
-            found[row.item_id].append(
-                Source(row.id, row.start, row.end, row.name, row.chat_time, passage, row.conversation, row.external_id)
-            )
+        for row in connection.execute(_SOURCES, {"ids": batch}):
+            found[row.item_id].append(_source(row))
     return {item_id: tuple(entries) for item_id, entries in found.items()}
+
+
+def with_sources(
+    connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
+) -> dict[str, Item]:
+    """Return what `current` does, each item with its sources."""
+    query = _WITH_SOURCES_NOW if at is None else _WITH_SOURCES.where(standing(at))
+    states: dict[str, Item] = {}
+    found: dict[str, list[Source]] = defaultdict(list)
+    for batch in in_batches(ids):
+        for row in connection.execute(query, {"ids": batch, "cubes": list(cubes)}):
+            if row.item_id not in states:
+                states[row.item_id] = to_item(row)
+            if row.source_id is not None:
+                found[row.item_id].append(_source(row))
+    return {item_id: replace(state, sources=tuple(found[item_id])) for item_id, state in states.items()}
+
+
+def _source(row: Any) -> Source:
+    start, end = row.source_start, row.source_end
+    return Source(
+        row.source_id, start, end, row.source_name, row.source_time, row.source_text[start:end],
+        row.source_conversation, row.source_external,
+    )  # fmt: skip
 
 
 def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:

@@ -43,15 +43,23 @@ def rows_after(connection: sa.Connection, target: Target, after: int, limit: int
     return [OutboxRow(row.id, row.cube_id, row.item_id, row.attempts) for row in connection.execute(query)]
 
 
+# Built once: every search runs it.
+_ITEMS_AFTER = (
+    sa.select(outbox.c.item_id)
+    .where(
+        outbox.c.target == sa.bindparam("target"),
+        outbox.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
+        outbox.c.id > sa.bindparam("after"),
+    )
+    .order_by(outbox.c.id.desc())
+    .limit(sa.bindparam("most"))
+)
+
+
 def items_after(connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int) -> list[str]:
     """Return items of these cubes with a change numbered above `after`, newest change first."""
-    query = (
-        sa.select(outbox.c.item_id)
-        .where(outbox.c.target == target, outbox.c.cube_id.in_(cubes), outbox.c.id > after)
-        .order_by(outbox.c.id.desc())
-        .limit(limit)
-    )
-    return list(dict.fromkeys(connection.scalars(query)))
+    asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
+    return list(dict.fromkeys(connection.scalars(_ITEMS_AFTER, asked)))
 
 
 def remove(connection: sa.Connection, row_ids: Collection[int]) -> None:
