@@ -121,7 +121,7 @@ def build_graphs(home: Path, embedder: Embedder) -> float | None:
     started = time.perf_counter()
     index = QdrantEdgeIndex.open(space_folder(home, embedder), embedder.fingerprint.dimension)
     try:
-        if index.unoptimised() < Settings().index.optimise_after:
+        if index.unoptimised() < max(Settings().index.optimise_after, index.optimised() // 3):
             return None
         index.optimise()
     finally:

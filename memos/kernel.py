@@ -59,6 +59,7 @@ from memos.text.checks import check_name, check_text
 
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
+_BUILD_SHARE = 3
 # One for each search at a time; more searches than that take turns.
 _SEARCH_HELPERS = 32
 _EXPIRE_EVERY = timedelta(hours=1)
@@ -613,5 +614,7 @@ class MemOS:
         self._expired_at = now
 
     def _optimise(self) -> None:
-        if self._parts.vector.unoptimised() >= self.settings.index.optimise_after:
-            self._parts.vector.optimise()
+        vector = self._parts.vector
+        # By a share of what is there, so that all builds together stay within a few times the last one.
+        if vector.unoptimised() >= max(self.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE):
+            vector.optimise()

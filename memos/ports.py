@@ -202,6 +202,10 @@ class Optimisable(Protocol):
         """Return how many points were written since the last `optimise`."""
         ...
 
+    def optimised(self) -> int:
+        """Return how many points the last `optimise` saw."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:

@@ -40,7 +40,7 @@ class IndexSettings(BaseModel):
     )
     flush_every_rows: int = Field(2000, ge=1, description="Applied outbox rows after which the indexes are flushed")
     optimise_after: int = Field(
-        50_000, ge=1000, description="Points written before graphs for fast search are built in the background"
+        5_000, ge=1000, description="Points written before graphs for fast search are built in the background"
     )
     park_after: int = Field(
         5, ge=1, description="Failures after which an outbox row is parked and reported by `verify`"

@@ -188,6 +188,10 @@ class QdrantEdgeIndex:
         """Return how many points were written since the last `optimise`."""
         return self._written
 
+    def optimised(self) -> int:
+        """Return how many points the last `optimise` saw."""
+        return int(self._call("optimised"))
+
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
         """Build graphs for fast search in a second process, then switch to them."""
         self._written = 0

@@ -11,6 +11,11 @@ FLOOR_RANK = 50
 _LEAST = 0.05
 """What the last of a vector arm's list still counts, so that a small cube's only memory is found."""
 
+_TELLING = 2.0
+"""BM25 a term from which the words say all they can: a usual LoCoMo question's best has 2.8, a PrefEval one's 1.4."""
+
+_LEAST_SAY = 0.3
+
 TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
 """Arms whose scores start at zero for what shares no word with the question."""
 
@@ -34,34 +39,58 @@ class Fused(NamedTuple):
     votes: tuple[Vote, ...]
 
 
-def fuse(arms: Mapping[str, Sequence[Candidate]]) -> list[Fused]:
+def fuse(arms: Mapping[str, Sequence[Candidate]], terms: int = 1) -> list[Fused]:
     """Return candidates by the mean of their scaled scores over the arms that found anything, best first.
 
     Each arm is scaled so that its best is 1 and its floor 0: the floor of a term arm is 0, of a vector arm its
-    score at `FLOOR_RANK`. An arm comes best first; it votes only with positive scores, and once for each candidate.
+    score at `FLOOR_RANK`. When even the best matches few of the question's `terms`, the term arms' say shrinks with
+    it. An arm comes best first; it votes only with positive scores, and once for each candidate.
     Source: relative score fusion, as in Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval",
     ACM TOIS 2023, whose convex combination beats reciprocal ranks; measured here in docs/log.md.
     """
     voting = [name for name, candidates in arms.items() if candidates and candidates[0].score > 0]
+    say = _say_of_terms(arms, terms)
     votes: dict[str, list[Vote]] = {}
     for name in voting:
         found = _distinct(arms[name])
-        best = found[0].score
-        floor = 0.0 if name in TERM_ARMS else found[min(len(found), FLOOR_RANK) - 1].score
-        # Above the floor a score counts `base + slope * score`, below it (vector arms only) `below * score`.
-        slope = 1 / (best * len(voting)) if name in TERM_ARMS else (1 - _LEAST) / max(best - floor, 1e-9) / len(voting)
-        base = 0.0 if name in TERM_ARMS else _LEAST / len(voting) - slope * floor
-        if best <= floor:
-            slope, base = 0.0, 1 / len(voting)
-        below = _LEAST / len(voting) / floor if floor else 0.0
+        scale = _scale_of(name, found, (say if name in TERM_ARMS else 1.0) / len(voting))
         rank, previous = 0, float("inf")
         for place, (key, score) in enumerate(found, start=1):
             if score < previous:
                 rank, previous = place, score
-            gave = base + slope * score if score >= floor else below * score
+            gave = scale.base + scale.slope * score if score >= scale.floor else scale.below * score
             votes.setdefault(key, []).append((name, rank, score, gave))
     order = sorted((-sum([vote[3] for vote in mine]), key) for key, mine in votes.items())
     return [Fused(key, -score, tuple(votes[key])) for score, key in order]
+
+
+class _Scale(NamedTuple):
+    """A score gives `base + slope * score` from the floor on, and `below * score` under it."""
+
+    floor: float
+    base: float
+    slope: float
+    below: float
+
+
+def _scale_of(name: str, found: Sequence[Candidate], weight: float) -> _Scale:
+    """Return what makes an arm's best give `weight` and its floor nothing, or the least that counts."""
+    best = found[0].score
+    if name in TERM_ARMS:
+        return _Scale(0.0, 0.0, weight / best, 0.0)
+    floor = found[min(len(found), FLOOR_RANK) - 1].score
+    if best <= floor:
+        return _Scale(floor, weight, 0.0, _LEAST * weight / floor)
+    slope = weight * (1 - _LEAST) / (best - floor)
+    return _Scale(floor, _LEAST * weight - slope * floor, slope, _LEAST * weight / floor)
+
+
+def _say_of_terms(arms: Mapping[str, Sequence[Candidate]], terms: int) -> float:
+    """Return from 0.3 to 1 how much the words of a question have to say: by the best BM25 score for each of them."""
+    by_words = arms.get("turn_bm25")
+    if not by_words:
+        return 1.0
+    return min(1.0, max(_LEAST_SAY, by_words[0].score / max(1, terms) / _TELLING))
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

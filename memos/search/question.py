@@ -20,6 +20,7 @@ class Intent(StrEnum):
     COUNT = "count"
     LIST = "list"
     LATEST = "latest"
+    ADVICE = "advice"
     WHEN = "when"
 
 
@@ -35,6 +36,11 @@ _INTENTS = {
     Intent.LATEST: re.compile(
         r"\b(?:latest|currently|current|now(?:adays)?|these days|most recent(?:ly)?|newest|at the moment|still)\b"
         r"|现在|目前|最新|如今|最近一次|今の|最新の",
+        re.I,
+    ),
+    Intent.ADVICE: re.compile(
+        r"\b(?:recommend(?:ations?|ed)?|suggest(?:ions?)?|advice|advise|tips|ideas?|what should I|should I|where can I|"
+        r"help me (?:find|choose|pick|plan)|what are some|any good|options)\b|推荐|建议|おすすめ",
         re.I,
     ),
     Intent.WHEN: re.compile(

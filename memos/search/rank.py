@@ -16,6 +16,7 @@ from memos.memcube.ledger.items import Brief
 from memos.model import Role
 from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
+from memos.text.preferences import states_preference
 
 SESSION = 0.25
 """Weight of the session's standing among the arms: a fifth voter beside four."""
@@ -29,6 +30,7 @@ TIMED = 0.10
 DATED = 0.15
 PHRASE = 0.20
 NEWEST = 0.10
+ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
 
@@ -122,6 +124,8 @@ def _factors(
         share = sum(phrase in said for phrase in question.phrases) / len(question.phrases)
         if share:
             yield "phrase", PHRASE * share
+    if Intent.ADVICE in question.intents and item.role == Role.USER and states_preference(item.memory):
+        yield "preference", ADVICE
     if item.length < _SHORT_CHARS and (asking := asking_share(item.memory)):
         yield "asking", ASKING * asking
     if item.role == Role.ASSISTANT:

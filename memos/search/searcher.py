@@ -79,6 +79,7 @@ class Found:
     """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing."""
 
     question: Question
+    terms: int
     rules: Rules
     ranked: tuple[Ranked, ...]
     copies: Mapping[str, tuple[str, ...]]
@@ -127,7 +128,7 @@ class Searcher:
                 candidates = {arm: found or [] for arm, found in arms.items()}
                 self._add_unindexed(connection, request, rules, candidates, dense, beside, down=bool(missing))
             with clock.stage("fuse"):
-                fused = fuse(candidates)
+                fused = fuse(candidates, len(beside.terms.indices))
             with clock.stage("hydrate"):
                 pool = _pool(connection, request, rules, fused, beside.near or [])
             with clock.stage("rank"):
@@ -135,7 +136,7 @@ class Searcher:
             full = any(len(found) >= limit for found in candidates.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
-                return Found(beside.question, rules, ranked, copies, missing)
+                return Found(beside.question, len(beside.terms.indices), rules, ranked, copies, missing)
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):
@@ -229,7 +230,7 @@ class Searcher:
                     Hit(
                         state,
                         entry.score,
-                        relevance(entry),
+                        relevance(entry, found.terms),
                         state.sources,
                         found.copies.get(state.id, ()),
                         arm_scores(entry) if request.explain else (),

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,10 +286,20 @@ def test_searches_go_on_while_graphs_are_built(folder: Path) -> None:
 
 
 def test_a_built_graph_finds_what_exact_search_finds(folder: Path) -> None:
+    """Vectors lie in groups, as those of texts do: a graph finds little in pure noise of 384 dimensions."""
     index = QdrantEdgeIndex.open(folder, 384)
-    for start in range(0, 15_000, 500):
-        index.upsert(points(start, 500, cubes=1))
-    queries = np.random.default_rng(3).normal(size=(30, 384)).astype(np.float32)
+    generator = np.random.default_rng(3)
+    groups = generator.normal(size=(150, 384)).astype(np.float32)
+
+    def near_groups(count: int) -> np.ndarray:
+        return (
+            groups[generator.integers(150, size=count)] + 0.7 * generator.normal(size=(count, 384)).astype(np.float32)
+        ).astype(np.float32)
+
+    for start in range(0, 10_000, 500):
+        made = zip(points(start, 500, cubes=1), near_groups(500), strict=True)
+        index.upsert([replace(entry, turn=vector, window=vector) for entry, vector in made])
+    queries = near_groups(30)
 
     def best(query: np.ndarray) -> set[str]:
         [hits] = index.search(VectorSearch(("cube0",), (ArmQuery(Arm.TURN, query),), 10))
@@ -297,5 +308,5 @@ def test_a_built_graph_finds_what_exact_search_finds(folder: Path) -> None:
     exact = [best(query) for query in queries]
     index.optimise()
     shared = sum(len(best(query) & expected) for query, expected in zip(queries, exact, strict=True))
-    assert shared / 300 > 0.7  # 0.80 measured; random vectors are a graph's worst case, text keeps more
+    assert shared / 300 > 0.9
     index.close()

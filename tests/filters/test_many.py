@@ -43,7 +43,8 @@ def made(number: int, cube: str) -> Item:
 
 @pytest.fixture(scope="module")
 def memos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemOS, list[Item]]]:
-    settings = Settings.model_validate({"limits": {"min_free_bytes": 1_000_000}})
+    # The items are of 2024: kept from the background, which erases what was deleted long ago.
+    settings = Settings.model_validate({"limits": {"min_free_bytes": 1_000_000}, "retention_days": 36_500})
     home = tmp_path_factory.mktemp("many") / "home"
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as opened:
         opened.cubes.create("a")

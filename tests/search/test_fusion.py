@@ -42,6 +42,16 @@ def test_the_only_memory_of_a_cube_is_found() -> None:
     assert entry.score == 1.0
 
 
+def test_words_that_match_little_have_less_to_say() -> None:
+    arms = {"turn": arm(("a", 0.9), ("b", 0.1)), "turn_bm25": arm(("b", 2.0), ("a", 1.9))}
+    assert fuse(arms, terms=1)[0].votes[1][3] == pytest.approx(1.9 / 2.0 / 2)
+    weak = {entry.version_key: {vote[0]: vote[3] for vote in entry.votes} for entry in fuse(arms, terms=2)}
+    assert weak["b"]["turn_bm25"] == pytest.approx(0.5 / 2)
+    least = {entry.version_key: {vote[0]: vote[3] for vote in entry.votes} for entry in fuse(arms, terms=50)}
+    assert least["b"]["turn_bm25"] == pytest.approx(0.3 / 2)
+    assert least["a"]["turn"] == weak["a"]["turn"]
+
+
 def test_arms_that_found_nothing_take_no_part() -> None:
     [entry] = fuse({"turn": arm(("a", 0.4)), "turn_bm25": []})
     assert entry.score == 1.0

@@ -26,6 +26,8 @@ def read(text: str) -> Question:
         ("她喜欢哪些菜？", Intent.LIST),
         ("Where does he currently live?", Intent.LATEST),
         ("她现在住在哪里？", Intent.LATEST),
+        ("Can you recommend a restaurant?", Intent.ADVICE),
+        ("有什么推荐的餐厅？", Intent.ADVICE),
         ("When did they meet?", Intent.WHEN),
         ("他什么时候出发？", Intent.WHEN),
         ("いつ引っ越しましたか？", Intent.WHEN),

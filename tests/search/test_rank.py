@@ -124,6 +124,12 @@ def test_who_only_asks_tells_little() -> None:
     assert rank([asks, tells], question("cats"))[0].item.id == "b"
 
 
+def test_asked_for_advice_the_speakers_preferences_come_first() -> None:
+    pool = [recalled(item("a", "Restaurants open at six."), 0.5), recalled(item("b", "I avoid spicy food."), 0.45)]
+    assert rank(pool, question("Can you recommend a restaurant?"))[0].item.id == "b"
+    assert rank(pool, question("When do restaurants open?"))[0].item.id == "a"
+
+
 def test_no_boost_is_more_than_a_fifth() -> None:
     every = [getattr(weights, name) for name in dir(weights) if name.isupper() and not name.startswith("_")]
     numbers = [abs(value) for value in every if isinstance(value, float)]
