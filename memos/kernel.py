@@ -182,14 +182,16 @@ class MemOS:
         """Flush the indexes and give everything back; what cannot be flushed is replayed at the next open."""
         if self._closed:
             return
-        self._worker.ask_to_stop()
-        self._parts.vector.stop_building()
-        self._worker.stop()
-        for projection in (self._vector, self._graph):
-            if projection.drain(self.settings.index.wait_s):
-                with suppress(BackendUnavailable):
-                    projection.flush()
-        self._abandon()
+        try:
+            self._worker.ask_to_stop()
+            self._parts.vector.stop_building()
+            self._worker.stop()
+            for projection in (self._vector, self._graph):
+                if projection.drain(self.settings.index.wait_s):
+                    with suppress(BackendUnavailable):
+                        projection.flush()
+        finally:
+            self._abandon()
 
     # Adding and changing
 

@@ -109,6 +109,16 @@ def test_what_is_added_is_found(store: Store) -> None:
     assert "Nadia: Nadia's parrot" in store.said("search", "parrot", "--token-budget", "40", "-k", "1")
 
 
+def test_a_search_explains_its_hits_and_what_is_missing(store: Store) -> None:
+    item = store.ids["cello"]
+    text = store.said("search", SPOKEN["cello"], "--explain")
+    assert f"{item}: turn #1" in text
+    assert "gave" in text
+    assert store.told("search", SPOKEN["cello"], "--why-not", item)["stage"] == "found"
+    missing = store.said("search", SPOKEN["cello"], "--why-not", item, "--filter", '{"tags": "no such tag"}')
+    assert missing.startswith("filter: it fails the condition tags eq 'no such tag'")
+
+
 def test_standard_input_is_added_once_for_one_key(store: Store) -> None:
     said = "from standard input: déjà vu\n".encode()
     first = store.told("add", "-", "--idempotency-key", "k", stdin=said)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from memos.errors import BackendUnavailable, MemosError
+from memos.errors import BackendUnavailable, IntegrityError, MemosError
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import OutboxRow, Target
@@ -165,7 +165,13 @@ class Projection:
             self._apply([row])
 
     def _project(self, rows: Sequence[OutboxRow]) -> None:
-        self._follower.project(list(dict.fromkeys(row.item for row in rows)))
+        try:
+            self._follower.project(list(dict.fromkeys(row.item for row in rows)))
+        except MemosError:
+            raise
+        except Exception as error:
+            told = f"The {self.target} index cannot be given this item ({type(error).__name__}: {error})."
+            raise IntegrityError(told) from error
         self._applied.extend(row.id for row in rows)
 
     def _failed(self, row: OutboxRow) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 import sqlalchemy as sa
 
@@ -100,7 +100,7 @@ class VectorFollower:
 
     def _chunks(self, item: Item, before: Sequence[list[Item]], zone: tzinfo) -> list[_Chunk]:
         """Cut one version; a chunk's window is the two pieces said before it, then itself, all on one day's line."""
-        day = None if item.said_at is None else item.said_at.astimezone(zone)
+        day = None if item.said_at is None else _local(item.said_at, zone)
         pieces = [
             render.said(state.speaker, state.memory)
             for versions in before
@@ -143,6 +143,13 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
         return versions[-1]
     standing = [version for version in versions if version.updated_at < item.recorded_to]
     return standing[-1] if standing else None
+
+
+def _local(moment: datetime, zone: tzinfo) -> datetime:
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:  # the calendar's first or last hours, in a zone beyond them
+        return moment
 
 
 def _tail(text: str, room: int) -> str:

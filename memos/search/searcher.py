@@ -102,9 +102,8 @@ class Searcher:
     def search(self, request: SearchRequest) -> SearchResult:
         """Return at most `top_k` distinct hits, best first, with their sources."""
         clock = StageClock()
-        limit = min(MAX_CANDIDATES, max(_MIN_CANDIDATES, request.top_k * _OVERSAMPLE))
         with self.ledger.read() as connection:
-            found = self.find(connection, request, limit, clock)
+            found = self.find(connection, request, limit_of(request.top_k), clock)
             with clock.stage("hydrate"):
                 hits = self.hits(connection, request, found)
         text, tokens = "", 0
@@ -132,7 +131,7 @@ class Searcher:
             with clock.stage("hydrate"):
                 pool = _pool(connection, request, rules, fused, beside.near or [])
             with clock.stage("rank"):
-                ranked, copies = _collapse(connection, rank(pool, beside.question, beside.near or []))
+                ranked, copies = _collapse(connection, rank(pool, beside.question, beside.near or []), request.as_of)
             full = any(len(found) >= limit for found in candidates.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
@@ -287,27 +286,35 @@ def _briefs(connection: sa.Connection, request: SearchRequest, rules: Rules, ids
 
 
 def _collapse(
-    connection: sa.Connection, ranked: Sequence[Ranked]
+    connection: sa.Connection, ranked: Sequence[Ranked], at: datetime | None
 ) -> tuple[tuple[Ranked, ...], dict[str, tuple[str, ...]]]:
     """Keep the best of what one speaker said in the same words in one cube; name the others with it."""
-    kept: dict[tuple[str, ...], Ranked] = {}
+    alike: dict[tuple[str, ...], list[Ranked]] = {}
+    kept: list[Ranked] = []
     copies: dict[str, tuple[str, ...]] = {}
     for entry in ranked:
-        words = _words(entry.item)
-        first = kept.setdefault(words, entry)
-        if first is entry:
-            continue
-        if entry.item.length > items.BRIEF_CHARS and not _same_text(connection, first.item, entry.item):
-            kept[(*words, entry.item.id)] = entry
-        else:
-            copies[first.item.id] = (*copies.get(first.item.id, ()), entry.item.id)
-    return tuple(kept.values()), copies
+        others = alike.setdefault(_words(entry.item), [])
+        same = _same(connection, entry.item, [other.item for other in others], at)
+        if same is None:
+            others.append(entry)
+            kept.append(entry)
+        elif same != entry.item.id:
+            copies[same] = (*copies.get(same, ()), entry.item.id)
+    return tuple(kept), copies
 
 
-def _same_text(connection: sa.Connection, one: items.Brief, other: items.Brief) -> bool:
-    """Compare the whole of two texts that begin alike and are equally long."""
-    states = items.current(connection, [one.cube], [one.id, other.id])
-    return len({state.memory for state in states.values()}) == 1
+def _same(
+    connection: sa.Connection, item: items.Brief, others: Sequence[items.Brief], at: datetime | None
+) -> str | None:
+    """Return which of some items that look alike says the same: the whole of long texts is compared."""
+    if not others:
+        return None
+    if item.length <= items.BRIEF_CHARS:
+        return others[0].id
+    states = items.current(connection, [item.cube], [item.id, *(other.id for other in others)], at)
+    mine = states.get(item.id)
+    same = (id_ for id_, state in states.items() if id_ != item.id and mine is not None and state.memory == mine.memory)
+    return next(same, None)
 
 
 def _dense_arms(dense: Vector) -> tuple[ArmQuery, ...]:
@@ -319,6 +326,11 @@ def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:
     if not len(terms.indices):
         return ()
     return ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)
+
+
+def limit_of(top_k: int) -> int:
+    """Return how many points of an arm a search looks at first."""
+    return min(MAX_CANDIDATES, max(_MIN_CANDIDATES, top_k * _OVERSAMPLE))
 
 
 def arm_scores(entry: Ranked) -> tuple[ArmScore, ...]:

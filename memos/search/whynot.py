@@ -8,25 +8,36 @@ from memos.filters import And, Condition, Node, Not, Op, Or, matches
 from memos.memcube.ledger import items
 from memos.model import Item, Status, WhyNot
 from memos.search.context import assemble
-from memos.search.searcher import MAX_CANDIDATES, Found, Searcher, SearchRequest, StageClock, arm_scores, boosts
+from memos.search.searcher import (
+    MAX_CANDIDATES,
+    Found,
+    Rules,
+    Searcher,
+    SearchRequest,
+    StageClock,
+    arm_scores,
+    boosts,
+    limit_of,
+)
 
 
 def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
     if state.status is Status.DELETED:
         return WhyNot(state.id, "ledger", "it is deleted; `memos rollback` brings it back")
-    wide = replace(request, top_k=MAX_CANDIDATES)
+    wanted = Rules.of(request).wanted
+    if not matches(wanted, items.record_of(state)):
+        return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(_failing(wanted, state))}")
     with searcher.ledger.read() as connection:
-        found = searcher.find(connection, wide, MAX_CANDIDATES, StageClock())
-    failing = [] if matches(found.rules.wanted, items.record_of(state)) else _failing(found.rules.wanted, state)
-    if failing:
-        return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(failing)}")
-    for place, entry in enumerate(found.ranked, start=1):
-        if entry.item.id == state.id:
-            return _ranked(searcher, request, found, place)
-        if state.id in found.copies.get(entry.item.id, ()):
-            reason = f"item {entry.item.id} at place {place} says the same and stands for it"
-            return WhyNot(state.id, "duplicate", reason, place)
+        # First as the search itself runs, so that both say the same; then as far as a search can look.
+        found = searcher.find(connection, request, limit_of(request.top_k), StageClock())
+        told = _place(searcher, request, found, state)
+        if told is None:
+            wide = replace(request, top_k=MAX_CANDIDATES)
+            found = searcher.find(connection, wide, MAX_CANDIDATES, StageClock())
+            told = _place(searcher, request, found, state, at_least=request.top_k + 1)
+    if told is not None:
+        return told
     waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
     if waiting:
         return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos verify`")
@@ -34,8 +45,22 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
 
 
-def _ranked(searcher: Searcher, request: SearchRequest, found: Found, place: int) -> WhyNot:
-    entry = found.ranked[place - 1]
+def _place(searcher: Searcher, request: SearchRequest, found: Found, state: Item, at_least: int = 1) -> WhyNot | None:
+    """Return what became of an item in one run of the search, None when it is not among the candidates.
+
+    A wider run may order otherwise: the item is not among the hits, so it cannot be placed among them.
+    """
+    for place, entry in enumerate(found.ranked, start=1):
+        if entry.item.id == state.id:
+            return _ranked(searcher, request, found, place, max(place, at_least))
+        if state.id in found.copies.get(entry.item.id, ()):
+            reason = f"item {entry.item.id} at place {place} says the same and stands for it"
+            return WhyNot(state.id, "duplicate", reason, place)
+    return None
+
+
+def _ranked(searcher: Searcher, request: SearchRequest, found: Found, at: int, place: int) -> WhyNot:
+    entry = found.ranked[at - 1]
     if place > request.top_k:
         last = found.ranked[request.top_k - 1]
         reason = (

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
 LANGUAGES = ("en", "zh", "ja")
 _MAX = 16
+# What looks like a date and is none costs a parser's call, too.
+_MAX_TRIED = 64
 
 _FULL_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DAY = rf"(?:{_FULL_DAY}|mon|tues?|wed|thurs?|fri|sat|sun)"
@@ -89,7 +92,7 @@ def time_expressions(text: str, anchor: datetime, zone: ZoneInfo) -> tuple[TimeE
     except OverflowError:  # the calendar's first or last hours, in a zone beyond them
         return ()
     found: list[TimeExpression] = []
-    for match in _EXPRESSION.finditer(text):
+    for match in islice(_EXPRESSION.finditer(text), _MAX_TRIED):
         span = _days(match, text, today)
         if span is not None:
             first, last = (datetime.combine(day, time(), zone).astimezone(UTC) for day in span)

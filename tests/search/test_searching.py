@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from memos import MemOS
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.memcube.ledger import items
 from memos.model import SearchResult
+from memos.text.times import time_expressions
 from tests.fakes import FixedClock, WordEmbedder
 
 
@@ -184,3 +188,81 @@ def test_an_update_reads_the_new_text_at_the_time_it_was_said(memos: MemOS) -> N
     item = say(memos, "I was ill yesterday", at="2024-06-05T10:00Z")
     after = memos.update(item, "I was ill last week")
     assert f"{after.valid_from:%m-%d} {after.valid_to:%m-%d}" == "05-27 06-03"
+
+
+# What a tester broke
+
+
+def test_a_message_from_the_ends_of_the_calendar_holds_up_nobody(memos: MemOS) -> None:
+    memos.cubes.create("ny", time_zone="America/New_York")
+    memos.cubes.create("kiritimati", time_zone="Pacific/Kiritimati")
+    first = say(memos, "poison yesterday", at="0001-01-01T00:00:00Z", cube="ny")
+    last = say(memos, "poison tomorrow", at="9999-12-31T23:59:59Z", cube="kiritimati")
+    other = say(memos, "hello")
+    assert ids(memos.search("poison", cubes=["ny", "kiritimati"])) in ([first, last], [last, first])
+    assert ids(memos.search("hello")) == [other]
+    assert memos.verify().clean
+
+
+def test_an_item_an_index_cannot_be_given_is_parked(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = memos._parts.vector_follower
+    project = type(follower).project
+
+    def refuses(self: object, item_ids: list[str]) -> None:
+        with memos.ledger.read() as connection:
+            states = items.current(connection, ["default"], item_ids)
+        if any("poison" in state.memory for state in states.values()):
+            raise ZeroDivisionError("odd")
+        project(follower, item_ids)
+
+    monkeypatch.setattr(type(follower), "project", refuses)
+    say(memos, "poison")
+    other = say(memos, "hello")
+    assert other in ids(memos.search("hello"))
+    for _ in range(memos.settings.index.park_after):
+        say(memos, "again")
+    [parked] = [d for d in memos.verify().differences if d.kind == "parked"]
+    assert "ZeroDivisionError: odd" in parked.detail
+
+
+def test_dates_that_are_none_cost_little() -> None:
+    said = datetime(2024, 1, 1, tzinfo=UTC)
+    assert time_expressions("2020-99-99 " * 1_800, said, ZoneInfo("UTC")) == ()
+    assert len(time_expressions("2020-99-99 " * 20 + "yesterday", said, ZoneInfo("UTC"))) == 1
+
+
+def test_long_texts_collapse_when_all_of_them_is_the_same_then_and_now(memos: MemOS) -> None:
+    head = "cat dog " * 300
+    alpha, bravo, copy = (say(memos, head + end) for end in ("ALPHA", "BRAVO", "BRAVO"))
+    before = memos.clock.now()
+
+    def kept(**options: Any) -> set[frozenset[str]]:
+        return {frozenset({hit.item.id, *hit.duplicates}) for hit in memos.search("cat", **options)}
+
+    apart = {frozenset({alpha}), frozenset({bravo, copy})}
+    assert kept() == apart
+    memos.update(bravo, head + "ALPHA")
+    assert kept() == {frozenset({alpha, bravo}), frozenset({copy})}
+    assert kept(as_of=before) == apart
+
+
+def test_why_not_agrees_with_the_search_it_explains(memos: MemOS) -> None:
+    words = ("cat", "dog", "blue", "river", "tea")
+    every = [
+        say(
+            memos,
+            " ".join(words[(n * step) % 5] for step in range(1, 4)) + f" {n}",
+            conversation=f"k{n % 3}",
+            who="Ann",
+        )
+        for n in range(60)
+    ]
+    for question in ("cat dog", "when did Ann see the blue river?"):
+        hits = ids(memos.search(question, top_k=5))
+        for item in every:
+            told = memos.why_not(item, question, top_k=5)
+            if item in hits:
+                assert (told.stage, told.place) == ("found", hits.index(item) + 1)
+            else:
+                assert told.stage in ("rank", "recall")
+                assert told.place is None or told.place > 5
