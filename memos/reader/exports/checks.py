@@ -55,7 +55,7 @@ def checked(
             dated, message = _read(record, zone, now, limits)
         except InvalidInput as error:
             told = f"is refused: {error.field.removeprefix('messages[0].')} {error.reason}"
-            yield CheckedRecord(replace(record, message={}, problem=told))
+            yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
             continue
         if message.message_id is None:
             named = replace(dated, message={**dated.message, "message_id": _made_id(record, seen)})
@@ -68,7 +68,7 @@ def checked(
             yield CheckedRecord(dated)
         else:
             told = f"has the message id {message.message_id!r} of {first} and other text"
-            yield CheckedRecord(replace(record, message={}, problem=told))
+            yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
 
 
 def _read(record: ExportRecord, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> tuple[ExportRecord, Message]:

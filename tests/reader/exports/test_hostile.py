@@ -121,3 +121,8 @@ def test_several_fields_may_hold_anything_at_once(tmp_path: Path, data: st.DataO
         path = data.draw(st.sampled_from(paths(shape)))
         shape = replaced(shape, path, data.draw(st.sampled_from([*ODD, *SHAPES])))
     read(tmp_path / "export.json", [shape], format)
+
+
+def test_what_is_bad_is_not_counted_as_left_out(tmp_path: Path) -> None:
+    odd = {"type": "ai", "data": {"content": [[]], "id": True, "tool_calls": [{"name": "n", "args": {}, "id": "i"}]}}
+    assert read(tmp_path / "export.json", [[odd]], Format.LANGCHAIN) == 0
