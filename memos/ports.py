@@ -240,6 +240,11 @@ class GraphIndex(Protocol):
     Raises: BackendUnavailable, BackendTimeout from every method.
     """
 
+    @property
+    def incarnation(self) -> int:
+        """A number that grows whenever the engine restarted and may have lost unflushed writes."""
+        ...
+
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
         """Insert or replace nodes and exactly the edges each node names.
 

@@ -5,13 +5,10 @@ Serves requests over one socket until the parent closes it or dies. Imports noth
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import signal
-import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from uuid import UUID
 
 import qdrant_edge as edge
 
+from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
 from memos.backends.edge_filters import compile_filter, split_flags
 
 FOREVER = 2**53 - 1
@@ -28,7 +26,6 @@ MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"
 _DENSE = ("turn", "window")
 _SPARSE = ("turn_bm25", "window_bm25")
-_LOCK_WAIT_S = 30.0
 _SCAN_PAGE = 2_000
 _LEARN_PAGE = 500
 _LARGE_CORPUS = 2_000
@@ -86,7 +83,7 @@ class Shard:
 
     def __init__(self, folder: str, dimension: int) -> None:
         self._folder = Path(folder)
-        self._lock = _lock(self._folder)
+        self._lock = lock_folder(self._folder, "vector index")
         # A point's id stands for one chunk of one version for ever, so what it is never changes.
         self._seen: dict[int, Known] = {}
         self._counts: dict[str, int] = {}
@@ -315,83 +312,24 @@ def _moment(as_of: int | None) -> list[edge.FieldCondition]:
     ]
 
 
-def _lock(folder: Path) -> int:
-    """Wait for a child of a killed parent to be gone; it ends as soon as its call is done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return descriptor
+class _Server:
+    """What the child does with a request; the first one opens the shard."""
 
+    def __init__(self, channel: Connection) -> None:
+        self._channel = channel
+        self._shard: Shard | None = None
 
-def write_durably(path: Path, text: str) -> None:
-    """Replace a small file in one step that a power cut cannot halve."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def handle(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        if method == "open":
+            self._shard = Shard(*arguments)
+            return None
+        if method in ("optimise", "rewrite"):
+            os.nice(10)
+            die_with_parent(self._channel)
+        return getattr(self._shard, method)(*arguments)
 
-
-def _die_with_parent(channel: Connection) -> None:
-    """During a long call nobody reads the socket: let its closing end this process by SIGIO instead."""
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())
-    flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
-    fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
-
-
-def serve(channel: Connection) -> None:
-    """Answer requests (method, arguments) with (True, result) or (False, kind, message) until the parent is gone."""
-    shard: Shard | None = None
-    while True:
-        try:
-            while shard is not None and not channel.poll() and _learnt_more(shard):
-                pass
-            method, arguments = channel.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            if method == "open":
-                shard = Shard(*arguments)
-                answer: tuple[Any, ...] = (True, None)
-            elif method in ("optimise", "rewrite"):
-                os.nice(10)
-                _die_with_parent(channel)
-                answer = (True, _call(shard, method, arguments))
-            else:
-                answer = (True, _call(shard, method, arguments))
-        except Exception as error:  # noqa: BLE001 - the process boundary: the parent gets it as an error of its tree
-            answer = (False, type(error).__name__, str(error))
-        try:
-            channel.send(answer)
-        except (BrokenPipeError, ConnectionError):
-            return
-
-
-def _learnt_more(shard: Shard) -> bool:
-    try:
-        return shard.learn()
-    except Exception:  # noqa: BLE001 - nobody asked; whoever asks for what cannot be read gets the error
-        return False
-
-
-def _call(shard: Shard | None, method: str, arguments: tuple[Any, ...]) -> Any:
-    handler: Callable[..., Any] = getattr(shard, method)
-    return handler(*arguments)
+    def idle(self) -> bool:
+        return self._shard is not None and self._shard.learn()
 
 
 def copy_sparse(source: Path, target: Path) -> None:
@@ -417,6 +355,8 @@ def _copy_holes(source: str, target: str) -> str:
 
 
 def main(descriptor: int) -> None:
-    """Run as a child: serve the inherited socket. Interrupts are the parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(Connection(descriptor))
+    """Run as a child: serve the inherited socket."""
+    ignore_interrupts()
+    channel = Connection(descriptor)
+    server = _Server(channel)
+    serve(channel, server.handle, server.idle)

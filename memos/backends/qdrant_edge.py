@@ -8,102 +8,34 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
-import subprocess
-import sys
 import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from memos.backends.edge_process import WireArm, WirePoint, copy_sparse, write_durably
-from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput
+from memos.backends.child import Child, Died, current_file, write_durably
+from memos.backends.edge_process import WireArm, WirePoint, copy_sparse
+from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.ports import ScoredPoint, SparseVector, Stamp, VectorPoint, VectorSearch
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-_CHILD = (
-    "import sys; sys.path.insert(0, sys.argv[1]);from memos.backends.edge_process import main; main(int(sys.argv[2]))"
-)
 _NAME = re.compile(r"gen-\d{6,}")
-_CLOSE_WAIT_S = 10.0
-# Far more than a flush or a search of anything that fits one machine; only a hung engine takes longer.
-_CALL_TIMEOUT_S = 120.0
-_LONG_CALLS = frozenset({"optimise", "rewrite"})
 # Journal entries that may be left for the last step of a switch, while writers wait.
 _SHORT_JOURNAL = 8
 
 _Write = tuple[Literal["upsert", "prune"], Any]
 
 
-class _Died(Exception):
-    """The child ended in the middle of a call."""
-
-
-class _Child:
-    """One engine process and the socket to it; calls queue."""
+class _Child(Child):
+    """The engine's process with one generation open."""
 
     def __init__(self, folder: Path, dimension: int) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-P", "-c", _CHILD, _PACKAGE_ROOT, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # A Ctrl-C in the terminal is for the program, which then closes its children in order.
-                start_new_session=True,
-            )
-        self._channel = Connection(ours.detach())
-        self._lock = threading.Lock()
-        self.folder = folder
+        super().__init__("memos.backends.edge_process", "vector index")
         try:
             self.call("open", str(folder), dimension)
         except BaseException:
             self.close()
             raise
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Return the child's answer. Raises: _Died, BackendUnavailable, IntegrityError."""
-        with self._lock:
-            try:
-                self._channel.send((method, arguments))
-                if method not in _LONG_CALLS and not self._channel.poll(_CALL_TIMEOUT_S):
-                    self.kill()
-                    raise BackendTimeout(f"The vector index gave no answer to {method} within {_CALL_TIMEOUT_S:.0f} s.")
-                answer = self._channel.recv()
-            except (EOFError, OSError) as error:
-                raise _Died(f"it ended with status {self._process.poll()}") from error
-            except KeyboardInterrupt:
-                # The answer is still to come: the next call would take it for its own.
-                self.kill()
-                raise
-        if answer[0]:
-            return answer[1]
-        kind, message = answer[1:]
-        if kind == "BlockingIOError":
-            raise BackendUnavailable(
-                f"The vector index in {self.folder} is in use by another process; end it and repeat."
-            )
-        if method == "open":
-            raise IntegrityError(f"The vector index in {self.folder} cannot be read ({kind}: {message}).")
-        raise BackendUnavailable(f"The vector index refused {method} ({kind}: {message}).")
-
-    def kill(self) -> None:
-        """End the child now, also in the middle of a call."""
-        self._process.kill()
-        self._process.wait()
-
-    def close(self) -> None:
-        """End the child after its present call."""
-        with self._lock:
-            self._channel.close()
-        try:
-            self._process.wait(_CLOSE_WAIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
 
 class QdrantEdgeIndex:
@@ -195,11 +127,13 @@ class QdrantEdgeIndex:
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
         """Build graphs for fast search in a second process, then switch to them."""
         self._written = 0
-        return bool(self._rebuild(lambda child, _target: child.call("optimise"), on_progress))
+        return bool(self._rebuild(lambda child, _target: child.call("optimise", wait_s=None), on_progress))
 
     def rewrite(self) -> None:
         """Build fresh files from live points in a second process, then switch and delete the old ones."""
-        self._rebuild(lambda child, target: child.call("rewrite", str(target), self._dimension), None, fresh=True)
+        self._rebuild(
+            lambda child, target: child.call("rewrite", str(target), self._dimension, wait_s=None), None, fresh=True
+        )
 
     def close(self) -> None:
         """End the children without flushing."""
@@ -224,7 +158,7 @@ class QdrantEdgeIndex:
             child = self._restart(None)
         try:
             return child.call(method, *arguments)
-        except _Died as error:
+        except Died as error:
             if child is self._child and not self._closed:
                 self._restart(child)
             elif child is not self._child:
@@ -274,7 +208,7 @@ class QdrantEdgeIndex:
                 result = self._built(build, copy, target)
                 report("switching")
                 self._switch(target, incarnation)
-            except _Died as error:
+            except Died as error:
                 raise BackendUnavailable(
                     f"The build of a new vector index stopped ({error}); the old one stays."
                 ) from error
@@ -310,7 +244,7 @@ class QdrantEdgeIndex:
         with self._writer:
             self._replay(child, done)
             if self._closed or self._incarnation != incarnation:
-                raise _Died("the engine restarted meanwhile")
+                raise Died("the engine restarted meanwhile")
             child.call("flush", self._call("mark"))
             write_durably(self._folder / "CURRENT", target.name)
             old, self._child, self._builder = self._child, child, None
@@ -327,17 +261,11 @@ class QdrantEdgeIndex:
     def _started(self, folder: Path) -> _Child:
         try:
             return _Child(folder, self._dimension)
-        except _Died as error:
+        except Died as error:
             raise IntegrityError(f"The vector index in {folder} cannot be opened ({error}).") from error
 
     def _current(self) -> Path:
-        pointer = self._folder / "CURRENT"
-        if not pointer.exists():
-            write_durably(pointer, _name(1))
-        name = pointer.read_text(encoding="utf-8", errors="replace").strip()
-        if not _NAME.fullmatch(name):
-            raise IntegrityError(f"{pointer} is damaged: it says {name[:40]!r}.")
-        return self._folder / name
+        return current_file(self._folder, _NAME, _name(1))
 
     def _remove_leftovers(self) -> None:
         """Delete every generation but the current one, and a builder that is still there."""

@@ -64,8 +64,8 @@ class GraphFollower:
         return self._index.mark()
 
     def incarnation(self) -> int:
-        """Return 0: an in-process graph loses nothing while the process lives."""
-        return 0
+        """Return how often the engine restarted."""
+        return self._index.incarnation
 
 
 def digest(salt: bytes, kind: str, name: str) -> str:

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from memos.backends.ladybug import LadybugGraph, wipe
@@ -35,8 +36,10 @@ while True:
 OPENER = """
 import sys
 from pathlib import Path
+from memos.backends import child
 from memos.backends.ladybug import LadybugGraph
 from memos.errors import BackendUnavailable
+child.LOCK_WAIT_S = 0.2
 try:
     LadybugGraph.open(Path(sys.argv[1]))
 except BackendUnavailable as error:
@@ -120,6 +123,80 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     other = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     graph.close()
     assert "refused: The graph index" in other.stderr
+
+
+def test_a_killed_engine_fails_one_call_and_comes_back_with_what_was_acknowledged(tmp_path: Path) -> None:
+    graph = LadybugGraph.open(tmp_path)
+    graph.upsert(chain(0, 5))
+    graph.flush(3)
+    graph.upsert(chain(5, 10))
+    psutil.Process(graph._child.pid).kill()
+    with pytest.raises(BackendUnavailable, match="restarted"):
+        graph.mark()
+    assert (graph.incarnation, graph.mark(), len(list(graph.scan("a")))) == (1, 3, 10)
+    psutil.Process(graph._child.pid).kill()
+    with pytest.raises(BackendUnavailable, match="restarted"):
+        graph.upsert(chain(10, 12))
+    graph.upsert(chain(10, 12))
+    assert (graph.incarnation, len(list(graph.scan("a")))) == (2, 12)
+    graph.close()
+
+
+def test_an_engine_killed_at_random_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    graph, chance, kept, refused = LadybugGraph.open(tmp_path), random.Random(3), set[str](), 0
+    for turn in range(40):
+        stop = threading.Timer(chance.uniform(0, 0.05), psutil.Process(graph._child.pid).kill)
+        stop.start()
+        try:
+            graph.upsert(chain(20 * turn, 20 * turn + 20))
+            kept |= {f"m{n}" for n in range(20 * turn, 20 * turn + 20)}
+            if turn % 4 == 0:
+                graph.rewrite()
+        except BackendUnavailable:
+            refused += 1
+        stop.join()
+        try:
+            assert kept <= {stamp.id for stamp in graph.scan("a")}
+        except BackendUnavailable:
+            assert kept <= {stamp.id for stamp in graph.scan("a")}
+    assert refused > 0
+    graph.close()
+
+
+ORPHAN = """
+import os, signal, sys
+from pathlib import Path
+from tests.backends.test_ladybug import *
+graph = LadybugGraph.open(Path(sys.argv[1]))
+graph.upsert(chain(0, 50)); graph.flush(9)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+while True:
+    graph.upsert(chain(0, 3_000))
+    graph.rewrite()
+"""
+
+
+def test_a_killed_parent_leaves_no_engine_that_writes(tmp_path: Path) -> None:
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", ORPHAN, str(tmp_path)], check=False, cwd=ROOT).returncode < 0
+        graph = LadybugGraph.open(tmp_path)
+        before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+        assert graph.mark() == 9
+        assert {f"m{n}" for n in range(50)} <= {stamp.id for stamp in graph.scan("a")}
+        assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+        graph.close()
+
+
+def test_what_the_program_has_in_memory_does_not_get_into_the_file(tmp_path: Path) -> None:
+    graph = LadybugGraph.open(tmp_path)
+    for turn in range(10):
+        said = [b"said words " * (size // 11) for size in (600, 4_000, 20_000, 100_000, 1_000_000) for _ in range(40)]
+        del said  # freed, not overwritten: what the engine in this process wrote out once in some forty rewritings
+        graph.upsert([GraphNode(f"t{turn}-{n}", "a", 1, "v", None, (f"e{n}",), ()) for n in range(150)])
+        graph.rewrite()
+        graph.flush(turn)
+        assert b"said words" not in bytes_in(tmp_path)
+    graph.close()
 
 
 def test_a_closed_graph_says_so(tmp_path: Path) -> None:

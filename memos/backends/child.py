@@ -1,0 +1,199 @@
+"""Engines in child processes: the parent's handle on one, and the loop that serves it.
+
+An engine that keeps the interpreter's lock, that writes its process's memory into its files, or that can end its
+process, does so in a child that the program outlives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError
+
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; main(*map(int, sys.argv[2:]))"
+_CLOSE_WAIT_S = 10.0
+# Far more than a flush or a search of anything that fits one machine; only a hung engine takes longer.
+_CALL_TIMEOUT_S = 120.0
+# Nobody has asked for this long: what the engine does of itself is in nobody's way.
+_IDLE_S = 0.02
+LOCK_WAIT_S = 30.0
+
+Handler = Callable[[str, tuple[Any, ...]], Any]
+
+
+class Died(Exception):
+    """The child ended in the middle of a call."""
+
+
+class Child:
+    """One engine process and its sockets; calls on one socket queue, on different ones they run side by side."""
+
+    def __init__(self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = ()) -> None:
+        """Start `main` of a module with its sockets' numbers; `keep` are descriptors that stay open in it."""
+        self._what = what
+        self._channels: list[tuple[threading.Lock, Connection]] = []
+        with ExitStack() as theirs:
+            numbers = []
+            for _ in range(sockets):
+                mine, its = socket.socketpair()
+                self._channels.append((threading.Lock(), Connection(mine.detach())))
+                numbers.append(theirs.enter_context(its).fileno())
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-P", "-c", _START.format(module=module), _PACKAGE_ROOT, *map(str, numbers)],
+                pass_fds=(*numbers, *keep),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # A Ctrl-C in the terminal is for the program, which then closes its children in order.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
+    def call(self, method: str, *arguments: Any, socket: int = 0, wait_s: float | None = _CALL_TIMEOUT_S) -> Any:
+        """Return the child's answer. Raises: Died, BackendUnavailable, BackendTimeout (`wait_s`), IntegrityError."""
+        lock, channel = self._channels[socket]
+        with lock:
+            try:
+                channel.send((method, arguments))
+                if wait_s is not None and not channel.poll(wait_s):
+                    self.kill()
+                    raise BackendTimeout(f"The {self._what} gave no answer to {method} within {wait_s:.0f} s.")
+                answer = channel.recv()
+            except (EOFError, OSError) as error:
+                raise Died(f"it ended with status {self._process.poll()}") from error
+            except KeyboardInterrupt:
+                # The answer is still to come: the next call would take it for its own.
+                self.kill()
+                raise
+        if answer[0]:
+            return answer[1]
+        kind, message = answer[1:]
+        if kind == "BackendUnavailable":
+            raise BackendUnavailable(message)
+        if method == "open":
+            raise IntegrityError(f"The {self._what} cannot be read ({kind}: {message}).")
+        raise BackendUnavailable(f"The {self._what} refused {method} ({kind}: {message}).")
+
+    def kill(self) -> None:
+        """End the child now, also in the middle of a call."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End the child after its present calls."""
+        for lock, channel in self._channels:
+            with lock:
+                channel.close()
+        try:
+            self._process.wait(_CLOSE_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def serve(channel: Connection, handle: Handler, idle: Callable[[], bool] | None = None) -> None:
+    """Answer (method, arguments) with (True, result) or (False, kind, message) until the parent is gone.
+
+    `idle` is called while nobody asks, as long as it says that there is more to do.
+    """
+    while True:
+        try:
+            while idle is not None and not channel.poll(_IDLE_S) and _did_more(idle):
+                pass
+            method, arguments = channel.recv()
+        except (EOFError, OSError):
+            return
+        answer: tuple[Any, ...]
+        try:
+            answer = (True, handle(method, arguments))
+        except Exception as error:  # noqa: BLE001 - the process boundary: the parent gets it as an error of its tree
+            answer = (False, type(error).__name__, str(error))
+        try:
+            channel.send(answer)
+        except (BrokenPipeError, ConnectionError):
+            return
+
+
+def _did_more(idle: Callable[[], bool]) -> bool:
+    try:
+        return idle()
+    except Exception:  # noqa: BLE001 - nobody asked; whoever asks for what cannot be done gets the error
+        return False
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def die_with_parent(channel: Connection) -> None:
+    """During a long call nobody reads the socket: let its closing end this process by SIGIO instead."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
+    fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
+
+
+def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
+    """Return a descriptor that locks a folder until it is closed everywhere, so in children that keep it too.
+
+    Waits for a child of a killed parent to be gone; it ends as soon as its call is done. Raises: BackendUnavailable.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + (LOCK_WAIT_S if wait_s is None else wait_s)
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                os.close(descriptor)
+                raise BackendUnavailable(
+                    f"The {what} in {folder} is in use by another process; end it and repeat."
+                ) from error
+            time.sleep(0.02)
+        else:
+            return descriptor
+
+
+def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
+    """Return what a folder's `CURRENT` names, `first` in a new folder. Raises: IntegrityError."""
+    pointer = folder / "CURRENT"
+    if not pointer.exists():
+        write_durably(pointer, first)
+    named = pointer.read_text(encoding="utf-8", errors="replace").strip()
+    if not name.fullmatch(named):
+        raise IntegrityError(f"{pointer} is damaged: it says {named[:40]!r}.")
+    return folder / named
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Replace a small file in one step that a power cut cannot halve."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
