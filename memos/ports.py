@@ -71,13 +71,15 @@ class VectorSearch:
 
 
 class ScoredPoint(NamedTuple):
-    """One recalled point; `version` is the item's version it was built from."""
+    """One recalled point: the item and its version the point was built from, as "item:version", and the score."""
 
-    id: str
-    item: str
-    version: int
-    chunk: int
+    key: str
     score: float
+
+    @property
+    def item(self) -> str:
+        """Return the item's id."""
+        return self.key.rsplit(":", 1)[0]
 
 
 @dataclass(frozen=True, slots=True)

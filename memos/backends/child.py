@@ -115,8 +115,9 @@ def serve(channel: Connection, handle: Handler, idle: Callable[[], bool] | None 
     """
     while True:
         try:
-            while idle is not None and not channel.poll(_IDLE_S) and _did_more(idle):
-                pass
+            if idle is not None and not channel.poll(_IDLE_S):
+                while _did_more(idle) and not channel.poll():
+                    pass
             method, arguments = channel.recv()
         except (EOFError, OSError):
             return

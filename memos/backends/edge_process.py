@@ -27,14 +27,14 @@ OPTIMISED_FILE = "optimised"
 _DENSE = ("turn", "window")
 _SPARSE = ("turn_bm25", "window_bm25")
 _SCAN_PAGE = 2_000
-_LEARN_PAGE = 500
+_LEARN_PAGE = 200  # about 4 ms, which is what a search may have to wait
 _LARGE_CORPUS = 2_000
 _NEARLY_ALL = 0.8
 _MOST_CUBES = 1_000_000
 # About 80 MB; an index with more points reads payloads for those it has not seen lately.
 _MOST_SEEN = 250_000
 _COPY_PAGE = 256
-# Exact search is as fast up to here, in KiB of vectors of one cube (2,500 points of 384 half floats).
+# Exact search is as fast up to here, in KiB of vectors of one cube (about 2,500 points of 384 dimensions).
 _FULL_SCAN_KIB = 1_875
 # Candidates a graph search keeps: of 13,712 texts' vectors it then finds 99 % of the true ten (docs/log.md).
 _SEARCH_WIDTH = 96
@@ -55,8 +55,6 @@ _INTEGERS = (
 # One point on the wire: id, payload, two dense vectors as float32 bytes, two sparse as (indices, values).
 WirePoint = tuple[str, dict[str, Any], bytes, bytes, tuple[list[int], list[float]], tuple[list[int], list[float]]]
 WireArm = tuple[str, bytes | tuple[list[int], list[float]]]
-# What one point is: id, item, version, chunk.
-Known = tuple[str, str, int, int]
 
 
 def config(dimension: int) -> edge.EdgeConfig:
@@ -64,7 +62,7 @@ def config(dimension: int) -> edge.EdgeConfig:
 
     Without a write-ahead log: the ledger's outbox replays what was not flushed, and no log keeps erased payloads.
     """
-    dense = edge.EdgeVectorParams(dimension, edge.Distance.Cosine, datatype=edge.VectorStorageDatatype.Float16)
+    dense = edge.EdgeVectorParams(dimension, edge.Distance.Cosine, datatype=edge.VectorStorageDatatype.Turbo8)
     sparse = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
     return edge.EdgeConfig(
         vectors=dict.fromkeys(_DENSE, dense),
@@ -85,7 +83,7 @@ class Shard:
         self._folder = Path(folder)
         self._lock = lock_folder(self._folder, "vector index")
         # A point's id stands for one chunk of one version for ever, so what it is never changes.
-        self._seen: dict[int, Known] = {}
+        self._seen: dict[int, str] = {}
         self._counts: dict[str, int] = {}
         self._written = self._counted_at = 0
         self._offset: Any = None
@@ -122,8 +120,11 @@ class Shard:
 
     def search(
         self, cubes: Sequence[str], arms: Sequence[WireArm], limit: int, node: Any, as_of: int | None, live: bool
-    ) -> tuple[list[Known], list[tuple[bytes, bytes]]]:
-        """Return the points found, and for each arm their places in that list and scores, best first, positive only."""
+    ) -> tuple[list[str], list[tuple[bytes, bytes]]]:
+        """Return the versions found, and for each arm their places in that list and scores, best first.
+
+        Only what has a positive score is found.
+        """
         # One value is matched in half the time of a list of one.
         match = edge.MatchValue(cubes[0]) if len(cubes) == 1 else edge.MatchAny(list(cubes))
         mine = edge.FieldCondition("cube", match=match)
@@ -151,20 +152,21 @@ class Shard:
             ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
         return self._known(list(places)), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
 
-    def _known(self, numbers: Sequence[int]) -> list[Known]:
-        """Return what the points are; reading that from their payloads costs as much as the search itself."""
+    def _known(self, numbers: Sequence[int]) -> list[str]:
+        """Return "item:version" for each point; reading it from their payloads costs as much as the search itself."""
         missing = [number for number in numbers if number not in self._seen]
         if missing:
             if len(self._seen) > _MOST_SEEN:
                 self._seen.clear()
                 missing = list(numbers)
-            for record in self._shard.retrieve([UUID(int=n) for n in missing], with_payload=True, with_vector=False):
+            for record in self._shard.retrieve(
+                [UUID(int=n) for n in missing], with_payload=["item", "version"], with_vector=False
+            ):
                 self._remember(record)
         return [self._seen[number] for number in numbers]
 
     def _remember(self, record: Any) -> None:
-        payload = record.payload
-        self._seen[_number(record)] = (str(record.id), payload["item"], payload["version"], payload.get("chunk", 0))
+        self._seen[_number(record)] = f"{record.payload['item']}:{record.payload['version']}"
 
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
         """Say whether these cubes hold nearly every point: the engine's own IDF is then theirs.
@@ -184,7 +186,7 @@ class Shard:
         if self._learnt or len(self._seen) > _MOST_SEEN:
             return False
         request = edge.ScrollRequest(
-            offset=self._offset, limit=_LEARN_PAGE, with_payload=["item", "version", "chunk"], with_vector=False
+            offset=self._offset, limit=_LEARN_PAGE, with_payload=["item", "version"], with_vector=False
         )
         records, following = self._shard.scroll(request)
         for record in records:

@@ -83,14 +83,11 @@ class QdrantEdgeIndex:
             (arm.arm.value, _wire_terms(arm.query) if isinstance(arm.query, SparseVector) else arm.query.tobytes())
             for arm in request.arms
         ]
-        known, ranked = self._call(
+        keys, ranked = self._call(
             "search", request.cubes, arms, request.limit, request.filter, request.as_of, request.live
         )
         return [
-            [
-                ScoredPoint._make((*known[place], score))
-                for place, score in zip(array("I", at), array("f", scores), strict=True)
-            ]
+            [ScoredPoint(keys[place], score) for place, score in zip(array("I", at), array("f", scores), strict=True)]
             for at, scores in ranked
         ]
 

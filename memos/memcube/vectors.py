@@ -21,7 +21,7 @@ from memos.text import render
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
-POINT_FORMAT = 2
+POINT_FORMAT = 3
 """Grows when points are made otherwise: 2 renders the day, keeps windows inside a session and adds term pairs."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from memos.ports import ScoredPoint
+
 FLOOR_RANK = 50
 """A vector arm's score at this rank counts as nothing: cosines say how much better, not how good."""
 
@@ -20,13 +22,6 @@ TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
 """Arms whose scores start at zero for what shares no word with the question."""
 
 
-class Candidate(NamedTuple):
-    """One recalled version of one item, with what an arm thought of it."""
-
-    version_key: str
-    score: float
-
-
 Vote = tuple[str, int, float, float]
 """What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score."""
 
@@ -39,7 +34,7 @@ class Fused(NamedTuple):
     votes: tuple[Vote, ...]
 
 
-def fuse(arms: Mapping[str, Sequence[Candidate]], terms: int = 1) -> list[Fused]:
+def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1) -> list[Fused]:
     """Return candidates by the mean of their scaled scores over the arms that found anything, best first.
 
     Each arm is scaled so that its best is 1 and its floor 0: the floor of a term arm is 0, of a vector arm its
@@ -58,34 +53,36 @@ def fuse(arms: Mapping[str, Sequence[Candidate]], terms: int = 1) -> list[Fused]
         for place, (key, score) in enumerate(found, start=1):
             if score < previous:
                 rank, previous = place, score
-            gave = scale.base + scale.slope * score if score >= scale.floor else scale.below * score
-            votes.setdefault(key, []).append((name, rank, score, gave))
+            votes.setdefault(key, []).append((name, rank, score, scale.gives(score)))
     order = sorted((-sum([vote[3] for vote in mine]), key) for key, mine in votes.items())
     return [Fused(key, -score, tuple(votes[key])) for score, key in order]
 
 
 class _Scale(NamedTuple):
-    """A score gives `base + slope * score` from the floor on, and `below * score` under it."""
+    """From the floor on, a score gives `base` and its share of the `width` up to the best times `span`."""
 
     floor: float
+    width: float
     base: float
-    slope: float
-    below: float
+    span: float
+
+    def gives(self, score: float) -> float:
+        if score < self.floor:
+            return self.base * (score / self.floor)
+        # Divided first: the scores may be the smallest numbers there are.
+        return self.base + self.span * ((score - self.floor) / self.width if self.width else 1.0)
 
 
-def _scale_of(name: str, found: Sequence[Candidate], weight: float) -> _Scale:
+def _scale_of(name: str, found: Sequence[ScoredPoint], weight: float) -> _Scale:
     """Return what makes an arm's best give `weight` and its floor nothing, or the least that counts."""
     best = found[0].score
     if name in TERM_ARMS:
-        return _Scale(0.0, 0.0, weight / best, 0.0)
+        return _Scale(0.0, best, 0.0, weight)
     floor = found[min(len(found), FLOOR_RANK) - 1].score
-    if best <= floor:
-        return _Scale(floor, weight, 0.0, _LEAST * weight / floor)
-    slope = weight * (1 - _LEAST) / (best - floor)
-    return _Scale(floor, _LEAST * weight - slope * floor, slope, _LEAST * weight / floor)
+    return _Scale(floor, best - floor, _LEAST * weight, weight * (1 - _LEAST))
 
 
-def _say_of_terms(arms: Mapping[str, Sequence[Candidate]], terms: int) -> float:
+def _say_of_terms(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> float:
     """Return from 0.3 to 1 how much the words of a question have to say: by the best BM25 score for each of them."""
     by_words = arms.get("turn_bm25")
     if not by_words:
@@ -93,12 +90,12 @@ def _say_of_terms(arms: Mapping[str, Sequence[Candidate]], terms: int) -> float:
     return min(1.0, max(_LEAST_SAY, by_words[0].score / max(1, terms) / _TELLING))
 
 
-def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _distinct(candidates: Sequence[ScoredPoint]) -> list[ScoredPoint]:
     """Return the positive ones, each version once with its best chunk; candidates come best first."""
     seen: set[str] = set()
     found = []
     for candidate in candidates:
-        if candidate.score > 0 and candidate.version_key not in seen:
-            seen.add(candidate.version_key)
+        if candidate.score > 0 and candidate.key not in seen:
+            seen.add(candidate.key)
             found.append(candidate)
     return found

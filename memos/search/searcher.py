@@ -23,9 +23,19 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
 from memos.memcube.vectors import VectorFollower
 from memos.model import FOUND, Arm, ArmScore, Boost, Hit, ItemType, Scope, SearchResult, Status
-from memos.ports import ArmQuery, Embedder, GraphIndex, SparseEncoder, SparseVector, Vector, VectorIndex, VectorSearch
+from memos.ports import (
+    ArmQuery,
+    Embedder,
+    GraphIndex,
+    ScoredPoint,
+    SparseEncoder,
+    SparseVector,
+    Vector,
+    VectorIndex,
+    VectorSearch,
+)
 from memos.search.context import assemble
-from memos.search.fusion import Candidate, Fused, fuse
+from memos.search.fusion import Fused, fuse
 from memos.search.pushdown import recall
 from memos.search.question import Question, read_question
 from memos.search.rank import Ranked, Recalled, rank
@@ -61,7 +71,7 @@ class SearchRequest:
     explain: bool
 
 
-Arms = dict[str, list[Candidate] | None]
+Arms = dict[str, list[ScoredPoint] | None]
 
 
 class _Beside(NamedTuple):
@@ -160,17 +170,14 @@ class Searcher:
             found = recall(self.ledger, self.index, wanted)
         except BackendUnavailable:
             return {query.arm.value: None for query in queries}
-        return {
-            query.arm.value: [Candidate(f"{point.item}:{point.version}", point.score) for point in points]
-            for query, points in zip(queries, found, strict=True)
-        }
+        return {query.arm.value: points for query, points in zip(queries, found, strict=True)}
 
     def _add_unindexed(
         self,
         connection: sa.Connection,
         request: SearchRequest,
         rules: Rules,
-        arms: dict[str, list[Candidate]],
+        arms: dict[str, list[ScoredPoint]],
         dense: Vector,
         beside: _Beside,
         *,
@@ -193,12 +200,12 @@ class Searcher:
         texts = [self.follower.first_turn(state) for state in wanted]
         documents = [self.terms.encode_document(text) for text in texts]
         shared = [document.values[np.isin(document.indices, beside.terms.indices)].sum() for document in documents]
-        by_terms = [Candidate(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
+        by_terms = [ScoredPoint(key, float(sum_)) for key, sum_ in zip(keys, shared, strict=True)]
         arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
         with suppress(ModelError):
             cosines = self.embedder.embed_documents(texts) @ dense
-            found = [Candidate(key, float(cosine)) for key, cosine in zip(keys, cosines, strict=True)]
+            found = [ScoredPoint(key, float(cosine)) for key, cosine in zip(keys, cosines, strict=True)]
             arms[Arm.TURN.value] = sorted([*arms.get(Arm.TURN.value, ()), *found], key=_score, reverse=True)
 
     def _near_the_best(self, request: SearchRequest, arms: Arms) -> list[str] | None:
@@ -210,7 +217,7 @@ class Searcher:
         if not best or request.as_of is not None:
             return []
         try:
-            return self.graph.adjacent(request.scope.cubes, best[0].version_key.rsplit(":", 1)[0], _NEIGHBOURS)
+            return self.graph.adjacent(request.scope.cubes, best[0].item, _NEIGHBOURS)
         except BackendUnavailable:
             return None
 

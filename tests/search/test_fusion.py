@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memos.ports import ScoredPoint
 from memos.search.context import estimate_tokens
-from memos.search.fusion import Candidate, fuse
+from memos.search.fusion import fuse
 
 
-def arm(*scores: tuple[str, float]) -> list[Candidate]:
-    return sorted((Candidate(key, score) for key, score in scores), key=lambda candidate: -candidate.score)
+def arm(*scores: tuple[str, float]) -> list[ScoredPoint]:
+    return sorted((ScoredPoint(key, score) for key, score in scores), key=lambda candidate: -candidate.score)
 
 
 def test_scores_are_means_of_scaled_scores() -> None:
@@ -75,7 +76,7 @@ def test_equal_scores_share_a_rank() -> None:
 @given(
     st.dictionaries(
         st.sampled_from(["turn", "window", "turn_bm25", "window_bm25"]),
-        st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(-1, 1e6))),
+        st.lists(st.tuples(st.sampled_from("abcdefgh"), st.floats(-1, 1e6, allow_subnormal=False))),
     )
 )
 def test_scores_stay_between_zero_and_one_and_in_order(raw: dict[str, list[tuple[str, float]]]) -> None:
