@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -27,7 +29,9 @@ _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; main(*map(int, sys.argv[2:]))"
 _CLOSE_WAIT_S = 10.0
 # Far more than a flush or a search of anything that fits one machine; only a hung engine takes longer.
-_CALL_TIMEOUT_S = 120.0
+_CALL_TIMEOUT_S = 120
+_TIMEOUT = struct.pack("ll", _CALL_TIMEOUT_S, 0)
+_PICKLE = pickle.HIGHEST_PROTOCOL
 # Nobody has asked for this long: what the engine does of itself is in nobody's way.
 _IDLE_S = 0.02
 LOCK_WAIT_S = 30.0
@@ -50,6 +54,7 @@ class Child:
             numbers = []
             for _ in range(sockets):
                 mine, its = socket.socketpair()
+                mine.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)
                 self._channels.append((threading.Lock(), Connection(mine.detach())))
                 numbers.append(theirs.enter_context(its).fileno())
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -67,16 +72,23 @@ class Child:
         """Return the process id."""
         return self._process.pid
 
-    def call(self, method: str, *arguments: Any, socket: int = 0, wait_s: float | None = _CALL_TIMEOUT_S) -> Any:
-        """Return the child's answer. Raises: Died, BackendUnavailable, BackendTimeout (`wait_s`), IntegrityError."""
+    def call(self, method: str, *arguments: Any, socket: int = 0, long: bool = False) -> Any:
+        """Return the child's answer; a `long` call may take more than two minutes.
+
+        Raises: Died, BackendUnavailable, BackendTimeout, IntegrityError.
+        """
         lock, channel = self._channels[socket]
         with lock:
             try:
-                channel.send((method, arguments))
-                if wait_s is not None and not channel.poll(wait_s):
-                    self.kill()
-                    raise BackendTimeout(f"The {self._what} gave no answer to {method} within {wait_s:.0f} s.")
-                answer = channel.recv()
+                channel.send_bytes(pickle.dumps((method, arguments), _PICKLE))
+                if long:
+                    channel.poll(None)
+                answer = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own child
+            except BlockingIOError as error:
+                self.kill()
+                raise BackendTimeout(
+                    f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s."
+                ) from error
             except (EOFError, OSError) as error:
                 raise Died(f"it ended with status {self._process.poll()}") from error
             except KeyboardInterrupt:
@@ -111,14 +123,11 @@ class Child:
 def serve(channel: Connection, handle: Handler, idle: Callable[[], bool] | None = None) -> None:
     """Answer (method, arguments) with (True, result) or (False, kind, message) until the parent is gone.
 
-    `idle` is called while nobody asks, as long as it says that there is more to do.
+    After the first request, `idle` is called while nobody asks, until it says that there is nothing more to do.
     """
     while True:
         try:
-            if idle is not None and not channel.poll(_IDLE_S):
-                while _did_more(idle) and not channel.poll():
-                    pass
-            method, arguments = channel.recv()
+            method, arguments = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own parent
         except (EOFError, OSError):
             return
         answer: tuple[Any, ...]
@@ -127,8 +136,12 @@ def serve(channel: Connection, handle: Handler, idle: Callable[[], bool] | None 
         except Exception as error:  # noqa: BLE001 - the process boundary: the parent gets it as an error of its tree
             answer = (False, type(error).__name__, str(error))
         try:
-            channel.send(answer)
-        except (BrokenPipeError, ConnectionError):
+            channel.send_bytes(pickle.dumps(answer, _PICKLE))
+            if idle is not None and not channel.poll(_IDLE_S):
+                while (more := _did_more(idle)) and not channel.poll():
+                    pass
+                idle = idle if more else None
+        except OSError:
             return
 
 

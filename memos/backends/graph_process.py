@@ -321,7 +321,9 @@ class _Server:
             path, buffer_pool_size=_BUFFER_BYTES, max_num_threads=_THREADS, throw_on_wal_replay_failure=False
         )
         hubs: set[str] = set()
-        self._writer, self._reader = (Graph(ladybug.Connection(database, num_threads=_THREADS), hubs) for _ in "wr")
+        self._writer = Graph(ladybug.Connection(database, num_threads=_THREADS), hubs)
+        # Its queries are so short that a second thread doubles their time.
+        self._reader = Graph(ladybug.Connection(database, num_threads=1), hubs)
         self._writer.prepare()
 
 

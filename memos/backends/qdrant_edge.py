@@ -124,12 +124,12 @@ class QdrantEdgeIndex:
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
         """Build graphs for fast search in a second process, then switch to them."""
         self._written = 0
-        return bool(self._rebuild(lambda child, _target: child.call("optimise", wait_s=None), on_progress))
+        return bool(self._rebuild(lambda child, _target: child.call("optimise", long=True), on_progress))
 
     def rewrite(self) -> None:
         """Build fresh files from live points in a second process, then switch and delete the old ones."""
         self._rebuild(
-            lambda child, target: child.call("rewrite", str(target), self._dimension, wait_s=None), None, fresh=True
+            lambda child, target: child.call("rewrite", str(target), self._dimension, long=True), None, fresh=True
         )
 
     def close(self) -> None:

@@ -52,6 +52,8 @@ class Projection:
         self._floor = 0
         self._applied: list[int] = []
         self._behind: dict[int, OutboxRow] = {}
+        # The ledger's count of changes at which no row was above the floor.
+        self._quiet: int | None = None
         self._incarnation = follower.incarnation()
         self._flushed_at = time.monotonic()
         self.last_error: MemosError | None = None
@@ -90,9 +92,11 @@ class Projection:
         # A change that came back as unavailable is tried again before newer ones overtake it for good.
         self._retry_behind()
         while True:
+            changes = self._ledger.changes
             with self._ledger.read() as connection:
                 rows = outbox.rows_after(connection, self.target, self._floor, _BATCH)
             if not rows:
+                self._quiet = changes
                 break
             self._apply(rows)
             self._floor = rows[-1].id
@@ -122,7 +126,10 @@ class Projection:
         if self._follower.incarnation() != self._incarnation:
             floor, behind = 0, []
         else:
+            quiet, changes = self._quiet, self._ledger.changes
             floor, behind = self._floor, [row.item for row in list(self._behind.values()) if row.cube in cubes]
+            if quiet is not None and quiet == changes:
+                return list(dict.fromkeys(behind))[:limit]
         with self._ledger.read() as connection:
             fresh = outbox.items_after(connection, self.target, cubes, floor, limit)
         return list(dict.fromkeys([*fresh, *behind]))[:limit]
@@ -146,7 +153,7 @@ class Projection:
             self._start_over()
 
     def _start_over(self) -> None:
-        self._floor = 0
+        self._floor, self._quiet = 0, None
         self._applied.clear()
         self._behind.clear()
 

@@ -46,15 +46,22 @@ def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1) -> list[Fuse
     voting = [name for name, candidates in arms.items() if candidates and candidates[0].score > 0]
     say = _say_of_terms(arms, terms)
     votes: dict[str, list[Vote]] = {}
+    totals: dict[str, float] = {}
     for name in voting:
         found = _distinct(arms[name])
-        scale = _scale_of(name, found, (say if name in TERM_ARMS else 1.0) / len(voting))
+        gives = _scale_of(name, found, (say if name in TERM_ARMS else 1.0) / len(voting)).gives
         rank, previous = 0, float("inf")
         for place, (key, score) in enumerate(found, start=1):
             if score < previous:
                 rank, previous = place, score
-            votes.setdefault(key, []).append((name, rank, score, scale.gives(score)))
-    order = sorted((-sum([vote[3] for vote in mine]), key) for key, mine in votes.items())
+            gave = gives(score)
+            if key in totals:
+                totals[key] += gave
+                votes[key].append((name, rank, score, gave))
+            else:
+                totals[key] = gave
+                votes[key] = [(name, rank, score, gave)]
+    order = sorted([(-score, key) for key, score in totals.items()])
     return [Fused(key, -score, tuple(votes[key])) for score, key in order]
 
 
@@ -90,12 +97,12 @@ def _say_of_terms(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> floa
     return min(1.0, max(_LEAST_SAY, by_words[0].score / max(1, terms) / _TELLING))
 
 
-def _distinct(candidates: Sequence[ScoredPoint]) -> list[ScoredPoint]:
+def _distinct(candidates: Sequence[ScoredPoint]) -> Sequence[ScoredPoint]:
     """Return the positive ones, each version once with its best chunk; candidates come best first."""
-    seen: set[str] = set()
-    found = []
-    for candidate in candidates:
-        if candidate.score > 0 and candidate.key not in seen:
-            seen.add(candidate.key)
-            found.append(candidate)
-    return found
+    if candidates[-1].score > 0 and len({point.key for point in candidates}) == len(candidates):
+        return candidates
+    best: dict[str, ScoredPoint] = {}
+    for point in candidates:
+        if point.score > 0:
+            best.setdefault(point.key, point)
+    return list(best.values())

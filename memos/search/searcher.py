@@ -262,7 +262,7 @@ def _pool(
     """
     enough = max(_MIN_POOL, request.top_k * 2)
     pool: list[Recalled] = []
-    distinct: set[tuple[str, ...]] = set()
+    distinct: set[tuple[str, str, str]] = set()
     by_graph = set(near)
     for start in range(0, len(fused), enough):
         page = fused[start : start + enough]
@@ -272,9 +272,9 @@ def _pool(
             brief = by_version.get(entry.version_key)
             if brief is not None:
                 pool.append(Recalled(brief, entry))
-                distinct.add(_words(brief))
+                distinct.add((brief.cube, brief.speaker, brief.memory))
         if by_graph:
-            unrecalled = by_graph - {_item_of(entry) for entry in fused}
+            unrecalled = by_graph.difference(map(_item_of, fused))
             pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in briefs if brief.id in unrecalled]
             by_graph = set()
         if len(distinct) >= enough:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ HEAD = "0002"
 
 _BUSY_TIMEOUT_MS = 30_000
 _READERS = 16
+# Pages read from the map cost no call and no copy, a sixth of a search's time in the ledger. Writes do not use it.
+_MAPPED_BYTES = 1 << 30
 
 
 class Ledger:
@@ -37,6 +40,7 @@ class Ledger:
         self._engine = engine
         # SQLite has one writer; queueing here is fair and cheap, its busy loop is neither.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
+        self._changes = 0
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -46,7 +50,14 @@ class Ledger:
         """
         try:
             parsed = sa.make_url(url)
-            engine = sa.create_engine(parsed, pool_size=_READERS, max_overflow=_READERS, pool_timeout=30)
+            engine = sa.create_engine(
+                parsed,
+                pool_size=_READERS,
+                max_overflow=_READERS,
+                pool_timeout=30,
+                pool_use_lifo=True,  # the last one used has its pages and statements at hand
+                json_deserializer=_from_json,
+            )
         except (exc.ArgumentError, ImportError) as error:
             raise InvalidInput(
                 "ledger_url", f"cannot be used ({error}); write it like postgresql+psycopg://user@host/database"
@@ -66,6 +77,11 @@ class Ledger:
         """True for the embedded ledger, whose files erase has to clean."""
         return self._engine.dialect.name == "sqlite"
 
+    @property
+    def changes(self) -> int | None:
+        """Return a number that grows with every change, before it is acknowledged; None when others may write too."""
+        return None if self._writer is None else self._changes
+
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Yield a connection whose reads all see one moment."""
@@ -80,12 +96,10 @@ class Ledger:
                 with self._engine.begin() as connection:
                     yield connection
                 return
-            with (
-                self._writer,
-                self._engine.connect().execution_options(memos_write=True) as connection,
-                connection.begin(),
-            ):
-                yield connection
+            with self._writer:
+                with self._engine.connect().execution_options(memos_write=True) as connection, connection.begin():
+                    yield connection
+                self._changes += 1
 
     def check(self) -> list[str]:
         """Return what the database says is wrong with its own pages; empty when whole."""
@@ -209,6 +223,7 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
             "secure_delete=ON",
             "temp_store=MEMORY",
             "cache_size=-32000",
+            f"mmap_size={_MAPPED_BYTES}",
         ):
             connection.execute(f"PRAGMA {pragma}").close()
         connection.create_function("casefold", 1, _casefold, deterministic=True)
@@ -216,7 +231,13 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         write = connection.get_execution_options().get("memos_write")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        raw: Any = connection.connection.dbapi_connection
+        raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _from_json(text: str) -> Any:
+    """Parse a column; most hold an empty list, which is known without parsing."""
+    return [] if text == "[]" else {} if text == "{}" else json.loads(text)
 
 
 def _casefold(value: object) -> str | None:

@@ -14,6 +14,7 @@ from memos.clock import to_micros
 from memos.errors import Conflict, NotFound
 from memos.filters import Node
 from memos.memcube.ledger.filter_sql import compile_sql
+from memos.memcube.ledger.hot import MOST, HotSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
 from memos.model import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Version
 
@@ -68,7 +69,7 @@ _WITH_SOURCES = (
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
     .order_by(sources.c.item_id, sources.c.ordinal)
 )
-_WITH_SOURCES_NOW = _WITH_SOURCES.where(versions.c.recorded_to.is_(None))
+_WITH_SOURCES_NOW = HotSelect(_WITH_SOURCES.where(versions.c.recorded_to.is_(None)))
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
@@ -78,7 +79,7 @@ def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
         yield pending[start : start + _BATCH]
 
 
-def to_item(row: Any) -> Item:
+def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
     """Build the item as one joined version row says it was."""
     return Item(
         id=row.item_id,
@@ -109,6 +110,7 @@ def to_item(row: Any) -> Item:
         updated_at=row.recorded_at,
         recorded_to=row.recorded_to,
         superseded_by=row.superseded_by,
+        sources=sources,
     )
 
 
@@ -203,18 +205,32 @@ _BRIEF = (
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
 )
-_BRIEF_NOW = _BRIEF.where(versions.c.recorded_to.is_(None))
+_BRIEF_NOW = HotSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brief._make)
 
 
 def briefs(
     connection: sa.Connection, cubes: Sequence[str], ids: Collection[str], at: datetime | None = None
 ) -> list[Brief]:
     """Return what exists of these items in these cubes as it is now, or stood at a moment, in no order."""
-    query = _BRIEF_NOW if at is None else _BRIEF.where(standing(at))
     found: list[Brief] = []
     for batch in in_batches(ids):
-        found += map(Brief._make, connection.execute(query, {"ids": batch, "cubes": list(cubes)}))
+        found += _these(connection, _BRIEF_NOW, _BRIEF, batch, cubes, at)
     return found
+
+
+def _these(
+    connection: sa.Connection,
+    now: HotSelect,
+    then: sa.Select[Any],
+    ids: list[str],
+    cubes: Sequence[str],
+    at: datetime | None,
+) -> Iterable[Any]:
+    """Return the rows of a select for some items as they are now, which is what nearly every search asks, or were."""
+    if at is None and len(cubes) <= MOST:
+        return now.rows(connection, ids=ids, cubes=cubes)
+    rows = connection.execute(then.where(standing(at)), {"ids": ids, "cubes": list(cubes)})
+    return rows if now.make is None else map(now.make, rows)
 
 
 def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[Item]]:
@@ -335,16 +351,14 @@ def with_sources(
     connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
 ) -> dict[str, Item]:
     """Return what `current` does, each item with its sources."""
-    query = _WITH_SOURCES_NOW if at is None else _WITH_SOURCES.where(standing(at))
-    states: dict[str, Item] = {}
-    found: dict[str, list[Source]] = defaultdict(list)
+    rows: dict[str, list[Any]] = defaultdict(list)
     for batch in in_batches(ids):
-        for row in connection.execute(query, {"ids": batch, "cubes": list(cubes)}):
-            if row.item_id not in states:
-                states[row.item_id] = to_item(row)
-            if row.source_id is not None:
-                found[row.item_id].append(_source(row))
-    return {item_id: replace(state, sources=tuple(found[item_id])) for item_id, state in states.items()}
+        for row in _these(connection, _WITH_SOURCES_NOW, _WITH_SOURCES, batch, cubes, at):
+            rows[row.item_id].append(row)
+    return {
+        item_id: to_item(same[0], tuple(_source(row) for row in same if row.source_id is not None))
+        for item_id, same in rows.items()
+    }
 
 
 def _source(row: Any) -> Source:

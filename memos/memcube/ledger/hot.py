@@ -1,0 +1,97 @@
+"""Selects that every search runs, compiled once and given to the driver itself.
+
+Half of a short query's time is SQLAlchemy's work around it (docs/log.md); what it would do to the rows is done here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+# Lists are filled up to one of these lengths with their last value, so that the driver meets few statements.
+_LENGTHS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256, 512)
+MOST = _LENGTHS[-1]
+"""Most values one list may have."""
+
+
+Make = Callable[[Iterable[Any]], Any]
+
+
+class HotSelect:
+    """A select with expanding parameters only, besides constants; rows are named tuples, or what `make` makes."""
+
+    def __init__(self, statement: sa.Select[Any], make: Make | None = None) -> None:
+        self.make = make
+        self._statement = statement
+        self._dialects: dict[str, _Compiled] = {}
+        self._lock = threading.Lock()
+
+    def rows(self, connection: sa.Connection, **lists: Sequence[Any]) -> list[Any]:
+        """Return all rows for these lists, each of at most `MOST` values. An empty list matches nothing."""
+        if not all(lists.values()):
+            return []
+        dialect = connection.dialect
+        compiled = self._dialects.get(dialect.name)
+        if compiled is None:
+            with self._lock:
+                compiled = self._dialects.setdefault(dialect.name, _Compiled(self._statement, dialect, self.make))
+        return compiled.rows(connection, lists)
+
+
+class _Compiled:
+    """The statement in one dialect, by the lengths of its lists."""
+
+    def __init__(self, statement: sa.Select[Any], dialect: Dialect, make: Make | None) -> None:
+        # A name of its own for each parameter: "named" in SQLite, "%(name)s" in PostgreSQL.
+        paramstyle = "named" if dialect.name == "sqlite" else dialect.paramstyle
+        self._mark = ":{}" if paramstyle == "named" else "%({})s"
+        named: Any = type(dialect)
+        compiled = statement.compile(dialect=named(paramstyle=paramstyle))
+        self._text = str(compiled)
+        self._constants = {name: value for name, value in compiled.params.items() if f"[{name}]" not in self._text}
+        names = [str(column.key) for column in statement.selected_columns]
+        row: Any = namedtuple("row", names, rename=True)  # type: ignore[misc]
+        self._make: Make = make or row._make
+        self._readers: list[tuple[int, Callable[[Any], Any]]] = []
+        for place, column in enumerate(statement.selected_columns):
+            reader = column.type.dialect_impl(dialect).result_processor(dialect, None)
+            if reader is not None:
+                self._readers.append((place, reader))
+        self._texts: dict[tuple[int, ...], str] = {}
+
+    def rows(self, connection: sa.Connection, lists: Mapping[str, Sequence[Any]]) -> list[Any]:
+        lengths = tuple(next(length for length in _LENGTHS if length >= len(values)) for values in lists.values())
+        text = self._texts.get(lengths) or self._expanded(lists, lengths)
+        parameters = dict(self._constants)
+        for (name, values), length in zip(lists.items(), lengths, strict=True):
+            last = values[-1]
+            for place in range(length):
+                parameters[f"{name}_{place}"] = values[place] if place < len(values) else last
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(text, parameters)
+            found = cursor.fetchall()
+        finally:
+            cursor.close()
+        make = self._make
+        if not self._readers:
+            return [make(row) for row in found]
+        rows = []
+        for row in found:
+            values = list(row)
+            for place, read in self._readers:
+                values[place] = read(values[place])
+            rows.append(make(values))
+        return rows
+
+    def _expanded(self, lists: Mapping[str, Sequence[Any]], lengths: tuple[int, ...]) -> str:
+        text = self._text
+        for name, length in zip(lists, lengths, strict=True):
+            marks = ", ".join(self._mark.format(f"{name}_{place}") for place in range(length))
+            text = text.replace(f"__[POSTCOMPILE_{name}]", marks)
+        return self._texts.setdefault(lengths, text)
