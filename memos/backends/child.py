@@ -32,8 +32,6 @@ _CLOSE_WAIT_S = 10.0
 _CALL_TIMEOUT_S = 120
 _TIMEOUT = struct.pack("ll", _CALL_TIMEOUT_S, 0)
 _PICKLE = pickle.HIGHEST_PROTOCOL
-# Nobody has asked for this long: what the engine does of itself is in nobody's way.
-_IDLE_S = 0.02
 LOCK_WAIT_S = 30.0
 
 Handler = Callable[[str, tuple[Any, ...]], Any]
@@ -120,11 +118,8 @@ class Child:
             self.kill()
 
 
-def serve(channel: Connection, handle: Handler, idle: Callable[[], bool] | None = None) -> None:
-    """Answer (method, arguments) with (True, result) or (False, kind, message) until the parent is gone.
-
-    After the first request, `idle` is called while nobody asks, until it says that there is nothing more to do.
-    """
+def serve(channel: Connection, handle: Handler) -> None:
+    """Answer (method, arguments) with (True, result) or (False, kind, message) until the parent is gone."""
     while True:
         try:
             method, arguments = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own parent
@@ -137,19 +132,8 @@ def serve(channel: Connection, handle: Handler, idle: Callable[[], bool] | None 
             answer = (False, type(error).__name__, str(error))
         try:
             channel.send_bytes(pickle.dumps(answer, _PICKLE))
-            if idle is not None and not channel.poll(_IDLE_S):
-                while (more := _did_more(idle)) and not channel.poll():
-                    pass
-                idle = idle if more else None
         except OSError:
             return
-
-
-def _did_more(idle: Callable[[], bool]) -> bool:
-    try:
-        return idle()
-    except Exception:  # noqa: BLE001 - nobody asked; whoever asks for what cannot be done gets the error
-        return False
 
 
 def ignore_interrupts() -> None:

@@ -18,6 +18,7 @@ import qdrant_edge as edge
 
 from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
 from memos.backends.edge_filters import compile_filter, split_flags
+from memos.backends.edge_keys import KEYS_FILE, PointKeys
 
 FOREVER = 2**53 - 1
 """`recorded_to` of a current version: the largest integer a float range holds exactly."""
@@ -27,12 +28,9 @@ OPTIMISED_FILE = "optimised"
 _DENSE = ("turn", "window")
 _SPARSE = ("turn_bm25", "window_bm25")
 _SCAN_PAGE = 2_000
-_LEARN_PAGE = 200  # about 4 ms, which is what a search may have to wait
 _LARGE_CORPUS = 2_000
 _NEARLY_ALL = 0.8
 _MOST_CUBES = 1_000_000
-# About 80 MB; an index with more points reads payloads for those it has not seen lately.
-_MOST_SEEN = 250_000
 _COPY_PAGE = 256
 # Exact search is as fast up to here, in KiB of vectors of one cube (about 2,500 points of 384 dimensions).
 _FULL_SCAN_KIB = 1_875
@@ -85,12 +83,9 @@ class Shard:
     def __init__(self, folder: str, dimension: int) -> None:
         self._folder = Path(folder)
         self._lock = lock_folder(self._folder, "vector index")
-        # A point's id stands for one chunk of one version for ever, so what it is never changes.
-        self._seen: dict[int, str] = {}
+        self._keys = PointKeys(self._folder)
         self._counts: dict[str, int] = {}
         self._written = self._counted_at = 0
-        self._offset: Any = None
-        self._learnt = False
         if self.mark() and not any((self._folder / "segments").glob("*")):
             # The engine would open this as an empty shard, and the mark would vouch for it.
             raise ValueError("its segments are gone")
@@ -105,6 +100,8 @@ class Shard:
     def upsert(self, points: Sequence[WirePoint]) -> None:
         """Insert or replace points."""
         self._shard.update(edge.UpdateOperation.upsert_points([_point(point) for point in points]))
+        for point_id, payload, *_ in points:
+            self._keys.write(UUID(point_id).int, _key(payload))
         self._written += len(points)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
@@ -155,23 +152,12 @@ class Shard:
             least = 0.0 if name in _SPARSE else _NOISE
             kept = [(places.setdefault(_number(p), len(places)), p.score) for p in found if p.score > least]
             ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
-        return self._known(list(places)), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
+        return self._keys.of(list(places), self._ask_keys), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
 
-    def _known(self, numbers: Sequence[int]) -> list[str]:
-        """Return "item:version" for each point; reading it from their payloads costs as much as the search itself."""
-        missing = [number for number in numbers if number not in self._seen]
-        if missing:
-            if len(self._seen) > _MOST_SEEN:
-                self._seen.clear()
-                missing = list(numbers)
-            for record in self._shard.retrieve(
-                [UUID(int=n) for n in missing], with_payload=["item", "version"], with_vector=False
-            ):
-                self._remember(record)
-        return [self._seen[number] for number in numbers]
-
-    def _remember(self, record: Any) -> None:
-        self._seen[_number(record)] = f"{record.payload['item']}:{record.payload['version']}"
+    def _ask_keys(self, points: Sequence[int]) -> dict[int, str]:
+        asked: list[Any] = [UUID(int=point) for point in points]
+        records = self._shard.retrieve(asked, with_payload=["item", "version"], with_vector=False)
+        return {_number(record): _key(record.payload) for record in records}
 
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
         """Say whether these cubes hold nearly every point: the engine's own IDF is then theirs.
@@ -185,19 +171,6 @@ class Shard:
             self._counted_at = self._written + max(1_000, total // 20)
         mine = sum(self._counts.get(cube, 0) for cube in cubes)
         return mine >= _LARGE_CORPUS and mine >= _NEARLY_ALL * sum(self._counts.values())
-
-    def learn(self) -> bool:
-        """Read one page of what the points are, while nobody asks for anything; False when all is known."""
-        if self._learnt or len(self._seen) > _MOST_SEEN:
-            return False
-        request = edge.ScrollRequest(
-            offset=self._offset, limit=_LEARN_PAGE, with_payload=["item", "version"], with_vector=False
-        )
-        records, following = self._shard.scroll(request)
-        for record in records:
-            self._remember(record)
-        self._offset, self._learnt = following, following is None
-        return not self._learnt
 
     def scan(self, cube: str, offset: str | None) -> tuple[list[tuple[str, str, int]], str | None]:
         """Return one page of (id, item, revision) and where the next begins."""
@@ -215,6 +188,7 @@ class Shard:
     def flush(self, mark: int | None) -> None:
         """Make everything durable, then the mark when one is given."""
         self._shard.flush()
+        self._keys.save()
         if mark is not None:
             write_durably(self._folder / MARK_FILE, str(mark))
 
@@ -241,7 +215,7 @@ class Shard:
 
     def rewrite(self, target: str, dimension: int) -> None:
         """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
-        fresh = _create(target, dimension)
+        fresh, keys = _create(target, dimension), PointKeys(Path(target))
         offset = None
         while True:
             request = edge.ScrollRequest(offset=offset, limit=_COPY_PAGE, with_payload=True, with_vector=True)
@@ -249,6 +223,8 @@ class Shard:
             points = [edge.Point(r.id, r.vector, r.payload) for r in records if r.vector is not None]
             if points:
                 fresh.update(edge.UpdateOperation.upsert_points(points))
+                for record in records:
+                    keys.write(_number(record), _key(record.payload))
             if offset is None:
                 break
         if (self._folder / OPTIMISED_FILE).exists():
@@ -256,6 +232,7 @@ class Shard:
             write_durably(Path(target) / OPTIMISED_FILE, str(fresh.info().points_count))
         fresh.flush()
         fresh.close()
+        keys.save()
         if (self._folder / MARK_FILE).exists():
             write_durably(Path(target) / MARK_FILE, str(self.mark()))
 
@@ -266,7 +243,7 @@ class Shard:
 
 
 def _has_data(folder: Path) -> bool:
-    return any(entry.name not in ("lock", MARK_FILE) for entry in folder.iterdir())
+    return any(entry.name not in ("lock", MARK_FILE, KEYS_FILE) for entry in folder.iterdir())
 
 
 def _create(folder: str, dimension: int) -> edge.EdgeShard:
@@ -299,6 +276,10 @@ def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
     if isinstance(wire, bytes):
         return array("f", wire).tolist()
     return edge.SparseVector(*wire)
+
+
+def _key(payload: Any) -> str:
+    return f"{payload['item']}:{payload['version']}"
 
 
 def _number(point: Any) -> int:
@@ -335,9 +316,6 @@ class _Server:
             die_with_parent(self._channel)
         return getattr(self._shard, method)(*arguments)
 
-    def idle(self) -> bool:
-        return self._shard is not None and self._shard.learn()
-
 
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a flushed generation, holes kept: the engine preallocates far more than it fills."""
@@ -366,4 +344,4 @@ def main(descriptor: int) -> None:
     ignore_interrupts()
     channel = Connection(descriptor)
     server = _Server(channel)
-    serve(channel, server.handle, server.idle)
+    serve(channel, server.handle)

@@ -178,6 +178,7 @@ def test_rewriting_leaves_no_byte_of_what_was_deleted(index: QdrantEdgeIndex, fo
     index.flush(7)
     index.rewrite()
     assert b"xyzzy" not in _bytes(folder)
+    assert b"item-1000" not in _bytes(folder)
     assert found(index) == {f"item-{n}" for n in range(300)}
     assert index.mark() == 7
     assert len(list(folder.glob("gen-*"))) == 1
