@@ -87,8 +87,7 @@ class QdrantEdgeIndex:
             "search", request.cubes, arms, request.limit, request.filter, request.as_of, request.live
         )
         return [
-            [ScoredPoint(keys[place], score) for place, score in zip(array("I", at), array("f", scores), strict=True)]
-            for at, scores in ranked
+            list(map(ScoredPoint, map(keys.__getitem__, array("I", at)), array("f", scores))) for at, scores in ranked
         ]
 
     def scan(self, cube: str) -> Iterator[Stamp]:

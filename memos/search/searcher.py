@@ -48,7 +48,7 @@ MAX_CANDIDATES = 5_000
 
 _WIDEN = 10
 # Candidates read from the ledger and ranked again: beyond them no boost reaches the first ten.
-_MIN_POOL = 24
+_MIN_POOL = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
 _NEIGHBOURS = 10
