@@ -33,7 +33,7 @@ def run_demo(memos: MemOS, console: Console) -> None:
     _erase(memos, plan["erase"], ids, console)
     report = memos.verify()
     state = "clean" if report.clean else f"{len(report.differences)} differences"
-    console.print(f"\n[bold]verify[/bold]: {report.items} items, ledger and indexes {state}. Store: {memos.home}")
+    console.print(f"\n[bold]verify[/bold]: {report.items} items, ledger and indexes {state}.")
 
 
 def _load(name: str) -> Any:
