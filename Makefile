@@ -43,7 +43,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench,servers]'
 	touch $@
 
 clean:

@@ -11,8 +11,6 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -21,21 +19,30 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from memos.api.views import error_view, view
+from memos.api.views import error_view
+from memos.cli_moving import moving_app
+from memos.cli_shared import (
+    Actor,
+    AsJson,
+    CubeName,
+    DataDir,
+    ItemId,
+    cell,
+    console,
+    errors,
+    opened,
+    progress_bar,
+    show,
+)
 from memos.errors import InvalidInput, MemosError
-from memos.kernel import MemOS
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
-from memos.settings import Settings
 from memos.text.checks import decode
 from memos.text.render import visible
 from memos.version import __version__
 
-INTERRUPTED = 130
 _SHOWN_BAD = 50
 
 app = typer.Typer(
@@ -47,36 +54,7 @@ app = typer.Typer(
 )
 cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
-
-console = Console(emoji=False)
-errors = Console(stderr=True, emoji=False)
-
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Folder of the installation (default: MEMOS_HOME, else per user)")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table")]
-CubeName = Annotated[str, typer.Option("--cube", "-c", help="Cube to use")]
-Actor = Annotated[str, typer.Option("--actor", help="Who asks")]
-ItemId = Annotated[str, typer.Argument(help="Item id")]
-
-
-@contextmanager
-def opened(data_dir: Path | None) -> Iterator[MemOS]:
-    """Open the installation for one command; an interrupt closes it in order and says what is safe."""
-    try:
-        with MemOS.open(data_dir, settings=Settings()) as memos:
-            yield memos
-    except KeyboardInterrupt as interrupt:
-        errors.print("Interrupted; what was acknowledged is stored, run the command again to go on.", soft_wrap=True)
-        raise typer.Exit(INTERRUPTED) from interrupt
-
-
-def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
-    """Print a result as JSON, or the way people read it."""
-    if as_json:
-        sys.stdout.write(json.dumps(view(value), ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2) + "\n")
-    else:
-        human()
+app.add_typer(moving_app)
 
 
 @app.command()
@@ -140,7 +118,7 @@ def search(
         if token_budget is not None:
             console.print(visible(result.context), markup=False, highlight=False, soft_wrap=True)
         else:
-            console.print(hits_table(result, _cell(query)))
+            console.print(hits_table(result, cell(query)))
         for hit in result.hits if explain else ():
             console.print(f"{hit.item.id}: {_shares(hit)}", highlight=False, soft_wrap=True)
         if result.missing_arms:
@@ -254,6 +232,11 @@ def erase(
 
     def human() -> None:
         console.print(f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items", highlight=False)
+        for place in receipt.backups:
+            told = "could not be told" if place in receipt.untold_backups else "a restore leaves it out"
+            console.print(
+                f"still in the backup {visible(place)} ({told})", markup=False, highlight=False, soft_wrap=True
+            )
 
     show(receipt, as_json, human)
 
@@ -268,7 +251,7 @@ def history(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, 
         table = Table("version", "when", "who", "why", "status", "memory")
         for entry in entries:
             row = (str(entry.version), f"{entry.recorded_at:%F %T}", entry.actor, entry.reason, entry.after.status)
-            table.add_row(*map(_cell, (*row, entry.after.memory)))
+            table.add_row(*map(cell, (*row, entry.after.memory)))
         console.print(table)
 
     show(entries, as_json, human)
@@ -298,7 +281,7 @@ def cubes_list(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: As
         table = Table("cube", "items", "owner", "time zone", "embedder", "description")
         for cube in found:
             row = (cube.id, str(cube.items), cube.owner, cube.time_zone, cube.fingerprint.name, cube.description)
-            table.add_row(*map(_cell, row))
+            table.add_row(*map(cell, row))
         console.print(table)
 
     show(found, as_json, human)
@@ -332,7 +315,7 @@ def cubes_drop(
         typer.confirm(f"Erase cube {cube!r} and everything in it for good?", abort=True)
     with opened(data_dir) as memos:
         receipt = memos.cubes.drop(cube, actor=actor)
-    show({"cube": cube, "receipt": receipt}, as_json, lambda: console.print(f"dropped {_cell(cube)}"))
+    show({"cube": cube, "receipt": receipt}, as_json, lambda: console.print(f"dropped {cell(cube)}"))
 
 
 @app.command()
@@ -453,30 +436,14 @@ def version(as_json: AsJson = False) -> None:
     show({"version": __version__}, as_json, lambda: console.print(__version__, highlight=False))
 
 
-@contextmanager
-def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a progress callback that draws on standard error; None when output is for a program."""
-    if quiet:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
 def _items_table(found: list[Item]) -> None:
     # An id is there to be copied: it stays whole on a narrow terminal.
     id_column = Column("id", no_wrap=True, min_width=36)
     table = Table(id_column, "v", "status", "speaker", Column("memory", min_width=16))
     for item in found:
         row = (item.id, str(item.version), item.status, item.speaker, item.memory[:2000])
-        table.add_row(*map(_cell, row))
+        table.add_row(*map(cell, row))
     console.print(table)
-
-
-def _cell(text: str) -> str:
-    return escape(visible(text))
 
 
 def _json_option(name: str, text: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""The opening half of the kernel: locks the folder, opens the ledger, chooses a backend for each port."""
+"""The opening half of the kernel: locks the folder, opens the ledger, chooses an engine or a server for each port."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,16 @@ from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
 from memos.clock import Clock, RisingClock
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
+from memos.memcube.graph import GraphFollower
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.outbox import Target
 from memos.memcube.lock import FolderLock
+from memos.memcube.moving import unfinished_copy
+from memos.memcube.projection import Follower, OwnProjection, Projection
+from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
-from memos.ports import Embedder, SparseEncoder
+from memos.ports import Embedder, Generations, GraphIndex, Optimisable, Rewritable, SparseEncoder, VectorIndex
 from memos.settings import EmbedSettings, Settings
 
 log = logging.getLogger("memos.engines")
@@ -38,17 +43,21 @@ _Index = TypeVar("_Index")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything one open installation is made of."""
+    """Everything one open installation is made of; what only one kind of index can do stands apart."""
 
     home: Path
     settings: Settings
     clock: Clock
     ledger: Ledger
-    vector: QdrantEdgeIndex
-    graph: LadybugGraph
+    vector: VectorIndex
+    graph: GraphIndex
     embedder: CachedEmbedder
     terms: SparseEncoder
     vector_follower: VectorFollower
+    graph_follower: GraphFollower
+    files: Mapping[Target, Rewritable]
+    building: Optimisable | None
+    generations: Generations
     closing: ExitStack
 
     def close(self) -> None:
@@ -60,6 +69,8 @@ class Parts:
 
         Raises: BackendUnavailable.
         """
+        if not (self.files or self.ledger.is_sqlite):
+            return
         free, least = shutil.disk_usage(self.home).free, self.settings.limits.min_free_bytes
         if free < least:
             raise BackendUnavailable(
@@ -68,51 +79,131 @@ class Parts:
                 "Nothing was written."
             )
 
-    def remove_other_spaces(self) -> None:
-        """Delete vector indexes of embedders no cube uses any more."""
-        mine = space_folder(self.home, self.embedder)
-        for folder in mine.parent.iterdir():
-            if folder != mine:
-                log.info("removing the vectors of a former embedder: %s", folder.name)
-                shutil.rmtree(folder)
+    def projection(self, target: Target) -> Projection:
+        """Return what makes an index follow the ledger: alone, or as one of several processes."""
+        follower: Follower = self.vector_follower if target == "vector" else self.graph_follower
+        shared = not self.ledger.is_sqlite and target not in self.files
+        kind = SharedProjection if shared else OwnProjection
+        return kind(self.ledger, target, follower, self.settings.index)
 
 
 def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: Clock) -> Parts:
-    """Open everything in a folder. Raises: BackendUnavailable, PermissionDenied, IntegrityError."""
+    """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     with ExitStack() as stack:
-        for place in (home, home / "vector", home / "graph"):
-            _make_folder(place)
-        lock = FolderLock(home)
-        lock.acquire()
-        stack.callback(lock.release)
+        embedded = [
+            name
+            for name, server in (
+                ("ledger", settings.ledger_url),
+                ("vector", settings.qdrant.url),
+                ("graph", settings.neo4j.url),
+            )
+            if server is None
+        ]
+        if embedded:
+            for place in (home, *(home / name for name in embedded if name != "ledger")):
+                _make_folder(place)
+            lock = FolderLock(home)
+            lock.acquire()
+            stack.callback(lock.release)
         ledger = _open_ledger(home, settings)
         stack.callback(ledger.close)
+        ledger.hold(alone="vector" in embedded or "graph" in embedded)
         with ledger.read() as connection:
+            unfinished = unfinished_copy(connection)
             rising = RisingClock(clock, cube_rows.newest_event(connection))
+        if unfinished is not None:
+            raise BackendUnavailable(unfinished)
+        installation = "" if len(embedded) == 3 else _installation(ledger)
         cached = CachedEmbedder(embedder or _choose_embedder(settings.embed), _CACHED_TEXTS)
         terms = QdrantBm25()
-        folder = space_folder(home, cached)
-        vector = _recovered(
-            lambda: QdrantEdgeIndex.open(folder, cached.fingerprint.dimension),
-            lambda: qdrant_edge.wipe(folder),
-        )
+        vector, generations = _open_vector(home, settings, installation, cached)
         stack.callback(vector.close)
-        graph = _recovered(lambda: LadybugGraph.open(home / "graph"), lambda: ladybug.wipe(home / "graph"))
+        graph = _open_graph(home, settings, installation)
         stack.callback(graph.close)
-        follower = VectorFollower(ledger, vector, cached, terms)
+        edge = vector if isinstance(vector, QdrantEdgeIndex) else None
+        files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
+        if isinstance(graph, LadybugGraph):
+            files["graph"] = graph
         return Parts(
-            home, settings, rising, ledger, vector, graph, cached, terms, follower, closing=stack.pop_all()
-        )  # fmt: skip
+            home=home,
+            settings=settings,
+            clock=rising,
+            ledger=ledger,
+            vector=vector,
+            graph=graph,
+            embedder=cached,
+            terms=terms,
+            vector_follower=VectorFollower(ledger, vector, cached, terms),
+            graph_follower=GraphFollower(ledger, graph),
+            files=files,
+            building=edge,
+            generations=generations,
+            closing=stack.pop_all(),
+        )
 
 
-def space_folder(home: Path, embedder: Embedder) -> Path:
-    """Return the folder of one embedder's vectors: another embedder builds beside it, and the old stays until then.
+def _open_vector(
+    home: Path, settings: Settings, installation: str, embedder: Embedder
+) -> tuple[VectorIndex, Generations]:
+    space, dimension = _space(embedder), embedder.fingerprint.dimension
+    if settings.qdrant.url is None:
+        folders = SpaceFolders(home / "vector", space)
+        edge = _recovered(lambda: QdrantEdgeIndex.open(folders.mine, dimension), lambda: qdrant_edge.wipe(folders.mine))
+        return edge, folders
+    try:
+        from memos.backends.qdrant_server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise BackendUnavailable(
+            "MEMOS_QDRANT__URL needs Qdrant's client: run `pip install 'memstrata[qdrant]'`."
+        ) from error
+    # Two installations on one server never share a collection, whatever their settings are.
+    prefix = f"{settings.qdrant.collection}_{installation}"
+    server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
+    return server, server
 
-    A release that makes its points otherwise has a folder of its own too, which is filled from the ledger.
-    """
+
+def _open_graph(home: Path, settings: Settings, installation: str) -> GraphIndex:
+    if settings.neo4j.url is None:
+        return _recovered(lambda: LadybugGraph.open(home / "graph"), lambda: ladybug.wipe(home / "graph"))
+    from memos.backends.neo4j_graph import Neo4jGraph  # noqa: PLC0415 - an optional extra
+
+    return Neo4jGraph.open(settings.neo4j, installation)
+
+
+def _installation(ledger: Ledger) -> str:
+    with ledger.write() as connection:
+        return cube_rows.installation(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFolders:
+    """The folders of the embedded vector index: another embedder builds beside the old one, which stays until then."""
+
+    folder: Path
+    space: str
+
+    @property
+    def mine(self) -> Path:
+        """Return the folder in use."""
+        return self.folder / self.space
+
+    def use(self) -> None:
+        """Do nothing: a folder is in use when it is open."""
+
+    def remove_others(self) -> list[str]:
+        """Delete vector indexes of embedders no cube uses any more."""
+        others = [folder for folder in self.folder.iterdir() if folder != self.mine]
+        for folder in others:
+            log.info("removing the vectors of a former embedder: %s", folder.name)
+            shutil.rmtree(folder)
+        return [folder.name for folder in others]
+
+
+def _space(embedder: Embedder) -> str:
+    """Return the name of one embedder's vectors; a release that makes its points otherwise has a space of its own."""
     print_ = embedder.fingerprint
     name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}"
-    return home / "vector" / re.sub(r"[^A-Za-z0-9.]+", "-", name)
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name)
 
 
 def _make_folder(home: Path) -> None:
@@ -135,11 +226,13 @@ def _make_private(path: Path) -> None:
 
 
 def _open_ledger(home: Path, settings: Settings) -> Ledger:
+    if settings.ledger_url is not None:
+        return Ledger.open(settings.ledger_url.get_secret_value())
     path = home / "ledger.db"
     _make_private(path)
-    ledger = Ledger.open(settings.ledger_url or sqlite_url(path))
+    ledger = Ledger.open(sqlite_url(path))
     try:
-        if path.exists() and path.stat().st_size <= _QUICK_CHECK_BYTES:
+        if path.stat().st_size <= _QUICK_CHECK_BYTES:
             ledger.quick_check()
     except BaseException:
         ledger.close()

@@ -21,12 +21,11 @@ from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, shown
 from memos.filters import And, Condition, Op, fields_of, parse
-from memos.memcube import changes, erase, verify
+from memos.memcube import backups, changes, erase, verify
+from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change, Request
-from memos.memcube.graph import GraphFollower
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import items
-from memos.memcube.projection import Projection
+from memos.memcube.ledger import items, outbox
 from memos.memcube.purge import Purgeable, purge
 from memos.model import (
     DEFAULT_CUBE,
@@ -125,8 +124,7 @@ class MemOS:
         self.embedder = parts.embedder
         self.cubes = Cubes(self)
         self._parts = parts
-        self._vector = Projection(parts.ledger, "vector", parts.vector_follower, parts.settings.index)
-        self._graph = Projection(parts.ledger, "graph", GraphFollower(parts.ledger, parts.graph), parts.settings.index)
+        self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
         self._repair = Repair(
             parts.ledger,
             {"vector": parts.vector, "graph": parts.graph},
@@ -184,7 +182,8 @@ class MemOS:
             return
         try:
             self._worker.ask_to_stop()
-            self._parts.vector.stop_building()
+            if self._parts.building is not None:
+                self._parts.building.stop_building()
             self._worker.stop()
             for projection in (self._vector, self._graph):
                 if projection.drain(self.settings.index.wait_s):
@@ -452,9 +451,34 @@ class MemOS:
                 cube_rows.set_fingerprint(connection, cube, self.embedder.fingerprint)
         self._forget_heads()
         count = self._repair.reindex(every, on_progress)
-        self._parts.remove_other_spaces()
+        self._use_my_vectors()
         self._worker.start()
         return count
+
+    def catch_up(self, *, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Have both indexes show everything the ledger has. Raises: BackendUnavailable."""
+        self._check_open()
+
+        def waiting() -> int:
+            with self.ledger.read() as connection:
+                return sum(outbox.count(connection, target) for target in outbox.TARGETS)
+
+        total = waiting()
+        self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
+
+    def finish_erasures(self) -> None:
+        """Finish now what erasures left to the background. Raises: BackendUnavailable."""
+        self._check_open()
+        self._purge()
+
+    def backup(self, folder: str | Path, *, on_progress: Callable[[int, int], None] | None = None) -> Manifest:
+        """Write a backup of one moment into a new folder while work goes on; its files hold memory text.
+
+        Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable (disk full).
+        """
+        self._check_open()
+        with self._purge_lock:  # until its moment is written, a purge could not empty the ledger's log
+            return backups.back_up(self.ledger, Path(folder), self.clock, on_progress, apart_from=self.home)
 
     # Inside
 
@@ -486,11 +510,12 @@ class MemOS:
         with self.ledger.read() as connection:
             known = [cube.fingerprint for cube in cube_rows.list_all(connection)]
         if not known:
-            self.cubes.create(DEFAULT_CUBE, description="the cube of calls that name none")
+            with suppress(Conflict):  # another process opens the same new ledger
+                self.cubes.create(DEFAULT_CUBE, description="the cube of calls that name none")
         elif any(fingerprint != self.embedder.fingerprint for fingerprint in known):
             # Until `reembed` only calls without vectors are served, and the cubes' own indexes stay as they are.
             return
-        self._parts.remove_other_spaces()
+        self._use_my_vectors()
         self._repair.lost_writes()
         self._worker.start()
 
@@ -563,9 +588,17 @@ class MemOS:
 
     @contextmanager
     def _change(self, scope: Scope) -> Iterator[Change]:
-        # The time is taken inside the transaction, so that record times rise in commit order.
         with self._writing() as connection:
-            yield Change(connection, scope.cubes[0], scope.actor, self.clock.now())
+            # Taken inside the transaction, after any other writer of the cube: record times rise in commit order.
+            last = cube_rows.lock(connection, scope.cubes[0])
+            now = self.clock.now()
+            now = now if last is None else max(now, last + timedelta(microseconds=1))
+            yield Change(connection, scope.cubes[0], scope.actor, now)
+
+    def _use_my_vectors(self) -> None:
+        """Let the vectors of the configured embedder be the only ones."""
+        self._parts.generations.use()
+        self._parts.generations.remove_others()
 
     def _settle(self) -> bool:
         """Have the indexes follow within the time a caller waits; True when they did."""
@@ -586,15 +619,16 @@ class MemOS:
         return erase.find(self.ledger, receipt.id) or receipt
 
     def _purge(self) -> None:
+        if not erase.unfinished(self.ledger):
+            return
         with self._purge_lock:
-            if erase.unfinished(self.ledger):
-                # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
-                self._parts.remove_other_spaces()
+            # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
+            self._use_my_vectors()
             purge(
                 self.ledger,
                 Purgeable(
                     (self._vector, self._graph),
-                    {"vector": self._parts.vector, "graph": self._parts.graph},
+                    self._parts.files,
                     self._parts.embedder.forget,
                 ),
             )
@@ -616,7 +650,9 @@ class MemOS:
         self._expired_at = now
 
     def _optimise(self) -> None:
-        vector = self._parts.vector
+        vector = self._parts.building
+        if vector is None:
+            return
         # By a share of what is there, so that all builds together stay within a few times the last one.
         if vector.unoptimised() >= max(self.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE):
             vector.optimise()

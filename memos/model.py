@@ -245,7 +245,11 @@ class FeedbackReceipt:
 
 @dataclass(frozen=True, slots=True)
 class EraseReceipt:
-    """What was erased and from where; `state` goes from 'purging' to 'purged'."""
+    """What was erased and from where; `state` goes from 'purging' to 'purged'.
+
+    `backups` are the folders of backups that still hold it; a restore of one leaves it out. `untold_backups` are those
+    of them that could not be reached to be told so: a restore of a copy that was not told brings it back.
+    """
 
     id: str
     cube: str
@@ -254,6 +258,8 @@ class EraseReceipt:
     rebuilt: tuple[str, ...]
     removed: Mapping[str, int]
     stores: Mapping[str, str]
+    backups: tuple[str, ...] = ()
+    untold_backups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

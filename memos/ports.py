@@ -208,6 +208,22 @@ class Optimisable(Protocol):
         """Return how many points the last `optimise` saw."""
         ...
 
+    def stop_building(self) -> None:
+        """End a running build and refuse new ones; for a program that ends."""
+        ...
+
+
+class Generations(Protocol):
+    """An index that builds another embedder's vectors beside the ones in use."""
+
+    def use(self) -> None:
+        """Make this generation the one in use."""
+        ...
+
+    def remove_others(self) -> list[str]:
+        """Delete the generations of embedders no cube uses any more; return their names."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:

@@ -7,7 +7,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -47,6 +47,37 @@ class IndexSettings(BaseModel):
     )
 
 
+class QdrantSettings(BaseModel):
+    """A Qdrant server that holds the vector index; without a URL the embedded engine does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
+    api_key: SecretStr | None = Field(None, description="Qdrant's API key")
+    grpc_port: int | None = Field(None, ge=1, le=65535, description="Qdrant's gRPC port; set it to use gRPC")
+    collection: str = Field(
+        "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Name the collections begin with"
+    )
+    timeout_s: int = Field(10, ge=1, le=600, description="Longest time one call to Qdrant may take")
+    on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk and only 8-bit ones in its memory")
+    shards: int = Field(1, ge=1, le=1024, description="Shards of a new collection in a Qdrant cluster")
+    replicas: int = Field(1, ge=1, le=16, description="Copies of each shard in a Qdrant cluster")
+
+
+class Neo4jSettings(BaseModel):
+    """A Neo4j server that holds the graph index; without a URL the embedded engine does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None = Field(
+        None, description="Neo4j's Bolt URL, `neo4j+s://` for TLS, such as `bolt://127.0.0.1:7687`; default: embedded"
+    )
+    user: str = Field("neo4j", description="Neo4j's user")
+    password: SecretStr | None = Field(None, description="Neo4j's password")
+    database: str = Field("neo4j", description="Neo4j's database")
+    timeout_s: int = Field(10, ge=1, le=600, description="Longest time one transaction in Neo4j may take")
+
+
 class LimitSettings(BaseModel):
     """Where input is refused instead of harming the installation."""
 
@@ -65,13 +96,17 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="MEMOS_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
     home: Path = Field(default_factory=default_home, description="Folder of the embedded installation")
-    ledger_url: str | None = Field(None, description="SQLAlchemy URL of the ledger; default: SQLite in the home folder")
+    ledger_url: SecretStr | None = Field(
+        None, description="`postgresql://user:password@host/database` of the ledger; default: SQLite in the home folder"
+    )
     time_zone: str = Field("UTC", description="Time zone new cubes get; naive times are read in their cube's")
     retention_days: int = Field(
         30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
     )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
+    qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
+    neo4j: Neo4jSettings = Field(default_factory=Neo4jSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
 
     @field_validator("time_zone")

@@ -10,6 +10,9 @@ import pytest
 from memos import MemOS, Settings
 from memos.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
+from tests.servers.fixtures import neo4j_server, postgres_server
+
+__all__ = ["neo4j_server", "postgres_server"]
 
 
 @pytest.fixture

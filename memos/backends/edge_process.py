@@ -17,16 +17,23 @@ from uuid import UUID
 import qdrant_edge as edge
 
 from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
-from memos.backends.edge_filters import compile_filter, split_flags
+from memos.backends.edge_filters import EdgeDialect
 from memos.backends.edge_keys import KEYS_FILE, PointKeys
-
-FOREVER = 2**53 - 1
-"""`recorded_to` of a current version: the largest integer a float range holds exactly."""
+from memos.backends.qdrant_filters import compile_search
+from memos.backends.qdrant_points import (
+    BUILD_WIDTH,
+    DENSE,
+    INTEGERS,
+    KEYWORDS,
+    SEARCH_WIDTH,
+    SPARSE,
+    point_key,
+    stored_payload,
+)
 
 MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"
-_DENSE = ("turn", "window")
-_SPARSE = ("turn_bm25", "window_bm25")
+_EDGE = EdgeDialect()
 _SCAN_PAGE = 2_000
 _LARGE_CORPUS = 2_000
 _NEARLY_ALL = 0.8
@@ -34,24 +41,8 @@ _MOST_CUBES = 1_000_000
 _COPY_PAGE = 256
 # Exact search is as fast up to here, in KiB of vectors of one cube (about 2,500 points of 384 dimensions).
 _FULL_SCAN_KIB = 1_875
-# Of 13,712 texts' vectors a search finds 99.3 % of the true ten and 97.7 % of the true fifty (docs/log.md).
-_BUILD_WIDTH = 200
-_SEARCH_WIDTH = 64
 # A cosine up to here may be 0: vectors are kept in 8 bits.
 _NOISE = 2**-8
-_KEYWORDS = ("item", "type", "tier", "status", "tags", "conversation", "key", "role", "speaker")
-_INTEGERS = (
-    "said_at",
-    "created_at",
-    "updated_at",
-    "valid_from",
-    "valid_to",
-    "recorded_from",
-    "recorded_to",
-    "revision",
-    "version",
-    "live",
-)
 
 # One point on the wire: id, payload, two dense vectors as float32 bytes, two sparse as (indices, values).
 WirePoint = tuple[str, dict[str, Any], bytes, bytes, tuple[list[int], list[float]], tuple[list[int], list[float]]]
@@ -66,10 +57,10 @@ def config(dimension: int) -> edge.EdgeConfig:
     dense = edge.EdgeVectorParams(dimension, edge.Distance.Cosine, datatype=edge.VectorStorageDatatype.Turbo8)
     sparse = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)
     return edge.EdgeConfig(
-        vectors=dict.fromkeys(_DENSE, dense),
-        sparse_vectors=dict.fromkeys(_SPARSE, sparse),
+        vectors=dict.fromkeys(DENSE, dense),
+        sparse_vectors=dict.fromkeys(SPARSE, sparse),
         hnsw_config=edge.HnswIndexConfig(
-            m=0, payload_m=16, ef_construct=_BUILD_WIDTH, full_scan_threshold=_FULL_SCAN_KIB, max_indexing_threads=1
+            m=0, payload_m=16, ef_construct=BUILD_WIDTH, full_scan_threshold=_FULL_SCAN_KIB, max_indexing_threads=1
         ),
         optimizers=edge.EdgeOptimizersConfig(indexing_threshold=_FULL_SCAN_KIB, default_segment_number=1),
         max_search_threads=1,
@@ -101,7 +92,7 @@ class Shard:
         """Insert or replace points."""
         self._shard.update(edge.UpdateOperation.upsert_points([_point(point) for point in points]))
         for point_id, payload, *_ in points:
-            self._keys.write(UUID(point_id).int, _key(payload))
+            self._keys.write(UUID(point_id).int, point_key(payload))
         self._written += len(points)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
@@ -125,23 +116,19 @@ class Shard:
 
         Only what has a positive score is found.
         """
-        # One value is matched in half the time of a list of one.
-        match = edge.MatchValue(cubes[0]) if len(cubes) == 1 else edge.MatchAny(list(cubes))
-        mine = edge.FieldCondition("cube", match=match)
-        moment = [_LIVE] if live and as_of is None else _moment(as_of)
-        wanted = edge.Filter(must=[mine, *moment, *([] if node is None else [compile_filter(node)])])
-        dense = edge.SearchParams(hnsw_ef=_SEARCH_WIDTH)
+        wanted = compile_search(_EDGE, cubes, node, as_of, live)
+        dense = edge.SearchParams(hnsw_ef=SEARCH_WIDTH)
         sparse = (
             None
             if self._is_nearly_all(cubes)
-            else edge.SearchParams(idf=edge.IdfParams(corpus=edge.Filter(must=[mine])))
+            else edge.SearchParams(idf=edge.IdfParams(corpus=_EDGE.group(must=[_EDGE.among("cube", cubes)])))
         )
         requests = [
             edge.QueryRequest(
                 limit=limit,
                 query=edge.Query.Nearest(_vector(vector), using=name),
                 filter=wanted,
-                params=sparse if name in _SPARSE else dense,
+                params=sparse if name in SPARSE else dense,
             )
             for name, vector in arms
         ]
@@ -149,7 +136,7 @@ class Shard:
         ranked = []
         answers = self._shard.query_batch(edge.QueryBatchRequest(requests))
         for (name, _), found in zip(arms, answers, strict=True):
-            least = 0.0 if name in _SPARSE else _NOISE
+            least = 0.0 if name in SPARSE else _NOISE
             kept = [(places.setdefault(_number(p), len(places)), p.score) for p in found if p.score > least]
             ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
         return self._keys.of(list(places), self._ask_keys), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
@@ -157,7 +144,7 @@ class Shard:
     def _ask_keys(self, points: Sequence[int]) -> dict[int, str]:
         asked: list[Any] = [UUID(int=point) for point in points]
         records = self._shard.retrieve(asked, with_payload=["item", "version"], with_vector=False)
-        return {_number(record): _key(record.payload) for record in records}
+        return {_number(record): point_key(record.payload) for record in records}
 
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
         """Say whether these cubes hold nearly every point: the engine's own IDF is then theirs.
@@ -224,7 +211,7 @@ class Shard:
             if points:
                 fresh.update(edge.UpdateOperation.upsert_points(points))
                 for record in records:
-                    keys.write(_number(record), _key(record.payload))
+                    keys.write(_number(record), point_key(record.payload))
             if offset is None:
                 break
         if (self._folder / OPTIMISED_FILE).exists():
@@ -255,9 +242,9 @@ def _create(folder: str, dimension: int) -> edge.EdgeShard:
 def _index_fields(shard: edge.EdgeShard) -> None:
     tenant = edge.KeywordIndexParams(is_tenant=True)
     shard.update(edge.UpdateOperation.create_field_index("cube", tenant))
-    for name in _KEYWORDS:
+    for name in KEYWORDS:
         shard.update(edge.UpdateOperation.create_field_index(name, edge.KeywordIndexParams(enable_hnsw=False)))
-    for name in _INTEGERS:
+    for name in INTEGERS:
         integer = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
         shard.update(edge.UpdateOperation.create_field_index(name, integer))
     shard.flush()
@@ -269,7 +256,7 @@ def _point(point: WirePoint) -> edge.Point:
     for name, terms in (("turn_bm25", turn_terms), ("window_bm25", window_terms)):
         if terms[0]:
             vectors[name] = _vector(terms)
-    return edge.Point(point_id, vectors, {"recorded_to": FOREVER, **payload, **split_flags(payload.get("info", {}))})
+    return edge.Point(point_id, vectors, stored_payload(payload))
 
 
 def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
@@ -278,26 +265,9 @@ def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:
     return edge.SparseVector(*wire)
 
 
-def _key(payload: Any) -> str:
-    return f"{payload['item']}:{payload['version']}"
-
-
 def _number(point: Any) -> int:
     """Return a point's id as a number: a UUID is slow to hash and slower to print."""
     return int(point.id.int)
-
-
-_LIVE = edge.FieldCondition("live", match=edge.MatchValue(1))
-
-
-def _moment(as_of: int | None) -> list[edge.FieldCondition]:
-    if as_of is None:
-        return [edge.FieldCondition("recorded_to", match=edge.MatchValue(FOREVER))]
-    as_of = min(as_of, FOREVER - 1)
-    return [
-        edge.FieldCondition("recorded_from", range=edge.RangeFloat(lte=float(as_of))),
-        edge.FieldCondition("recorded_to", range=edge.RangeFloat(gt=float(as_of))),
-    ]
 
 
 class _Server:

@@ -8,22 +8,65 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from memos.clock import new_id
+from memos.memcube import backups
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import cubes, items, outbox
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import EraseReceipt, LinkKind, Status
 
+_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
 
-def erase(change: Change, item_ids: Sequence[str]) -> EraseReceipt:
+
+def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) -> EraseReceipt:
     """Remove the items, what was derived from them, and their raw messages. Raises: NotFound, nothing is changed."""
     connection = change.connection
     doomed = _with_derived(connection, {items.require(connection, [change.cube], i).id for i in item_ids})
+    states = items.current(connection, [change.cube], doomed).values()
+    held = backups.holding(
+        connection,
+        min((state.created_at for state in states), default=None),
+        cubes.get(connection, change.cube).created_at if whole_cube else None,
+    )
+    removed, covered = _remove(change, doomed)
+    if whole_cube:
+        removed["cubes"] = 1
+    receipt_id = new_id()
+    receipt = EraseReceipt(
+        receipt_id, change.cube, "purging", tuple(sorted(doomed)), tuple(covered), dict(removed), dict(_PURGING)
+    )
+    _bury(change, receipt)
+    backups.note(connection, receipt_id, held)
+    told, untold = backups.affected(connection, receipt_id)
+    return replace(receipt, backups=told, untold_backups=untold)
+
+
+def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
+    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more."""
+    doomed = _with_derived(change.connection, set(item_ids))
+    _remove(change, doomed)
+    known: set[str] = set()
+    for batch in items.in_batches(doomed):
+        query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
+        known.update(change.connection.scalars(query))
+    if fresh := sorted(doomed - known):
+        rows = [{"item_id": item_id, "tombstone_id": receipt_id} for item_id in fresh]
+        change.connection.execute(sa.insert(t.tombstone_items), rows)
+    purging = {"state": "purging", "stores": dict(_PURGING)}
+    change.connection.execute(sa.update(t.tombstones).where(t.tombstones.c.id == receipt_id).values(purging))
+    body = {"receipt": receipt_id, "items": sorted(doomed), "again": True}
+    cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
+
+
+def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
+    """Remove every row about the items; return counts by table and the neighbours whose windows change."""
+    connection = change.connection
     states = list(items.current(connection, [change.cube], doomed).values())
     covered = items.followers(connection, states, WINDOW - 1)
     message_ids = _messages_of(connection, doomed)
@@ -47,24 +90,23 @@ def erase(change: Change, item_ids: Sequence[str]) -> EraseReceipt:
     _remove_empty_conversations(connection, change.cube)
     items.touch(connection, covered)
     outbox.enqueue(connection, change.cube, [*sorted(doomed), *covered])
-    receipt_id = new_id()
-    stores = {"ledger": "purging", "vector": "purging", "graph": "purging", "cache": "purging"}
-    receipt = EraseReceipt(
-        receipt_id, change.cube, "purging", tuple(sorted(doomed)), tuple(covered), dict(removed), stores
-    )
-    _bury(change, receipt)
-    return receipt
+    return removed, covered
 
 
 def drop(change: Change) -> EraseReceipt:
     """Erase every item of a cube, then the cube's own rows."""
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
-    receipt = erase(change, ids)
+    receipt = erase(change, ids, whole_cube=True)
+    remove_cube(connection, cube)
+    return receipt
+
+
+def remove_cube(connection: sa.Connection, cube: str) -> None:
+    """Remove the rows of a cube without items."""
     for table in (t.events, t.requests, t.request_items, t.conversations):
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
-    return receipt
 
 
 def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
@@ -181,8 +223,8 @@ def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
 
 
 def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
-    """Write down that the files of these erasures are clean."""
-    state = "purged" if all(value == "purged" for value in stores.values()) else "purging"
+    """Write down what was done: files are `purged`, a server's rows and points `deleted`."""
+    state = "purging" if "purging" in stores.values() else "purged"
     with ledger.write() as connection:
         for batch in items.in_batches(receipt.id for receipt in receipts):
             connection.execute(
@@ -196,4 +238,7 @@ def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> Eras
         .where(t.tombstone_items.c.tombstone_id == row.id)
         .order_by(t.tombstone_items.c.item_id)
     ).all()
-    return EraseReceipt(row.id, row.cube_id, row.state, tuple(erased), tuple(row.rebuilt), row.removed, row.stores)
+    held, untold = backups.affected(connection, row.id)
+    return EraseReceipt(
+        row.id, row.cube_id, row.state, tuple(erased), tuple(row.rebuilt), row.removed, row.stores, held, untold
+    )

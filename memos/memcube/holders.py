@@ -33,6 +33,8 @@ _PURGE = "memos.memcube.purge.purge"
 _LEDGER = "memos.memcube.verify.ledger_differences"
 _INDEX = "memos.memcube.verify.index_differences"
 _BACKUP = "ledger backup"
+_TOLD = "memos.memcube.backups.tell"
+_ARCHIVE = "memos.memcube.archive.check"
 
 TABLES: tuple[Holder, ...] = (
     Holder("alembic_version", Holds.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
@@ -50,6 +52,8 @@ TABLES: tuple[Holder, ...] = (
     Holder("request_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("tombstones", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("tombstone_items", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("backups", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("tombstone_backups", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 
 PATHS: tuple[Holder, ...] = (
@@ -60,3 +64,11 @@ PATHS: tuple[Holder, ...] = (
     Holder("graph", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
     Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
 )
+
+# A backup keeps what was erased after it was made; it is told so, and a restore leaves it out.
+BACKUP_PATHS: tuple[Holder, ...] = (
+    *(Holder(f"{table.name}.jsonl.gz", table.holds, _TOLD if table.holds is not Holds.IDS else "", _ARCHIVE, "")
+      for table in TABLES if table.name not in ("alembic_version", "outbox")),
+    Holder("manifest.json", Holds.IDS, "", "memos.memcube.archive.read_manifest", ""),
+    Holder("erased.jsonl", Holds.IDS, "", "memos.memcube.backups.read_erased", ""),
+)  # fmt: skip

@@ -1,6 +1,7 @@
-"""Follows the ledger with one index: claims outbox rows, has items written as they are now, confirms after a flush.
+"""Follows the ledger with one index that is this process's own: outbox rows are applied, and confirmed after a flush.
 
-Knows outbox and marks; what a projected item looks like is the follower's business.
+Knows outbox and marks; what a projected item looks like is the follower's business. An index that several processes
+write is followed by `memos.memcube.shared_projection`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,46 @@ class Follower(Protocol):
         ...
 
 
-class Projection:
-    """One index's writer: one thread at a time projects, rows leave the outbox only after a flush."""
+class Projection(Protocol):
+    """What makes one index follow the ledger. Thread-safe."""
+
+    target: Target
+    last_error: MemosError | None
+
+    def drain(self, wait_s: float) -> bool:
+        """Apply what waits, for at most about `wait_s`; True when the index shows everything that was committed.
+
+        An unavailable index ends the drain and is remembered in `last_error`; it never raises.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Make what was applied durable, so that its rows leave the outbox. Raises: BackendUnavailable."""
+        ...
+
+    def flush_if_due(self) -> None:
+        """Flush when applied changes have waited long enough. Raises: BackendUnavailable."""
+        ...
+
+    def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
+        """Return items of these cubes that the index may not show yet, newest change first."""
+        ...
+
+    def stuck(self) -> bool:
+        """Say whether only rows the index refuses are left."""
+        ...
+
+    def retry_parked(self) -> None:
+        """Give parked rows another chance."""
+        ...
+
+    def lost_writes(self) -> bool:
+        """Say whether the index is older (or from another history) than the ledger's record of its flushes."""
+        ...
+
+
+class OwnProjection:
+    """One index's only writer: one thread at a time projects, rows leave the outbox only after a flush."""
 
     def __init__(self, ledger: Ledger, target: Target, follower: Follower, settings: IndexSettings) -> None:
         self.target = target
@@ -48,8 +87,10 @@ class Projection:
         self._follower = follower
         self._settings = settings
         self._lock = threading.Lock()
-        # Rows up to the floor are applied, or stand in `_behind`; rows above it are unseen.
+        # Rows up to the floor are applied, or stand in `_behind`; rows above it are unseen. Only SQLite commits in the
+        # order of the numbers: elsewhere the floor stays 0, and what was seen is left out by name.
         self._floor = 0
+        self._in_order = ledger.is_sqlite
         self._applied: list[int] = []
         self._behind: dict[int, OutboxRow] = {}
         # The ledger's count of changes at which no row was above the floor.
@@ -88,18 +129,20 @@ class Projection:
             self._lock.release()
 
     def _follow_until(self, deadline: float) -> bool:
+        self._ledger.renew_hold()
         self._notice_restart()
         # A change that came back as unavailable is tried again before newer ones overtake it for good.
         self._retry_behind()
         while True:
             changes = self._ledger.changes
             with self._ledger.read() as connection:
-                rows = outbox.rows_after(connection, self.target, self._floor, _BATCH)
+                rows = outbox.rows_after(connection, self.target, self._floor, _BATCH, self._seen())
             if not rows:
                 self._quiet = changes
                 break
             self._apply(rows)
-            self._floor = rows[-1].id
+            if self._in_order:
+                self._floor = rows[-1].id
             if len(self._applied) >= self._settings.flush_every_rows:
                 self._flush()
             if time.monotonic() >= deadline:
@@ -131,13 +174,13 @@ class Projection:
             if quiet is not None and quiet == changes:
                 return list(dict.fromkeys(behind))[:limit]
         with self._ledger.read() as connection:
-            fresh = outbox.items_after(connection, self.target, cubes, floor, limit)
+            fresh = outbox.items_after(connection, self.target, cubes, floor, limit, self._seen())
         return list(dict.fromkeys([*fresh, *behind]))[:limit]
 
     def stuck(self) -> bool:
         """Say whether only rows the index refuses are left."""
         with self._lock, self._ledger.read() as connection:
-            fresh = outbox.rows_after(connection, self.target, self._floor, 1)
+            fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
         return not fresh and all(row.attempts >= self._settings.park_after for row in self._behind.values())
 
     def retry_parked(self) -> None:
@@ -146,6 +189,9 @@ class Projection:
             with self._ledger.write() as connection:
                 outbox.unpark(connection, self.target)
             self._start_over()
+
+    def _seen(self) -> list[int]:
+        return [] if self._in_order else [*self._applied, *self._behind]
 
     def _notice_restart(self) -> None:
         if self._follower.incarnation() != self._incarnation:
@@ -172,13 +218,7 @@ class Projection:
             self._apply([row])
 
     def _project(self, rows: Sequence[OutboxRow]) -> None:
-        try:
-            self._follower.project(list(dict.fromkeys(row.item for row in rows)))
-        except MemosError:
-            raise
-        except Exception as error:
-            told = f"The {self.target} index cannot be given this item ({type(error).__name__}: {error})."
-            raise IntegrityError(told) from error
+        project(self._follower, self.target, rows)
         self._applied.extend(row.id for row in rows)
 
     def _failed(self, row: OutboxRow) -> None:
@@ -208,3 +248,14 @@ class Projection:
             outbox.set_mark(connection, self.target, mark)
         self._applied.clear()
         self._flushed_at = time.monotonic()
+
+
+def project(follower: Follower, target: Target, rows: Sequence[OutboxRow]) -> None:
+    """Have an index show these rows' items. Raises: MemosError, whatever went wrong."""
+    try:
+        follower.project(list(dict.fromkeys(row.item for row in rows)))
+    except MemosError:
+        raise
+    except Exception as error:
+        told = f"The {target} index cannot be given this item ({type(error).__name__}: {error})."
+        raise IntegrityError(told) from error

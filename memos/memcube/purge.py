@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memos.errors import BackendUnavailable
-from memos.memcube import erase
+from memos.memcube import backups, erase
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.outbox import Target
 from memos.memcube.projection import Projection
 from memos.ports import Rewritable
 
@@ -21,7 +22,7 @@ class Purgeable:
     """What a purge has to clean besides the ledger."""
 
     projections: Sequence[Projection]
-    files: Mapping[str, Rewritable]
+    files: Mapping[Target, Rewritable]
     forget_caches: Callable[[], None]
 
 
@@ -33,6 +34,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     receipts = erase.unfinished(ledger)
     if not receipts:
         return 0
+    backups.tell(ledger)
     for projection in places.projections:
         if not projection.drain(600) and projection.last_error is not None:
             raise projection.last_error
@@ -40,12 +42,13 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     places.forget_caches()
     for files in places.files.values():
         files.rewrite()
-    stores = dict.fromkeys((*(p.target for p in places.projections), "cache"), "purged")
+    stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}
+    stores["cache"] = "purged"
     # The state is written before the log is emptied: the log then holds nothing but this.
     erase.finish(ledger, receipts, {**stores, "ledger": "purging"})
     ledger.vacuum()
     _truncate(ledger)
-    erase.finish(ledger, receipts, {**stores, "ledger": "purged"})
+    erase.finish(ledger, receipts, {**stores, "ledger": "purged" if ledger.is_sqlite else "deleted"})
     return len(receipts)
 
 

@@ -42,7 +42,7 @@ from memos.search.rank import Ranked, Recalled, rank
 from memos.search.relevance import relevance
 
 _OVERSAMPLE = 4
-_MIN_CANDIDATES = 50
+_MIN_CANDIDATES = 40
 MAX_CANDIDATES = 5_000
 """Most points of one arm that a search looks at."""
 

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from memos.backends.ladybug import HUB_MENTIONS, LadybugGraph
+from memos.backends.neo4j_graph import Neo4jGraph
 from memos.ports import GraphIndex, GraphNode
+from memos.settings import Neo4jSettings
+from tests.servers.neo4j_server import Neo4jServer
 
 Factory = Callable[[Path], GraphIndex]
-FACTORIES: dict[str, Factory] = {"ladybug": LadybugGraph.open}
 
 
-@pytest.fixture(params=sorted(FACTORIES))
+def on_server(server: Neo4jServer) -> Factory:
+    """Open one installation for each folder's name, so that one server is enough for all tests."""
+    there = Neo4jSettings(url=server.url, user=server.user, password=SecretStr(server.password))
+    return lambda folder: Neo4jGraph.open(there, f"t{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}")
+
+
+@pytest.fixture(params=["ladybug", "neo4j"])
 def factory(request: pytest.FixtureRequest) -> Factory:
-    return FACTORIES[request.param]
+    return LadybugGraph.open if request.param == "ladybug" else on_server(request.getfixturevalue("neo4j_server"))
 
 
 @pytest.fixture
@@ -123,3 +138,187 @@ def test_empty_calls_are_fine(graph: GraphIndex) -> None:
     graph.upsert([])
     graph.delete([])
     assert graph.neighbours(["a"], [], 10) == []
+
+
+def test_the_limit_keeps_the_nearest(graph: GraphIndex) -> None:
+    graph.upsert([node(n, previous=n - 1 if n else None) for n in range(9)])
+    assert around(graph, 4, limit=3) == [("m3", 1), ("m5", 1), ("m2", 2)]
+    assert around(graph, 4, limit=0) == []
+    assert len(graph.adjacent(["a"], "m4", 1)) == 1
+
+
+def test_adjacent_goes_along_next_and_links_but_not_through_names(graph: GraphIndex) -> None:
+    graph.upsert([node(1, entities=("e",)), node(2, previous=1), node(3, entities=("e",))])
+    graph.upsert([node(4, links=(("RELATES", 2), ("SUPERSEDES", 2))), node(5, cube="b", links=(("DERIVED_FROM", 2),))])
+    assert sorted(graph.adjacent(["a"], "m2", 9)) == ["m1", "m4"]
+    assert sorted(graph.adjacent(["a", "b"], "m2", 9)) == ["m1", "m4", "m5"]
+    assert graph.adjacent(["a"], "m3", 9) == []
+    assert graph.adjacent(["a"], "unknown", 9) == []
+
+
+def test_no_path_leads_through_another_cube_or_an_item_not_known_yet(graph: GraphIndex) -> None:
+    graph.upsert([node(1, entities=("x",)), node(2, cube="b", entities=("x", "y")), node(3, entities=("y",))])
+    graph.upsert([node(4, previous=9), node(5, links=(("RELATES", 9),))])
+    assert around(graph, 1) == []
+    assert around(graph, 1, cubes=("a", "b")) == [("m2", 1), ("m3", 2)]
+    assert around(graph, 4) == []
+
+
+def test_several_seeds_count_together_and_are_left_out(graph: GraphIndex) -> None:
+    graph.upsert([node(1, entities=("e",)), node(2, entities=("e",)), node(3, entities=("e",)), node(4, previous=1)])
+    found = graph.neighbours(["a"], ["m1", "m2", "m1"], 9)
+    assert [(near.id, near.hops, near.paths) for near in found] == [("m3", 1, 2), ("m4", 1, 1)]
+
+
+def test_only_the_twenty_best_of_the_first_hop_are_followed(graph: GraphIndex) -> None:
+    graph.upsert([node(0, entities=("e",))])
+    graph.upsert([node(n, entities=("e",), links=(("RELATES", n + 100),)) for n in range(10, 40)])
+    graph.upsert([node(n + 100) for n in range(10, 40)])
+    expected = [(f"m{n}", 1) for n in range(10, 40)] + [(f"m{n + 100}", 2) for n in range(10, 30)]
+    assert around(graph, 0, limit=100) == expected
+
+
+def test_the_last_of_equal_ids_in_one_call_counts(graph: GraphIndex) -> None:
+    graph.upsert([node(1, entities=("e",)), node(2, entities=("e",)), node(1, revision=7)])
+    assert sorted((s.item, s.revision) for s in graph.scan("a")) == [("m1", 7), ("m2", 1)]
+    assert around(graph, 2) == []
+
+
+def test_naming_an_item_leaves_it_as_it_is(graph: GraphIndex) -> None:
+    graph.upsert([node(1, cube="b", revision=4, entities=("e",))])
+    graph.upsert([node(2, previous=1, links=(("RELATES", 1),))])
+    assert [(s.item, s.revision) for s in graph.scan("b")] == [("m1", 4)]
+
+
+def test_an_item_can_move_to_another_cube(graph: GraphIndex) -> None:
+    graph.upsert([node(1, cube="a"), node(2, cube="a", previous=1)])
+    graph.upsert([node(1, cube="b", revision=2)])
+    assert graph.cubes() == ["a", "b"]
+    assert [s.item for s in graph.scan("a")] == ["m2"]
+    assert around(graph, 2) == []
+    assert around(graph, 2, cubes=("b",)) == [("m1", 1)]
+
+
+def test_a_deleted_item_comes_back_without_what_others_named(graph: GraphIndex) -> None:
+    graph.upsert([node(1, entities=("e",)), node(2, previous=1, entities=("e",), links=(("RELATES", 1),))])
+    graph.delete(["m1"])
+    graph.upsert([node(1)])
+    assert around(graph, 1) == []
+    graph.upsert([node(2, previous=1)])
+    assert around(graph, 1) == [("m2", 1)]
+
+
+def test_names_and_talks_that_were_deleted_can_be_named_again(graph: GraphIndex) -> None:
+    for _ in range(2):
+        graph.upsert([node(1, entities=("e",)), node(2, entities=("e",))])
+        assert around(graph, 1) == [("m2", 1)]
+        graph.delete(["m1", "m2"])
+        assert (graph.cubes(), around(graph, 1)) == ([], [])
+
+
+def test_a_hub_that_lost_its_mentions_links_again(graph: GraphIndex) -> None:
+    graph.upsert([node(n, entities=("hub",)) for n in range(HUB_MENTIONS + 5)])
+    assert around(graph, 0) == []
+    graph.delete([f"m{n}" for n in range(3, HUB_MENTIONS + 5)])
+    assert around(graph, 0) == [("m1", 1), ("m2", 1)]
+
+
+ODD = [
+    "", " ", "it's", 'say "so"', "back\\slash", "line\nbreak", "nul\0nul", "$id", "{id}", "`tick`", "日本語", "é",
+    "e\u0301", "\U0001f600", "\uffff", "x" * 2_000, "'}) DETACH DELETE n //",
+]  # fmt: skip
+
+
+def test_ids_are_taken_as_they_are(graph: GraphIndex) -> None:
+    graph.upsert([GraphNode(one, "a", 1, one, None, (one,), ()) for one in ODD])
+    assert sorted(s.item for s in graph.scan("a")) == sorted(ODD)
+    pairs = list(itertools.pairwise(one for one in ODD if one))
+    graph.upsert([GraphNode(later, later, 2, None, before, (), ()) for before, later in pairs])
+    assert graph.cubes() == sorted({"a", *(later for _, later in pairs)})
+    for before, later in pairs:
+        assert later in graph.adjacent(ODD, before, 9)
+        assert [(s.item, s.revision) for s in graph.scan(later)] == [(later, 2)]
+    graph.delete(ODD)
+    assert graph.cubes() == []
+
+
+def test_threads_that_write_the_same_items_leave_what_one_would(graph: GraphIndex) -> None:
+    nodes = [
+        node(n, previous=n - 1 if n else None, entities=(f"e{n % 3}", "all"), links=(("RELATES", (n * 7) % 30),))
+        for n in range(30)
+    ]
+    graph.upsert(nodes)
+    expected = [graph.neighbours(["a"], [f"m{n}"], 100) for n in range(30)]
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        try:
+            for _ in range(6):
+                some = chance.sample(nodes, 12)
+                graph.delete([one.id for one in some[:3]])
+                graph.upsert(some)
+                graph.neighbours(["a"], ["m1", "m2"], 10)
+        except BaseException as error:  # noqa: BLE001 - reported by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    graph.upsert(nodes)  # brings back what another one's deletion took
+    assert [graph.neighbours(["a"], [f"m{n}"], 100) for n in range(30)] == expected
+
+
+def test_two_graphs_know_nothing_of_each_other(factory: Factory, tmp_path: Path) -> None:
+    one, two = factory(tmp_path / "one"), factory(tmp_path / "two")
+    one.upsert([node(1, entities=("e",)), node(2, previous=1, entities=("e",))])
+    two.upsert([node(1, entities=("e",), revision=5), node(3, previous=2)])
+    one.flush(3)
+    assert (one.mark(), two.mark()) == (3, 0)
+    assert around(two, 1) == around(two, 3) == []
+    two.delete(["m1", "m2", "m3"])
+    assert (one.cubes(), two.cubes()) == (["a"], [])
+    assert around(one, 1) == [("m2", 1)]
+    one.close()
+    two.close()
+
+
+IDS = st.sampled_from([f"m{n}" for n in range(7)])
+NODES = st.builds(
+    GraphNode,
+    id=IDS,
+    cube=st.sampled_from(["a", "b"]),
+    revision=st.integers(1, 9),
+    conversation=st.sampled_from([None, "c0", "c1"]),
+    previous=st.none() | IDS,
+    entities=st.lists(st.sampled_from(["e0", "e1", "e2"]), max_size=3).map(tuple),
+    links=st.lists(st.tuples(st.sampled_from(["RELATES", "SUPERSEDES", "DERIVED_FROM"]), IDS), max_size=2).map(tuple),
+)
+STEPS = st.lists(st.lists(NODES, min_size=1, max_size=5) | st.lists(IDS, min_size=1, max_size=3), max_size=6)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_the_embedded_graph_and_the_server_answer_alike(
+    neo4j_server: Neo4jServer, tmp_path_factory: pytest.TempPathFactory, steps: list[list[GraphNode] | list[str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("alike")
+    embedded, server = LadybugGraph.open(folder), on_server(neo4j_server)(folder)
+    for graph in (embedded, server):
+        for step in steps:
+            nodes = [part for part in step if isinstance(part, GraphNode)]
+            graph.upsert(nodes)
+            graph.delete([part for part in step if isinstance(part, str)])
+    seeds = [[f"m{n}"] for n in range(7)] + [["m1", "m2", "m3"]]
+    for cubes in (["a"], ["a", "b"]):
+        for seed in seeds:
+            assert embedded.neighbours(cubes, seed, 50) == server.neighbours(cubes, seed, 50)
+            assert sorted(embedded.adjacent(cubes, seed[0], 50)) == sorted(server.adjacent(cubes, seed[0], 50))
+    for cube in ("a", "b"):
+        assert sorted(embedded.scan(cube), key=repr) == sorted(server.scan(cube), key=repr)
+    assert embedded.cubes() == server.cubes()
+    embedded.close()
+    server.close()

@@ -14,21 +14,28 @@ from hypothesis import strategies as st
 
 from memos.backends.bm25 import QdrantBm25
 from memos.backends.qdrant_edge import QdrantEdgeIndex
+from memos.backends.qdrant_server import QdrantServerIndex
 from memos.errors import InvalidInput
 from memos.filters import matches, parse
 from memos.model import Arm
 from memos.ports import ArmQuery, VectorIndex, VectorPoint, VectorSearch
+from tests.servers.qdrant_grpc import grpc_settings
+from tests.servers.qdrant_rest import server_settings
 
 DIMENSION = 8
 BM25 = QdrantBm25()
 
 Factory = Callable[[Path], VectorIndex]
-FACTORIES: dict[str, Factory] = {"qdrant-edge": lambda folder: QdrantEdgeIndex.open(folder, DIMENSION)}
 
 
-@pytest.fixture(params=sorted(FACTORIES))
-def factory(request: pytest.FixtureRequest) -> Factory:
-    return FACTORIES[request.param]
+@pytest.fixture(params=["qdrant_edge", "qdrant_server", "qdrant_server_grpc"])
+def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
+    """Yield what opens an index in a folder, or on a server (tests/servers/qdrant_rest.py) under the folder's name."""
+    if request.param == "qdrant_edge":
+        yield lambda folder: QdrantEdgeIndex.open(folder, DIMENSION)
+        return
+    with server_settings() if request.param == "qdrant_server" else grpc_settings() as server:
+        yield lambda folder: QdrantServerIndex.open(server, folder.name, DIMENSION)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A filter means the same in Python, in the ledger's SQL and in the vector index, over whatever items there may be."""
+"""A filter means the same in Python, in SQL on both databases and in both vector indexes, whatever items there are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memos.backends.qdrant_edge import QdrantEdgeIndex
+from memos.backends.qdrant_server import QdrantServerIndex
 from memos.clock import to_micros
 from memos.filters import matches, parse
 from memos.memcube.ledger import items
@@ -19,8 +20,10 @@ from memos.model import Arm, Item, ItemType, Role, Status, Tier
 from memos.ports import ArmQuery, VectorIndex, VectorSearch
 from memos.search.pushdown import recall
 from tests.filters import rows
+from tests.servers.postgres_server import PostgresServer
+from tests.servers.qdrant_rest import server_settings
 
-Places = tuple[Ledger, VectorIndex]
+Places = tuple[tuple[Ledger, ...], tuple[VectorIndex, ...]]
 
 THEN, LATER = rows.THEN, rows.THEN + timedelta(microseconds=1)
 # Case pairs that only full folding joins, marks that combine, text from right to left, signs that LIKE and GLOB know.
@@ -136,49 +139,61 @@ FILTERS = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+def places(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Places]:
     folder = tmp_path_factory.mktemp("filters")
-    ledger = Ledger.open(sqlite_url(folder / "ledger.db"))
-    rows.make_cube(ledger)
-    index = QdrantEdgeIndex.open(folder / "index", rows.DIMENSION)
-    yield ledger, index
-    index.close()
-    ledger.close()
+    ledgers = (Ledger.open(sqlite_url(folder / "ledger.db")), Ledger.open(postgres_server.url()))
+    for ledger in ledgers:
+        rows.make_cube(ledger)
+    with server_settings() as server:
+        embedded = QdrantEdgeIndex.open(folder / "index", rows.DIMENSION)
+        served = QdrantServerIndex.open(server, "filters", rows.DIMENSION)
+        yield ledgers, (embedded, served)
+        embedded.close()
+        served.close()
+    for ledger in ledgers:
+        ledger.close()
 
 
 def answers(places: Places, raw: Any, standing: list[Item], at: datetime | None) -> list[set[str]]:
-    """Return the ids that pass by Python, by SQL in its three forms, and by the index."""
-    ledger, index = places
+    """Return the ids that pass by Python, by SQL in its three forms on each database, and by each index."""
+    ledgers, indexes = places
     node = parse(raw)
-    with ledger.read() as connection:
-        by_id = set(items.matching_ids(connection, ["a"], node, at=at))
-        among = items.passing(connection, ["a"], node, [state.id for state in standing], at=at)
-        listed = items.matching(connection, ["a"], node, limit=1_000) if at is None else None
-    arm = ArmQuery(Arm.TURN, rows.ones(1)[0])
-    [points] = recall(ledger, index, VectorSearch(("a",), (arm,), 1_000, node, None if at is None else to_micros(at)))
     python = [state for state in standing if matches(node, items.record_of(state))]
-    if listed is not None:
-        assert listed == sorted(python, key=lambda state: (state.created_at, state.id))
-    return [{state.id for state in python}, by_id, among, {point.item for point in points}]
+    by_sql: list[set[str]] = []
+    for ledger in ledgers:
+        with ledger.read() as connection:
+            by_sql.append(set(items.matching_ids(connection, ["a"], node, at=at)))
+            by_sql.append(items.passing(connection, ["a"], node, [state.id for state in standing], at=at))
+            if at is None:
+                listed = items.matching(connection, ["a"], node, limit=1_000)
+                assert listed == sorted(python, key=lambda state: (state.created_at, state.id))
+    arm = ArmQuery(Arm.TURN, rows.ones(1)[0])
+    search = VectorSearch(("a",), (arm,), 1_000, node, None if at is None else to_micros(at))
+    recalled = [recall(ledgers[0], index, search)[0] for index in indexes]
+    return [{state.id for state in python}, *by_sql, *({p.item for p in points} for points in recalled)]
 
 
 def check(places: Places, told: list[list[Item]], raws: list[Any]) -> None:
-    ledger, index = places
+    ledgers, indexes = places
     states = [state for story in told for state in story]
-    rows.write(ledger, told)
-    rows.index_all(index, states, rows.ones(len(states)))
+    for ledger in ledgers:
+        rows.write(ledger, told)
+    for index in indexes:
+        rows.index_all(index, states, rows.ones(len(states)))
     try:
         for raw in raws:
             for at, standing in ((None, [s[-1] for s in told]), (THEN, [s[0] for s in told])):
                 python, *others = answers(places, raw, standing, at)
                 assert others == [python] * len(others), (raw, at)
     finally:
-        rows.clear(ledger, index, states)
+        for ledger in ledgers:
+            for index in indexes:
+                rows.clear(ledger, index, states)
 
 
 @settings(max_examples=60, deadline=None)
 @given(told=st.lists(stories(), min_size=1, max_size=6), raws=st.lists(FILTERS, min_size=1, max_size=10))
-def test_a_filter_means_the_same_in_python_in_sql_and_in_the_index(
+def test_a_filter_means_the_same_in_python_in_sql_and_in_the_indexes(
     places: Places, told: list[list[Item]], raws: list[Any]
 ) -> None:
     check(places, told, raws)

@@ -16,8 +16,10 @@ def opened(home: Path) -> MemOS:
 
 
 def make_first_schema(home: Path) -> None:
-    """Take away what migration 0002 added, and the vector index that is made from it."""
+    """Take away what the later migrations added, and the vector index that is made from it."""
     with sqlite3.connect(home / "ledger.db") as connection:
+        for table in ("tombstone_backups", "backups"):
+            connection.execute(f"DROP TABLE {table}")
         for table, column in (
             ("versions", "keywords"),
             ("items", "session"),

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 
 from memos.clock import new_id
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger.schema import conversations, cubes, events, items
+from memos.memcube.ledger.schema import conversations, cubes, events, items, meta
 from memos.model import Cube, Fingerprint, Json
 
 _GENESIS = bytes(32)
+_INSTALLATION = "mark:installation"
 
 
 def create(connection: sa.Connection, cube: Cube) -> None:
@@ -42,12 +43,44 @@ def create(connection: sa.Connection, cube: Cube) -> None:
     )
 
 
+def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
+    """Make other writers of a cube wait for this transaction; return when its last change was recorded.
+
+    SQLite has one writer, whose clock rises. Raises: NotFound.
+    """
+    if connection.dialect.name == "sqlite":
+        return None
+    row = connection.execute(sa.select(cubes.c.event_seq).where(cubes.c.id == cube_id).with_for_update()).one_or_none()
+    if row is None:
+        raise _unknown(cube_id)
+    last = sa.select(events.c.at).where(events.c.cube_id == cube_id, events.c.seq == row.event_seq)
+    recorded: datetime | None = connection.scalar(last)
+    return recorded
+
+
+def installation(connection: sa.Connection) -> str:
+    """Return the name under which this ledger's indexes stand on servers; made at the first call.
+
+    It begins with "mark:" since, like the marks, it is about indexes and goes into no copy of the ledger.
+    """
+    known = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _INSTALLATION))
+    if known is not None:
+        return str(known)
+    name = os.urandom(5).hex()
+    connection.execute(sa.insert(meta).values(key=_INSTALLATION, value=name))
+    return name
+
+
 def get(connection: sa.Connection, cube_id: str) -> Cube:
     """Return one cube with its item count. Raises: NotFound."""
     row = connection.execute(_select().where(cubes.c.id == cube_id)).one_or_none()
     if row is None:
-        raise NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
+        raise _unknown(cube_id)
     return _to_cube(row)
+
+
+def _unknown(cube_id: str) -> NotFound:
+    return NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
 
 
 def list_all(connection: sa.Connection) -> list[Cube]:
@@ -65,7 +98,7 @@ def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, tuple[Fing
     }
     for cube_id in ids:
         if cube_id not in known:
-            raise NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
+            raise _unknown(cube_id)
     return known
 
 

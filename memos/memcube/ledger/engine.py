@@ -1,4 +1,7 @@
-"""Opens the ledger database, brings it to this program's schema, hands out transactions, translates driver errors."""
+"""Opens the ledger database, brings it to this program's schema, hands out transactions, translates driver errors.
+
+What one database needs besides is in `sqlite` and `postgres`.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,20 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from memos.errors import (
-    BackendTimeout,
-    BackendUnavailable,
-    Conflict,
-    IntegrityError,
-    InvalidInput,
-    MemosError,
-    PermissionDenied,
-)
+from memos.errors import BackendTimeout, Conflict, InvalidInput, MemosError
+from memos.memcube.ledger import postgres, sqlite
 
-HEAD = "0002"
+HEAD = "0004"
 """The schema revision this program reads and writes."""
 
-_BUSY_TIMEOUT_MS = 30_000
 _READERS = 16
-# Pages read from the map cost no call and no copy, a sixth of a search's time in the ledger. Writes do not use it.
-_MAPPED_BYTES = 1 << 30
 
 
 class Ledger:
@@ -40,42 +34,40 @@ class Ledger:
         self._engine = engine
         # SQLite has one writer; queueing here is fair and cheap, its busy loop is neither.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
+        self._reader = (
+            engine
+            if self._writer is not None
+            else engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        )
         self._changes = 0
+        self._hold: postgres.Hold | None = None
 
     @classmethod
     def open(cls, url: str) -> Ledger:
         """Open or create the database and migrate it.
 
-        Raises: InvalidInput (URL), IntegrityError, PermissionDenied, BackendUnavailable.
+        Raises: InvalidInput (URL, driver), IntegrityError, PermissionDenied, BackendUnavailable.
         """
-        try:
-            parsed = sa.make_url(url)
-            engine = sa.create_engine(
-                parsed,
-                pool_size=_READERS,
-                max_overflow=_READERS,
-                pool_timeout=30,
-                pool_use_lifo=True,  # the last one used has its pages and statements at hand
-                json_deserializer=_from_json,
-            )
-        except (exc.ArgumentError, ImportError) as error:
-            raise InvalidInput(
-                "ledger_url", f"cannot be used ({error}); write it like postgresql+psycopg://user@host/database"
-            ) from error
+        parsed = _parsed(url)
+        pool = {"pool_size": _READERS, "max_overflow": _READERS, "pool_timeout": 30, "json_deserializer": _from_json}
+        # The connection used last has its pages and statements at hand.
         if parsed.get_backend_name() == "sqlite":
-            _prepare_sqlite(engine)
-        ledger = cls(engine, parsed.database or parsed.render_as_string())
+            engine = sa.create_engine(parsed, pool_use_lifo=True, **pool)
+            sqlite.prepare(engine)
+            ledger = cls(engine, parsed.database or "in memory")
+        else:
+            ledger = cls(postgres.make_engine(parsed, pool_use_lifo=True, **pool), parsed.render_as_string())
         try:
             ledger._migrate()
         except BaseException:
-            engine.dispose()
+            ledger.close()
             raise
         return ledger
 
     @property
     def is_sqlite(self) -> bool:
         """True for the embedded ledger, whose files erase has to clean."""
-        return self._engine.dialect.name == "sqlite"
+        return self._writer is not None
 
     @property
     def changes(self) -> int | None:
@@ -85,7 +77,7 @@ class Ledger:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Yield a connection whose reads all see one moment."""
-        with self._translated(), self._engine.connect() as connection, connection.begin():
+        with self._translated(), self._reader.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -101,8 +93,23 @@ class Ledger:
                     yield connection
                 self._changes += 1
 
+    def hold(self, *, alone: bool) -> None:
+        """Claim the ledger for this process: alone, as embedded indexes need it, or beside others.
+
+        SQLite's folder is locked already. Raises: BackendUnavailable when another process is in the way.
+        """
+        if not self.is_sqlite:
+            with self._translated():
+                self._hold = postgres.Hold(self._engine, alone=alone)
+
+    def renew_hold(self) -> None:
+        """See that the claim still stands: it ends with its connection. Raises: BackendUnavailable."""
+        if self._hold is not None:
+            with self._translated():
+                self._hold.renew()
+
     def check(self) -> list[str]:
-        """Return what the database says is wrong with its own pages; empty when whole."""
+        """Return what the database says is wrong with its own pages; empty when whole, or when it is a server's."""
         if not self.is_sqlite:
             return []
         with self.read() as connection:
@@ -110,49 +117,61 @@ class Ledger:
         return [] if rows == ["ok"] else [str(row) for row in rows]
 
     def quick_check(self) -> None:
-        """Look at every page once. Raises: IntegrityError saying what to do."""
+        """Look at every page of an embedded ledger once. Raises: IntegrityError saying what to do."""
         if not self.is_sqlite:
             return
         with self.read() as connection:
             first = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         if first != "ok":
-            raise damaged(self.description, str(first))
+            raise sqlite.damaged(self.description, str(first))
 
     def vacuum(self) -> None:
-        """Write SQLite's file anew: `secure_delete` misses copies that a page keeps after its cells were moved."""
-        if not self.is_sqlite:
-            return
-        assert self._writer is not None
-        with self._translated(), self._writer, self._engine.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            raw.execute("VACUUM")
+        """Free what deleted rows took.
+
+        SQLite's file is written anew: `secure_delete` misses copies that a page keeps after its cells were moved.
+        PostgreSQL only makes the space free for other rows: writing tables anew would stop everybody meanwhile.
+        """
+        with self._translated():
+            if self._writer is None:
+                with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    for table in postgres.TEXT_TABLES:
+                        connection.exec_driver_sql(f"VACUUM {table}")
+                return
+            with self._writer, self._engine.connect() as connection:
+                raw: Any = connection.connection.driver_connection
+                raw.execute("VACUUM")
 
     def truncate_wal(self) -> bool:
         """Empty SQLite's write-ahead log, so that no deleted text is left in it; False when a reader is in the way."""
-        if not self.is_sqlite:
+        if self._writer is None:
             return True
-        assert self._writer is not None
         with self._translated(), self._writer, self._engine.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
+            raw: Any = connection.connection.driver_connection
             busy, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy
 
     def close(self) -> None:
         """Close every connection; SQLite then folds its log into the database."""
+        if self._hold is not None:
+            self._hold.release()
         self._engine.dispose()
 
     def _migrate(self) -> None:
         with self._translated():
             with self._engine.connect() as connection:
+                if not self.is_sqlite:
+                    postgres.check_server(connection, datetime.now(UTC))
                 found = _revision(connection)
             if found == HEAD:
                 return
             from memos.memcube.ledger.migrate import upgrade  # noqa: PLC0415 - alembic costs 0.2 s, once
 
             with self.write() as connection:
-                upgrade(connection, found, self.description)
+                if not self.is_sqlite:
+                    postgres.lock_schema(connection)
+                    found = _revision(connection)  # another process may have done it meanwhile
+                if found != HEAD:
+                    upgrade(connection, found, self.description)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -164,12 +183,29 @@ class Ledger:
             raise BackendTimeout(
                 f"The ledger gave no connection within 30 s; {self.description} is overloaded."
             ) from error
-        except exc.IntegrityError as error:
-            raise Conflict(f"The ledger refused the change ({error.orig}); read again and retry.") from error
         except exc.DBAPIError as error:
-            raise _translate(str(error.orig), self.description) from error
+            raise self._meaning(error) from error
         except sqlite3.Error as error:
-            raise _translate(str(error), self.description) from error
+            raise sqlite.translate(str(error), self.description) from error
+
+    def _meaning(self, error: exc.DBAPIError) -> MemosError:
+        if not self.is_sqlite:
+            return postgres.translate(error, self.description)
+        if isinstance(error, exc.IntegrityError):
+            return Conflict(f"The ledger refused the change ({error.orig}); read again and retry.")
+        return sqlite.translate(str(error.orig), self.description)
+
+
+def _parsed(url: str) -> sa.URL:
+    """Read a ledger's URL. Raises: InvalidInput, without a password that may stand in it."""
+    try:
+        parsed = sa.make_url(url)
+        name = parsed.get_backend_name()
+    except (exc.ArgumentError, ValueError) as error:
+        raise InvalidInput("ledger_url", "is no URL; write it like postgresql://user@host/database") from error
+    if name not in ("sqlite", "postgresql", "postgres"):
+        raise InvalidInput("ledger_url", f"names {name}; ledgers are kept in sqlite or postgresql")
+    return parsed
 
 
 def _revision(connection: sa.Connection) -> str | None:
@@ -178,71 +214,9 @@ def _revision(connection: sa.Connection) -> str | None:
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
 
 
-def damaged(where: str, text: str) -> IntegrityError:
-    """Return the error for a ledger whose pages cannot be trusted."""
-    return IntegrityError(
-        f"The ledger {where} is damaged ({' '.join(text.split())}). Nothing was changed. Restore it from a copy, "
-        f"or recover what is readable with `sqlite3 {where} .recover`; `memos reindex` then rebuilds the indexes."
-    )
-
-
-def _translate(text: str, where: str) -> MemosError:
-    """Map a driver's message to the tree; SQLite tells its conditions apart by text only."""
-    if "malformed" in text or "not a database" in text or "corrupt" in text:
-        return damaged(where, text)
-    if "full" in text:
-        return BackendUnavailable(
-            f"The disk that holds {where} is full: free some space and repeat; nothing was written."
-        )
-    if "readonly" in text or "unable to open" in text or "attempt to write" in text:
-        return PermissionDenied(
-            f"Cannot write {where} ({text}): make the folder writable or choose another --data-dir."
-        )
-    if "locked" in text or "busy" in text:
-        return BackendTimeout(
-            f"The ledger {where} stayed locked for {_BUSY_TIMEOUT_MS // 1000} s; another program holds it."
-        )
-    return BackendUnavailable(f"The ledger {where} cannot be used: {text}")
-
-
-def _prepare_sqlite(engine: sa.Engine) -> None:
-    """Set durability, secrecy, explicit transactions and Python's case folding on every connection.
-
-    Source: https://sqlite.org/pragma.html (journal_mode, synchronous, secure_delete) and SQLAlchemy's
-    pysqlite notes on `isolation_level = None` with an emitted BEGIN.
-    """
-
-    @sa.event.listens_for(engine, "connect")
-    def _connect(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None
-        for pragma in (
-            f"busy_timeout={_BUSY_TIMEOUT_MS}",
-            "journal_mode=WAL",
-            "synchronous=FULL",
-            "foreign_keys=ON",
-            "secure_delete=ON",
-            "temp_store=MEMORY",
-            "cache_size=-32000",
-            f"mmap_size={_MAPPED_BYTES}",
-        ):
-            connection.execute(f"PRAGMA {pragma}").close()
-        connection.create_function("casefold", 1, _casefold, deterministic=True)
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        write = connection.get_execution_options().get("memos_write")
-        raw: Any = connection.connection.dbapi_connection
-        raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-def _from_json(text: str) -> Any:
+def _from_json(text: str | bytes) -> Any:
     """Parse a column; most hold an empty list, which is known without parsing."""
-    return [] if text == "[]" else {} if text == "{}" else json.loads(text)
-
-
-def _casefold(value: object) -> str | None:
-    """Fold case as `like` does (`memos.memcube.ledger.filter_sql`); what is no text has none."""
-    return value.casefold() if isinstance(value, str) else None
+    return [] if text in ("[]", b"[]") else {} if text in ("{}", b"{}") else json.loads(text)
 
 
 def sqlite_url(path: Path) -> str:

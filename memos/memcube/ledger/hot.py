@@ -15,6 +15,7 @@ from sqlalchemy.engine import Dialect
 
 # Lists are filled up to one of these lengths with their last value, so that the driver meets few statements.
 _LENGTHS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256, 512)
+_FLOAT8 = 701  # how PostgreSQL numbers the type a float column has
 MOST = _LENGTHS[-1]
 """Most values one list may have."""
 
@@ -59,7 +60,8 @@ class _Compiled:
         self._make: Make = make or row._make
         self._readers: list[tuple[int, Callable[[Any], Any]]] = []
         for place, column in enumerate(statement.selected_columns):
-            reader = column.type.dialect_impl(dialect).result_processor(dialect, None)
+            kind = _FLOAT8 if isinstance(column.type, sa.Float) else None
+            reader = column.type.dialect_impl(dialect).result_processor(dialect, kind)
             if reader is not None:
                 self._readers.append((place, reader))
         self._texts: dict[tuple[int, ...], str] = {}
@@ -72,12 +74,7 @@ class _Compiled:
             last = values[-1]
             for place in range(length):
                 parameters[f"{name}_{place}"] = values[place] if place < len(values) else last
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(text, parameters)
-            found = cursor.fetchall()
-        finally:
-            cursor.close()
+        found = self._fetched(connection, text, parameters)
         make = self._make
         if not self._readers:
             return [make(row) for row in found]
@@ -88,6 +85,17 @@ class _Compiled:
                 values[place] = read(values[place])
             rows.append(make(values))
         return rows
+
+    def _fetched(self, connection: sa.Connection, text: str, parameters: dict[str, Any]) -> Sequence[Any]:
+        if connection.dialect.name != "sqlite":
+            # A server's answer takes longer than SQLAlchemy's work, and its errors are told by their classes.
+            return connection.exec_driver_sql(text, parameters).all()
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(text, parameters)
+            return cursor.fetchall()
+        finally:
+            cursor.close()
 
     def _expanded(self, lists: Mapping[str, Sequence[Any]], lengths: tuple[int, ...]) -> str:
         text = self._text

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from memos.clock import to_micros
 from memos.errors import Conflict, NotFound
 from memos.filters import Node
+from memos.memcube.ledger import json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.hot import MOST, HotSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
@@ -269,7 +270,7 @@ def matching(
     connection: sa.Connection, cubes: Sequence[str], node: Node | None, *, limit: int, offset: int = 0
 ) -> list[Item]:
     """Return the items that pass a filter as they are now, oldest first."""
-    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node))
+    query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, json_sql.of(connection)))
     query = query.order_by(items.c.created_at, items.c.id).limit(limit).offset(offset)
     return [to_item(row) for row in connection.execute(query)]
 
@@ -284,7 +285,9 @@ def matching_ids(
 ) -> list[str]:
     """Return ids, in no order, of items that pass a filter as they are now, or as they stood at a moment."""
     query = _SELECT.with_only_columns(versions.c.item_id)
-    query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node)).limit(limit)
+    query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, json_sql.of(connection))).limit(
+        limit
+    )
     return list(connection.scalars(query))
 
 
@@ -299,8 +302,9 @@ def passing(
     """Return those of the given ids whose items pass a filter as they are now, or as they stood at a moment."""
     found: set[str] = set()
     query = _SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
+    condition = compile_sql(node, json_sql.of(connection))
     for batch in in_batches(ids):
-        found.update(connection.scalars(query.where(versions.c.item_id.in_(batch), compile_sql(node))))
+        found.update(connection.scalars(query.where(versions.c.item_id.in_(batch), condition)))
     return found
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.postgres import lock_items
 from memos.memcube.ledger.schema import meta, outbox
 
 Target = Literal["vector", "graph"]
@@ -32,15 +34,46 @@ def enqueue(connection: sa.Connection, cube: str, item_ids: Iterable[str], targe
         connection.execute(sa.insert(outbox), rows)
 
 
-def rows_after(connection: sa.Connection, target: Target, after: int, limit: int) -> list[OutboxRow]:
-    """Return unparked rows numbered above `after`, oldest first."""
-    query = (
-        sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
-        .where(outbox.c.target == target, outbox.c.parked == sa.false(), outbox.c.id > after)
-        .order_by(outbox.c.id)
-        .limit(limit)
+def rows_after(
+    connection: sa.Connection, target: Target, after: int, limit: int, seen: Sequence[int] = ()
+) -> list[OutboxRow]:
+    """Return unparked rows numbered above `after` but those that were `seen`, oldest first."""
+    query = _waiting(target).where(outbox.c.id > after).order_by(outbox.c.id).limit(limit)
+    if seen:
+        query = query.where(outbox.c.id.not_in(seen))
+    return [OutboxRow(*row) for row in connection.execute(query)]
+
+
+def claim(connection: sa.Connection, target: Target, limit: int, tried: Collection[int]) -> list[OutboxRow]:
+    """Return unparked rows nobody else has claimed, but those just `tried`; this transaction's until it ends.
+
+    PostgreSQL only. A row of an item another transaction is writing stays that one's to come back to: two writers of
+    one item could leave the older state in the index.
+    """
+    query = _waiting(target).order_by(outbox.c.id).limit(limit).with_for_update(skip_locked=True)
+    if tried:
+        query = query.where(outbox.c.id.not_in(tried))
+    rows = [OutboxRow(*row) for row in connection.execute(query)]
+    mine = lock_items(connection, target, list({row.item for row in rows}))
+    return [row for row in rows if row.item in mine]
+
+
+def newest(connection: sa.Connection, target: Target) -> int | None:
+    """Return the highest number of an unparked row."""
+    waiting = (outbox.c.target == target, outbox.c.parked == sa.false())
+    last: int | None = connection.scalar(sa.select(sa.func.max(outbox.c.id)).where(*waiting))
+    return last
+
+
+def any_up_to(connection: sa.Connection, target: Target, last: int) -> bool:
+    """Say whether an unparked row numbered up to `last` is left."""
+    return connection.scalar(_waiting(target).where(outbox.c.id <= last).limit(1)) is not None
+
+
+def _waiting(target: Target) -> sa.Select[Any]:
+    return sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts).where(
+        outbox.c.target == target, outbox.c.parked == sa.false()
     )
-    return [OutboxRow(row.id, row.cube_id, row.item_id, row.attempts) for row in connection.execute(query)]
 
 
 # Built once: every search runs it.
@@ -56,10 +89,13 @@ _ITEMS_AFTER = (
 )
 
 
-def items_after(connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int) -> list[str]:
-    """Return items of these cubes with a change numbered above `after`, newest change first."""
+def items_after(
+    connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int, seen: Sequence[int] = ()
+) -> list[str]:
+    """Return items of these cubes with a change numbered above `after` that was not `seen`, newest change first."""
     asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
-    return list(dict.fromkeys(connection.scalars(_ITEMS_AFTER, asked)))
+    query = _ITEMS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ITEMS_AFTER
+    return list(dict.fromkeys(connection.scalars(query, asked)))
 
 
 def remove(connection: sa.Connection, row_ids: Collection[int]) -> None:
@@ -116,6 +152,13 @@ def mark(connection: sa.Connection, target: Target) -> int:
     """Return the mark of the index's last flush that the ledger knows of."""
     value = connection.scalar(sa.select(meta.c.value).where(meta.c.key == f"mark:{target}"))
     return int(value) if value is not None else 0
+
+
+def next_mark(connection: sa.Connection, target: Target) -> int:
+    """Return the mark a flush is to leave; nobody else gets it before this transaction ends. PostgreSQL only."""
+    key = f"mark:{target}"
+    connection.execute(postgresql.insert(meta).values(key=key, value="0").on_conflict_do_nothing())
+    return int(connection.execute(sa.select(meta.c.value).where(meta.c.key == key).with_for_update()).scalar_one()) + 1
 
 
 def set_mark(connection: sa.Connection, target: Target, value: int) -> None:

@@ -34,6 +34,12 @@ metadata = sa.MetaData()
 # SQLite gives row ids only to INTEGER, PostgreSQL needs BIGINT for long-lived sequences.
 _RowId = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
+
+def _text_of(length: int) -> sa.types.TypeEngine[str]:
+    """Text of any length; SQLite, which enforces none, keeps the type its tables were made with."""
+    return sa.Text().with_variant(sa.String(length), "sqlite")
+
+
 meta = sa.Table(
     "meta",
     metadata,
@@ -48,9 +54,9 @@ cubes = sa.Table(
     sa.Column("owner", sa.String(128), nullable=False),
     sa.Column("description", sa.Text, nullable=False),
     sa.Column("time_zone", sa.String(64), nullable=False),
-    sa.Column("embedder", sa.String(128), nullable=False),
+    sa.Column("embedder", _text_of(128), nullable=False),
     sa.Column("dimension", sa.Integer, nullable=False),
-    sa.Column("prefix_rule", sa.String(64), nullable=False),
+    sa.Column("prefix_rule", _text_of(64), nullable=False),
     sa.Column("normalised", sa.Boolean, nullable=False),
     sa.Column("entity_salt", sa.LargeBinary(16), nullable=False),
     sa.Column("event_seq", sa.BigInteger, nullable=False),
@@ -112,7 +118,8 @@ versions = sa.Table(
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("speaker", sa.String(256), nullable=False),
     sa.Column("role", sa.String(16), nullable=False),
-    sa.Column("key", sa.String(256)),
+    # A speaker of up to 256 characters, a bar and an attribute.
+    sa.Column("key", _text_of(256)),
     sa.Column("value", sa.Text),
     sa.Column("tags", sa.JSON, nullable=False),
     sa.Column("info", sa.JSON, nullable=False),
@@ -254,4 +261,25 @@ tombstone_items = sa.Table(
     metadata,
     sa.Column("item_id", sa.String(36), primary_key=True),
     sa.Column("tombstone_id", sa.String(36), sa.ForeignKey("tombstones.id"), nullable=False, index=True),
+)
+
+# `newest` is when the newest item of the backup was made: an item made later is not in it. Both are empty until the
+# backup is complete, and in one that was cut off, whose files hold text too.
+backups = sa.Table(
+    "backups",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("folder", sa.Text, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("finished_at", UtcMicros),
+    sa.Column("newest", UtcMicros),
+)
+
+# The backups that still hold what was erased; `told` when the erasure stands in the backup's own `erased.jsonl`.
+tombstone_backups = sa.Table(
+    "tombstone_backups",
+    metadata,
+    sa.Column("tombstone_id", sa.String(36), sa.ForeignKey("tombstones.id"), primary_key=True),
+    sa.Column("backup_id", sa.String(36), sa.ForeignKey("backups.id"), primary_key=True),
+    sa.Column("told", sa.Boolean, nullable=False, server_default=sa.false()),
 )

@@ -1,0 +1,60 @@
+"""What a point is in a Qdrant engine, embedded or server: its vectors' names, its payload, the indexed fields.
+
+Knows neither engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memos.model import Arm, Json
+
+FOREVER = 2**53 - 1
+"""`recorded_to` of a current version: the largest integer a float range holds exactly."""
+
+DENSE = (Arm.TURN.value, Arm.WINDOW.value)
+SPARSE = (Arm.TURN_BM25.value, Arm.WINDOW_BM25.value)
+
+# Of 13,712 texts' vectors a search finds 99.3 % of the true ten and 97.7 % of the true fifty (docs/log.md).
+BUILD_WIDTH = 200
+SEARCH_WIDTH = 64
+
+KEYWORDS = ("item", "type", "tier", "status", "tags", "conversation", "key", "role", "speaker")
+INTEGERS = (
+    "said_at",
+    "created_at",
+    "updated_at",
+    "valid_from",
+    "valid_to",
+    "recorded_from",
+    "recorded_to",
+    "revision",
+    "version",
+    "live",
+)
+
+
+def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:
+    """Return a point's payload as the engines keep it: `recorded_to` always there, booleans of `info` apart."""
+    info = payload.get("info")
+    return {"recorded_to": FOREVER, **payload, **split_flags(info if isinstance(info, Mapping) else {})}
+
+
+def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    """Return an info object as the payload keeps it: booleans apart from other values."""
+    kept: dict[str, dict[str, Json]] = {"info": {}, "flags": {}}
+    for name, value in info.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        flags = [int(entry) for entry in values if isinstance(entry, bool)]
+        others = [entry for entry in values if not isinstance(entry, bool)]
+        if flags:
+            kept["flags"][name] = flags
+        if others:
+            kept["info"][name] = others
+    return kept
+
+
+def point_key(payload: Any) -> str:
+    """Return which item and version a point's payload names, as "item:version"."""
+    return f"{payload['item']}:{payload['version']}"

@@ -1,0 +1,75 @@
+"""What the groups of commands share: options, an installation open for one command, output for people or programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from memos.api.views import view
+from memos.kernel import MemOS
+from memos.settings import Settings
+from memos.text.render import visible
+
+INTERRUPTED = 130
+
+console = Console(emoji=False)
+errors = Console(stderr=True, emoji=False)
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="Folder of the installation (default: MEMOS_HOME, else per user)")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table")]
+CubeName = Annotated[str, typer.Option("--cube", "-c", help="Cube to use")]
+Actor = Annotated[str, typer.Option("--actor", help="Who asks")]
+ItemId = Annotated[str, typer.Argument(help="Item id")]
+
+
+@contextmanager
+def opened(data_dir: Path | None) -> Iterator[MemOS]:
+    """Open the installation for one command; an interrupt closes it in order and says what is safe."""
+    with interruptible("what was acknowledged is stored"), MemOS.open(data_dir, settings=Settings()) as memos:
+        yield memos
+
+
+@contextmanager
+def interruptible(safe: str) -> Iterator[None]:
+    """Turn an interrupt into an exit code and a line that says what is safe."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        errors.print(f"Interrupted; {safe}, run the command again to go on.", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
+    """Print a result as JSON, or the way people read it."""
+    if as_json:
+        sys.stdout.write(json.dumps(view(value), ensure_ascii=sys.stdout.encoding.lower() != "utf-8", indent=2) + "\n")
+    else:
+        human()
+
+
+@contextmanager
+def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a progress callback that draws on standard error; None when output is for a program."""
+    if quiet:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def cell(text: str) -> str:
+    """Return text as a table shows it: no markup, nothing invisible."""
+    return escape(visible(text))

@@ -1,0 +1,133 @@
+"""Files that hold memory text outside an installation: their owner's alone, whole after a crash, digested.
+
+Knows nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from memos.errors import BackendUnavailable, InvalidInput, MemosError, PermissionDenied
+
+Progress = Callable[[int, int], None]
+
+_TOLD_EVERY = 500
+
+
+class Ticker:
+    """Counts rows and tells how far it is, now and then."""
+
+    def __init__(self, on_progress: Progress | None, total: int, done: int = 0) -> None:
+        self._on_progress = on_progress
+        self._total = total
+        self._done = done
+
+    def tick(self, count: int = 1) -> None:
+        """Count rows."""
+        before, self._done = self._done, self._done + count
+        if self._on_progress is not None and before // _TOLD_EVERY != self._done // _TOLD_EVERY:
+            self._on_progress(self._done, max(self._total, self._done))
+
+    def finish(self) -> None:
+        """Tell that all of it is done."""
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._done)
+
+
+class DigestedFile:
+    """An open file that remembers size and SHA-256 of what went through it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        """Write all of it."""
+        self._note(data)
+        return self._file.write(data)
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to so many bytes."""
+        data = self._file.read(size)
+        self._note(data)
+        return data
+
+    def flush(self) -> None:
+        """Hand over to the operating system."""
+        self._file.flush()
+
+    def hexdigest(self) -> str:
+        """Return the digest so far."""
+        return self._digest.hexdigest()
+
+    def _note(self, data: bytes) -> None:
+        self._digest.update(data)
+        self.size += len(data)
+
+
+@contextmanager
+def created(path: Path) -> Iterator[IO[bytes]]:
+    """Make a new file its owner alone may read; it is on disk when the block ends."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that appeared in the folder, or went, durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def signed(told: dict[str, Any]) -> bytes:
+    """Return an object as a line of JSON that holds its own digest: a changed byte is noticed."""
+    return _json({**told, "sha256": hashlib.sha256(_json(told)).hexdigest()}) + b"\n"
+
+
+def unsigned(raw: bytes) -> dict[str, Any] | None:
+    """Return the object of such a line, None when it is not whole."""
+    try:
+        told = json.loads(raw)
+        digest = told.pop("sha256")
+        return told if hashlib.sha256(_json(told)).hexdigest() == digest else None
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Say in one sentence what the operating system has against a folder.
+
+    Raises: InvalidInput, PermissionDenied, BackendUnavailable.
+    """
+    try:
+        yield
+    except MemosError:
+        raise
+    except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            raise InvalidInput(str(folder), "is no folder; choose another") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP):
+            raise PermissionDenied(
+                f"Cannot use {folder} ({error.strerror}): choose a folder that you can use."
+            ) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise BackendUnavailable(f"The disk that holds {folder} is full: free some space and repeat.") from error
+        raise BackendUnavailable(f"The folder {folder} cannot be used ({error.strerror}); choose another.") from error
+
+
+def _json(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, ensure_ascii=False, sort_keys=True).encode()

@@ -1,0 +1,220 @@
+"""What only PostgreSQL needs of the ledger: how it is connected to, checked and held, and what its errors mean.
+
+Source: https://www.postgresql.org/docs/current/errcodes-appendix.html (SQLSTATE classes),
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADVISORY-LOCKS.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from memos.errors import BackendTimeout, BackendUnavailable, Conflict, IntegrityError, InvalidInput, MemosError
+
+OLDEST = 140_000
+"""The oldest server that is supported, as `server_version_num` writes it: 14.0."""
+
+MOST_SKEW = timedelta(seconds=30)
+"""How far this machine's clock may be from the database's: record times of several processes have to mean the same."""
+
+TEXT_TABLES = ("versions", "messages", "events", "conversations", "requests", "cubes")
+"""The tables whose rows hold memory text or what was made from it."""
+
+_CONNECT_TIMEOUT_S = 5
+_LOCK_TIMEOUT_S = 30
+_RENEW_S = 2.0
+_MIGRATING, _HOLDING = 0x6D656D6F01, 0x6D656D6F02  # keys of advisory locks: "memo", then a number
+_LOST_STATES = ("08", "57P", "53")
+_DENIED = {"28000": "the user or the host is refused", "28P01": "the password is wrong", "42501": "a right is missing"}
+
+
+def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
+    """Return an engine whose connections are checked before use, durable at commit and never wait for ever.
+
+    Raises: InvalidInput when the driver is not installed.
+    """
+    try:
+        engine = sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": _CONNECT_TIMEOUT_S,
+                "application_name": "memstrata",
+                "keepalives_idle": 30,
+                "keepalives_interval": 10,
+                "keepalives_count": 3,
+            },
+            **pool,
+        )
+    except ImportError as error:
+        raise InvalidInput(
+            "ledger_url", "needs PostgreSQL's driver: run `pip install 'memstrata[postgres]'`"
+        ) from error
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: Any) -> None:
+        connection.autocommit = True
+        # What was acknowledged is on disk, whatever the server's default says; waits for replicas stay as configured.
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, false), set_config('timezone', 'UTC', false), CASE WHEN"
+            " current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END",
+            (f"{_LOCK_TIMEOUT_S}s",),
+        )
+        connection.autocommit = False
+
+    return engine
+
+
+def check_server(connection: sa.Connection, now: datetime) -> None:
+    """Refuse a server this program cannot use. Raises: BackendUnavailable with the remedy."""
+    row = connection.execute(
+        sa.text(
+            "SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS named,"
+            " pg_encoding_to_char(encoding) AS encoding, clock_timestamp() AS now,"
+            " EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu') AS icu"
+            " FROM pg_database WHERE datname = current_database()"
+        )
+    ).one()
+    if row.version < OLDEST:
+        raise BackendUnavailable(
+            f"PostgreSQL {row.named} is too old for the ledger: use version {OLDEST // 10_000} or newer."
+        )
+    if row.encoding != "UTF8":
+        raise BackendUnavailable(
+            f"The database's encoding is {row.encoding}: create another with `createdb --encoding UTF8 --template "
+            "template0`."
+        )
+    if not row.icu:
+        raise BackendUnavailable(
+            "PostgreSQL lacks the collation `und-x-icu`, which comparing text needs: use a server built with ICU, as "
+            "the common packages are."
+        )
+    skew = abs(now - row.now.astimezone(UTC))
+    if skew > MOST_SKEW:
+        raise BackendUnavailable(
+            f"This machine's clock and the database's are {skew.total_seconds():,.0f} s apart, at most "
+            f"{MOST_SKEW.total_seconds():.0f} s are allowed: set both by NTP."
+        )
+
+
+def lock_schema(connection: sa.Connection) -> None:
+    """Let one process at a time bring the schema up to date; the lock ends with the transaction."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+
+
+class Hold:
+    """A process's claim on the ledger: alone, as an embedded index needs it, or beside others that claim the same.
+
+    It lives on a connection of its own and ends with it; `renew` notices that and claims again.
+    """
+
+    def __init__(self, engine: sa.Engine, *, alone: bool) -> None:
+        self._engine = engine
+        self._alone = alone
+        self._connection: sa.Connection | None = None
+        self._lock = threading.Lock()
+        self._renewed_at = 0.0
+        self.renew()
+
+    def renew(self) -> None:
+        """See that the claim still stands, else make it again. Raises: BackendUnavailable."""
+        with self._lock:
+            if self._connection is not None and time.monotonic() - self._renewed_at < _RENEW_S:
+                return
+            self._renewed_at = time.monotonic()
+            if self._connection is not None:
+                try:
+                    self._connection.exec_driver_sql("SELECT 1")
+                    return
+                except exc.DBAPIError:
+                    self._connection.invalidate()
+                    self._connection.close()
+                    self._connection = None
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            lock = sa.func.pg_try_advisory_lock if self._alone else sa.func.pg_try_advisory_lock_shared
+            if not connection.scalar(sa.select(lock(_HOLDING))):
+                connection.close()
+                raise BackendUnavailable(
+                    "Other processes use this ledger, and an embedded index can follow it for one process only: end "
+                    "them, or set MEMOS_QDRANT__URL and MEMOS_NEO4J__URL in all of them."
+                    if self._alone
+                    else "A process with an embedded index uses this ledger: end it, or set MEMOS_QDRANT__URL and "
+                    "MEMOS_NEO4J__URL for it too."
+                )
+            self._connection = connection
+
+    def release(self) -> None:
+        """Give the claim back; safe to call twice."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.invalidate()  # its session, and the lock with it, ends instead of going to the pool
+                self._connection.close()
+                self._connection = None
+
+
+def translate(error: exc.DBAPIError, where: str) -> MemosError:
+    """Map a driver's error to the tree by its SQLSTATE; the text never shows values, which may be memories."""
+    state = getattr(error.orig, "sqlstate", None) or ""
+    told = " ".join(str(error.orig).split("DETAIL:")[0].split())
+    if isinstance(error, exc.IntegrityError):
+        return Conflict(f"The ledger refused the change ({told}); read again and retry.")
+    if state in _DENIED or "password authentication failed" in told or "no password supplied" in told:
+        why = _DENIED.get(state, "the user or the password is wrong")
+        return BackendUnavailable(f"PostgreSQL refused {where} ({why}): check MEMOS_LEDGER_URL and the user's rights.")
+    if state == "3D000" or ("database" in told and "does not exist" in told):
+        return BackendUnavailable(f"The database of {where} does not exist: create it with `createdb --encoding UTF8`.")
+    if state in ("40001", "40P01"):
+        return Conflict("Two changes were in each other's way; nothing of this one was kept: repeat it.")
+    if state in ("55P03", "57014"):
+        return BackendTimeout(f"The ledger {where} did not answer in time ({told}); nothing was kept: repeat it later.")
+    if state[:2] == "42":
+        return IntegrityError(
+            f"The ledger {where} has not the tables this program needs ({told}): see that no other program uses this "
+            "database, and restore it from a backup."
+        )
+    if state in ("22001", "22021", "22P05", "22003"):
+        return InvalidInput("value", f"cannot be kept by the ledger ({told})")
+    if error.connection_invalidated or not state or state[:3] in _LOST_STATES or state[:2] in _LOST_STATES:
+        return BackendUnavailable(
+            f"The ledger {where} cannot be reached ({told}): see that the server runs and MEMOS_LEDGER_URL is right. "
+            "Whether a change that was under way is kept is not known: repeat it with its idempotency key."
+        )
+    return BackendUnavailable(f"The ledger {where} cannot be used: {told}")
+
+
+def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[str]:
+    """Return those of the ids that no other transaction has locked for this purpose; this one keeps them to its end."""
+    named = sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text))).table_valued("id", name="wanted").render_derived()
+    key = sa.func.hashtextextended(f"memos:{purpose}:" + sa.cast(named.c.id, sa.Text), 0)
+    rows = connection.execute(sa.select(named.c.id, sa.func.pg_try_advisory_xact_lock(key).label("mine")))
+    return {row.id for row in rows if row.mine}
+
+
+def fold_function() -> str:
+    """Return the statement that creates `memos_casefold(text)`, which folds case as Python's `str.casefold` does.
+
+    That is ICU's lower case, then what folding changes in lower case too: single characters by `translate`, those that
+    become several by `replace`, and that only in texts that have one of them.
+    """
+    stable = [c for c in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x1_1000), *range(0x1_6000, 0x1_F000)))
+              if c.lower() == c != c.casefold()]  # fmt: skip
+    singles = {c: c.casefold() for c in stable if len(c.casefold()) == 1}
+    several = {c: c.casefold() for c in stable if len(c.casefold()) > 1}
+    replaced = "y"
+    for character, folded in several.items():
+        replaced = f"replace({replaced}, '{character}', '{folded}')"
+    return f"""
+CREATE OR REPLACE FUNCTION memos_casefold(t text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $fold$
+DECLARE y text;
+BEGIN
+  IF octet_length(t) = length(t) THEN RETURN lower(t COLLATE "C"); END IF;
+  y := translate(lower(t COLLATE "und-x-icu"), '{"".join(singles)}', '{"".join(singles.values())}');
+  IF y ~ '[{"".join(several)}]' THEN RETURN {replaced}; END IF;
+  RETURN y;
+END
+$fold$"""

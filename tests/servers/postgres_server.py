@@ -1,0 +1,158 @@
+"""A throw-away PostgreSQL cluster on loopback: made in a temporary folder, stopped and removed with the session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PASSWORD = "p0stgres/secret"
+_START_S = 60
+
+
+class PostgresServer:
+    """One cluster; `url()` makes a fresh database in it."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._programs = _programs()
+        self._folder = Path(tempfile.mkdtemp(prefix="memos-postgres-"))
+        self._data = self._folder / "data"
+        self._log = self._folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._user = _ordinary_user()
+        if self._user:
+            shutil.chown(self._folder, self._user)
+        secret = self._folder / "password"
+        secret.write_text(PASSWORD, encoding="utf-8")
+        secret.chmod(0o644)
+        self._run(
+            "initdb", "-D", self._data, "-U", "memos", "-A", "scram-sha-256", "--pwfile", secret, "-E", "UTF8",
+            "--locale=C.UTF-8", "--no-sync",
+        )  # fmt: skip
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        self.stop(fast=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the server on its data and wait until it answers."""
+        settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": "",
+                    "fsync": "off", "max_connections": "200"}  # fmt: skip
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*(self._as_user() or ["setpriv", "--pdeathsig", "INT", "--"]), self._programs / "postgres", "-D", self._data, *options],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline:
+            ready = subprocess.run(
+                [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False
+            )
+            if ready.returncode == 0:
+                return
+            if self._process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"PostgreSQL did not start: {self._log.read_text(errors='replace')[-2000:]}")
+
+    def stop(self, *, fast: bool = True) -> None:
+        """Stop the server, by force when not `fast`; its data stay."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGINT if fast else signal.SIGQUIT)
+            process.wait(timeout=60)
+
+    def url(self, database: str | None = None) -> str:
+        """Return the URL of a database, a new empty one without a name."""
+        if database is None:
+            database = f"t{uuid.uuid4().hex[:12]}"
+            self.sql("postgres", f"CREATE DATABASE {database}")
+        return f"postgresql://memos:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{self.port}/{database}"
+
+    def sql(self, database: str, statement: str) -> str:
+        """Run one statement with psql and return what it printed."""
+        command = [
+            self._programs / "psql",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "memos",
+            "-d",
+            database,
+            "-Atqc",
+        ]
+        done = subprocess.run(
+            [*command, statement],
+            env={**os.environ, "PGPASSWORD": PASSWORD},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    def _run(self, program: str, *arguments: object) -> None:
+        done = subprocess.run(
+            [*self._as_user(), self._programs / program, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stdout}{done.stderr}")
+
+    def _as_user(self) -> list[str]:
+        return (
+            ["setpriv", "--pdeathsig", "INT", f"--reuid={self._user}", f"--regid={self._user}", "--init-groups", "--"] if self._user else []
+        )
+
+
+def missing() -> str | None:
+    """Return why there can be no server here, with what to install; None when there can."""
+    return None if _found() else "PostgreSQL's server is not installed: apt install postgresql"
+
+
+def free_port() -> int:
+    """Return a port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _programs() -> Path:
+    found = _found()
+    if found is None:
+        raise RuntimeError(missing())
+    return found
+
+
+def _found() -> Path | None:
+    """Return the newest server's folder of programs; Debian does not put it on the path."""
+    folders = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name), reverse=True
+    )
+    on_path = shutil.which("initdb")
+    folders += [Path(on_path).resolve().parent] if on_path else []
+    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
+
+
+def _ordinary_user() -> str | None:
+    """Return who runs the server: PostgreSQL refuses to be run by root."""
+    return "postgres" if os.geteuid() == 0 else None
