@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPORT = ROOT / "examples" / "data" / "chat_export.json"
 COMMANDS = (
     "add", "search", "get", "list", "update", "feedback", "delete", "erase", "history", "rollback", "verify",
-    "reindex", "reembed", "import", "demo", "version", "cubes",
+    "reindex", "reembed", "import", "demo", "version", "cubes", "backup", "backups", "restore", "migrate",
 )  # fmt: skip
 ODD = "odd [/red] :smile: 🎉 \x1b[31m שלום"
 SPOKEN = {

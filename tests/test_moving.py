@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
@@ -23,6 +24,7 @@ from memos.memcube.moving import copy_ledger
 from memos.moving import backup, migrate, restore, settings_of
 from tests.fakes import WordEmbedder
 from tests.ledgers import BIG, ODD, contents, sqlite_ledger
+from tests.servers.postgres_server import PostgresServer
 from tests.test_erase import bytes_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -400,6 +402,51 @@ def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Pat
         assert sorted(entry.memory for entry in memos.list(limit=10_000)) == told
         assert memos.verify().clean
     assert b"xylophone" not in bytes_of(target)
+
+
+def on_server(settings: Settings, home: Path, url: str) -> Settings:
+    return settings.model_copy(update={"home": home, "ledger_url": SecretStr(url)})
+
+
+def test_an_installation_moves_to_postgresql_and_back(
+    tmp_path: Path, settings: Settings, postgres_server: PostgresServer
+) -> None:
+    with opened(settings, tmp_path / "home") as memos:
+        ids = fill(memos)
+        told = answers(memos, ids)
+    server = on_server(settings, tmp_path / "server", postgres_server.url())
+    there = migrate(at(settings, tmp_path / "home"), server, embedder=WordEmbedder())
+    assert (there.indexed, there.differences) == (True, ())
+    assert "p0stgres" not in repr(there)
+    with opened(server, server.home) as memos:
+        assert answers(memos, ids) == told
+        assert_works(memos, ids)
+        told = answers(memos, ids)
+        with pytest.raises(BackendUnavailable):
+            migrate(server, at(settings, tmp_path / "early"), embedder=WordEmbedder())
+    migrate(server, at(settings, tmp_path / "back"), embedder=WordEmbedder())
+    with opened(settings, tmp_path / "back") as memos:
+        assert answers(memos, ids) == told
+        assert memos.verify().clean
+
+
+def test_a_backup_of_a_server_is_made_while_others_write_and_restored_to_another(
+    tmp_path: Path, settings: Settings, postgres_server: PostgresServer
+) -> None:
+    server = on_server(settings, tmp_path / "server", postgres_server.url())
+    with opened(server, server.home) as memos:
+        item = memos.add(SECRET).item_ids[0]
+        memos.add("kept words")
+        backup(server, tmp_path / "backup")
+        receipt = memos.erase(item)
+        assert (receipt.backups, receipt.untold_backups) == ((str(tmp_path / "backup"),), ())
+    other = on_server(settings, tmp_path / "other", postgres_server.url())
+    assert restore(tmp_path / "backup", other, embedder=WordEmbedder()).erased_again == 1
+    with opened(other, other.home) as memos:
+        assert [entry.memory for entry in memos.list()] == ["kept words"]
+        assert memos.search("kept").hits[0].item.memory == "kept words"
+        assert memos.verify().clean
+    assert restore(tmp_path / "backup", other, embedder=WordEmbedder(), replace=True).differences == ()
 
 
 # Places

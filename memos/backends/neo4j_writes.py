@@ -53,6 +53,7 @@ _ENDS = (
     f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->(e) RETURN labels(e)[0] AS label, e.id AS end "
     f"UNION UNWIND $ids AS id {match(ITEM)} MATCH (n)<-[:NEXT]-(e) RETURN labels(e)[0] AS label, e.id AS end"
 )
+_BESIDE = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[:{BETWEEN}]-(e) RETURN DISTINCT e.id"
 _CUT_OWN = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->() DELETE r"
 _CUT_NEXT = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)<-[r:NEXT]-() DELETE r"
 _CONNECT = {
@@ -66,7 +67,7 @@ _SWEEP = {
     CONVERSATION: f"UNWIND $ids AS id {match(CONVERSATION)} WHERE NOT (n)--() DELETE n",
 }
 STATEMENTS = (
-    *(_PUT_ITEMS, *_PUT_ENDS.values(), _LOCK_ITEMS, _ENDS, _CUT_OWN, _CUT_NEXT),
+    *(_PUT_ITEMS, *_PUT_ENDS.values(), _LOCK_ITEMS, _ENDS, _BESIDE, _CUT_OWN, _CUT_NEXT),
     *(*_CONNECT.values(), _REMOVE, *_SWEEP.values()),
 )
 
@@ -83,13 +84,13 @@ def put(run: Run, nodes: Sequence[GraphNode]) -> None:
     """Insert or replace nodes, no id twice, and exactly the edges each node names."""
     ids = sorted(node.id for node in nodes)
     edges, ends = _named(nodes)
-    rows = {id_: {"id": id_, "cube": cube, "fields": {}} for id_, cube in ends[ITEM].items()}
-    for node in nodes:
-        fields = {"cube": node.cube, "revision": node.revision}
-        rows[node.id] = {"id": node.id, "cube": node.cube, "fields": fields}
-    run(_PUT_ITEMS, {"rows": [rows[id_] for id_ in sorted(rows)]})
+    # Read before any lock, so that all are taken in one order; read again under them, since it may have changed.
+    guess = _old_ends(run, ids)[ITEM]
+    cubes = {**dict.fromkeys(guess, nodes[0].cube), **ends[ITEM], **{node.id: node.cube for node in nodes}}
+    own = {node.id: {"cube": node.cube, "revision": node.revision} for node in nodes}
+    run(_PUT_ITEMS, {"rows": [{"id": id_, "cube": cubes[id_], "fields": own.get(id_, {})} for id_ in sorted(cubes)]})
     old = _old_ends(run, ids)
-    _lock(run, _LOCK_ITEMS, old[ITEM] - rows.keys())
+    _lock(run, _LOCK_ITEMS, old[ITEM] - cubes.keys())
     for label, statement in _PUT_ENDS.items():
         _lock(run, statement, old[label] | ends[label].keys())
     if any(old.values()):
@@ -98,15 +99,17 @@ def put(run: Run, nodes: Sequence[GraphNode]) -> None:
     for kind, pairs in edges.items():
         if pairs:
             run(_CONNECT[kind], {"pairs": [list(pair) for pair in sorted(pairs)]})
+    old[ITEM] |= guess
     _sweep(run, {label: found - ends[label].keys() for label, found in old.items()})
 
 
 def remove(run: Run, ids: Iterable[str]) -> None:
     """Remove items with all their edges, and what nothing leads to any more."""
     known = sorted(set(ids))
-    run(_LOCK_ITEMS, {"ids": known})
+    beside = {item for (item,) in run(_BESIDE, {"ids": known})}
+    _lock(run, _LOCK_ITEMS, beside.union(known))
     old = _old_ends(run, known)
-    _lock(run, _LOCK_ITEMS, old[ITEM] - set(known))
+    _lock(run, _LOCK_ITEMS, old[ITEM] - beside)
     for label, statement in _PUT_ENDS.items():
         _lock(run, statement, old[label])
     run(_REMOVE, {"ids": known})

@@ -113,6 +113,17 @@ def test_a_restored_ledger_is_equal_row_for_row(fresh: Callable[[str], Ledger], 
     assert any(ODD in json.loads(line)[2] for line in after["cubes"])
 
 
+def test_a_key_is_as_long_as_its_speaker_and_attribute(fresh: Callable[[str], Ledger]) -> None:
+    store = Store(fresh("home"))
+    store.make("default")
+    speaker = "N" * 256
+    store.add([{"role": "user", "name": speaker, "content": "I live in Paris."}])
+    with store.ledger.read() as connection:
+        [key] = connection.exec_driver_sql("SELECT key FROM versions").scalars()
+    assert key.startswith((speaker.casefold(), speaker))
+    assert len(key) > 256
+
+
 def test_an_empty_ledger_makes_a_backup_too(tmp_path: Path) -> None:
     with sqlite_ledger(tmp_path / "home") as ledger:
         backups.back_up(ledger, tmp_path / "backup", SystemClock())
@@ -611,6 +622,18 @@ def test_a_killed_restore_leaves_the_place_blank_and_is_run_again(lines: int, la
             assert rows.is_blank(connection)
         restore_archive(tmp_path / "backup", ledger, NOW)
         assert contents(ledger, "backups") == before
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_backup(large: Path, tmp_path: Path) -> None:
+    home, folder = shutil.copytree(large, tmp_path / "home"), tmp_path / "backup"
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))\n"
+    opened = 'ledger = Ledger.open(sqlite_url(home / "ledger.db"))\n'
+    code = CHILD.replace(opened, opened + small)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "backup", str(home), str(folder)], capture_output=True, text=True, check=False
+    )
+    assert f"BackendUnavailable: The folder {folder} cannot be used" in done.stderr.splitlines()[-1]
+    assert list(folder.iterdir()) == []
 
 
 def test_the_manifest_survives_being_read(saved: Path) -> None:

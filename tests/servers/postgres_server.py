@@ -11,7 +11,6 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 PASSWORD = "p0stgres/secret"
@@ -43,9 +42,7 @@ class PostgresServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop(fast=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -56,7 +53,7 @@ class PostgresServer:
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*(self._as_user() or ["setpriv", "--pdeathsig", "INT", "--"]), self._programs / "postgres", "-D", self._data, *options],
+                [*self._as_user(), self._programs / "postgres", "-D", self._data, *options],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         deadline = time.monotonic() + _START_S
@@ -119,9 +116,11 @@ class PostgresServer:
             raise RuntimeError(f"{program}: {done.stdout}{done.stderr}")
 
     def _as_user(self) -> list[str]:
-        return (
-            ["setpriv", "--pdeathsig", "INT", f"--reuid={self._user}", f"--regid={self._user}", "--init-groups", "--"] if self._user else []
-        )
+        """Return the start of a command: the server ends with the tests, and root may not run it."""
+        start = ["setpriv", "--pdeathsig", "INT"]
+        if self._user:
+            start += [f"--reuid={self._user}", f"--regid={self._user}", "--init-groups"]
+        return [*start, "--"]
 
 
 def missing() -> str | None:

@@ -1,0 +1,210 @@
+"""Several processes on one ledger: conversations keep their order, nothing acknowledged is lost, indexes converge."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS, Settings
+from memos.errors import BackendUnavailable
+from memos.memcube.ledger import items, outbox
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.shared_projection import SharedProjection
+from memos.settings import IndexSettings
+from tests.fakes import WordEmbedder
+from tests.ledgers import Store
+from tests.servers.installation import environment, on_servers, opened
+from tests.servers.neo4j_server import Neo4jServer
+from tests.servers.postgres_server import PostgresServer
+
+WRITER = """
+import sys
+from memos import MemOS
+from tests.fakes import WordEmbedder
+name, exchanges = sys.argv[1], int(sys.argv[2])
+with MemOS.open(embedder=WordEmbedder()) as memos:
+    print("open", flush=True)
+    sys.stdin.readline()
+    for number in range(exchanges):
+        memos.add(
+            [
+                {"role": "user", "content": f"question {name} {number}", "message_id": f"q{name}{number}"},
+                {"role": "assistant", "content": f"answer {name} {number}", "message_id": f"a{name}{number}"},
+            ],
+            conversation="together",
+        )
+        print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer) -> Iterator[Settings]:
+    with on_servers(tmp_path / "home", postgres_server, neo4j_server) as made:
+        yield made
+
+
+def writer(settings: Settings, name: str, exchanges: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, name, str(exchanges)],
+        env=environment(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def acknowledged(process: subprocess.Popen[str]) -> list[int]:
+    assert process.stdout is not None
+    return [int(line) for line in process.stdout]
+
+
+def test_four_processes_write_one_conversation_and_two_of_them_are_killed(settings: Settings) -> None:
+    names, exchanges = ("alpha", "bravo", "carol", "delta"), 15
+    processes = {name: writer(settings, name, exchanges) for name in names}
+    for process in processes.values():
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+    for process in processes.values():
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    done: dict[str, list[int]] = {}
+    for name in names[:2]:
+        stdout = processes[name].stdout
+        assert stdout is not None
+        done[name] = [int(stdout.readline()) for _ in range(4)]
+        processes[name].send_signal(signal.SIGKILL)
+    for name, process in processes.items():
+        done.setdefault(name, []).extend(acknowledged(process))
+        assert process.wait() == (-signal.SIGKILL if name in names[:2] else 0)
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+    with opened(settings) as memos:
+        said = sorted(memos.list(filter={"conversation": "together"}, limit=1_000), key=lambda item: item.position or 0)
+        assert [item.position for item in said] == list(range(len(said)))
+        # An exchange is one page, whoever wrote in between.
+        for question, answer in zip(said[::2], said[1::2], strict=True):
+            assert answer.memory == question.memory.replace("question", "answer")
+            assert answer.page == question.page
+        assert [item.page for item in said[::2]] == list(range(len(said) // 2))
+        stored = Counter(item.memory for item in said)
+        assert set(stored.values()) == {1}
+        for name in names:
+            assert {f"question {name} {number}" for number in done[name]} <= set(stored)
+        assert [number for number in range(exchanges) if f"question carol {number}" in stored] == list(range(exchanges))
+        report = memos.verify()
+        assert report.differences == ()
+        assert report.items == len(said)
+        found = memos.search("question delta 7", top_k=1)
+        assert found.missing_arms == ()
+        assert found.hits[0].item.memory == "question delta 7"
+
+
+def test_what_one_process_changes_the_other_sees_at_once(settings: Settings) -> None:
+    with opened(settings) as one, opened(settings) as other:
+        item = one.add("The violin is in the attic.").item_ids[0]
+        assert other.search("violin", top_k=1).hits[0].item.id == item
+        other.update(item, "The violin was sold.")
+        assert one.get(item).memory == "The violin was sold."
+        assert one.search("violin sold", top_k=1).hits[0].item.version == 2
+        one.cubes.create("mine")
+        assert other.search("violin", cubes=["mine"]).hits == ()
+        other.erase(item)
+        assert one.search("violin").hits == ()
+        assert one.verify().differences == () == other.verify().differences
+
+
+def test_a_process_with_an_embedded_index_wants_the_ledger_for_itself(settings: Settings, tmp_path: Path) -> None:
+    embedded = Settings(home=tmp_path / "embedded", ledger_url=settings.ledger_url)
+    with opened(settings), pytest.raises(BackendUnavailable, match="Other processes use this ledger"):
+        opened(embedded)
+    with opened(embedded), pytest.raises(BackendUnavailable, match="A process with an embedded index uses this ledger"):
+        opened(settings)
+    with opened(settings) as memos:
+        assert memos.cubes.list()
+
+
+class Watching:
+    """A follower that notes which items are written at the same time, and what it was last given of each."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.revisions: dict[str, int] = {}
+        self.overlaps: list[str] = []
+        self._busy: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def project(self, item_ids: Sequence[str]) -> None:
+        with self._lock:
+            self._busy.update(item_ids)
+            self.overlaps += [item for item in item_ids if self._busy[item] > 1]
+        with self.ledger.read() as connection:
+            found = items.revisions(connection, item_ids)
+        threading.Event().wait(0.002)  # the longer a write takes, the likelier two meet
+        with self._lock:
+            self.revisions.update(found)
+            self._busy.subtract(item_ids)
+
+    def flush(self, mark: int) -> None:
+        pass
+
+    def mark(self) -> int:
+        return 0
+
+    def incarnation(self) -> int:
+        return 0
+
+
+def test_an_item_has_one_writer_at_a_time_and_ends_as_the_ledger_has_it(postgres_server: PostgresServer) -> None:
+    url = postgres_server.url()
+    ledgers = [Ledger.open(url) for _ in range(3)]
+    store = Store(ledgers[0])
+    store.make("default")
+    ids = store.add([{"role": "user", "content": f"fact {n}"} for n in range(6)], conversation="c").item_ids
+    follower = Watching(ledgers[0])
+    writers = [SharedProjection(ledger, "vector", follower, IndexSettings()) for ledger in ledgers]
+    stop = threading.Event()
+
+    def drain(projection: SharedProjection) -> None:
+        while not stop.is_set():
+            projection.drain(0.2)
+
+    threads = [threading.Thread(target=drain, args=(writer,)) for writer in writers]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        with ledgers[0].write() as connection:
+            items.touch(connection, ids)
+            outbox.enqueue(connection, "default", ids, ("vector",))
+    assert writers[0].drain(20)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert follower.overlaps == []
+    with ledgers[0].read() as connection:
+        assert follower.revisions == items.revisions(connection, ids)
+        assert writers[0].pending(["default"], 10) == []
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_clocks_that_differ_keep_record_times_rising(settings: Settings) -> None:
+    class Late:
+        def now(self) -> datetime:
+            return datetime.now(UTC) - timedelta(seconds=20)
+
+    with opened(settings) as one, MemOS.open(settings=settings, embedder=WordEmbedder(), clock=Late()) as late:
+        item = one.add("first").item_ids[0]
+        late.update(item, "second")
+        one.update(item, "third")
+        late.update(item, "fourth")
+        times = [version.recorded_at for version in one.history(item)]
+        assert times == sorted(times)
+        assert len(set(times)) == 4
+        assert one.verify().differences == ()
