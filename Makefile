@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/bench/data
 
-.PHONY: demo test check lint types layers setup setup-dev bench picture clean
+.PHONY: demo test test-servers check lint types layers setup setup-dev bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+# What needs PostgreSQL and Neo4j: starts both on loopback, from temporary folders, and stops them. Qdrant's tests use
+# the server in QDRANT_URL, or a stand-in. CI=1 makes a missing server a failure instead of a skipped test.
+test-servers: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/servers tests/contracts tests/backends/test_neo4j_graph.py tests/backends/test_qdrant_server.py
 
 check: lint types layers test
 

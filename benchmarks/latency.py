@@ -6,26 +6,28 @@ question, `add_over_embed` with embedding, in one batch, the very texts the add 
 the largest size over that at the smallest, `p99_over_p50` the worse of searches and adds. The headline is the worst
 over layouts and sizes; `bytes_per_memory` is taken at the largest size. The store is filled with word vectors, since
 MiniLM would take half an hour; what is timed is embedded by MiniLM.
+
+`--backend servers` measures the same on PostgreSQL and Neo4j, started for it on loopback, and the Qdrant server that
+QDRANT_URL names; `both` measures files and servers in turns, with the same texts, and prints the one over the other.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
-import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from rich.table import Table
 
 from benchmarks.data import BadData
 from benchmarks.dialogues import Dialogues
-from benchmarks.report import Report, figures_table, output_parser, positive, progress, run
+from benchmarks.report import Report, figures_table, output_parser, positive, run
+from benchmarks.servers import Servers, embedded, started
+from benchmarks.timing import Measured, Overheard, time_adds, time_searches
 from benchmarks.volumes import (
     BagOfWords,
     Volume,
@@ -38,167 +40,129 @@ from benchmarks.volumes import (
 )  # fmt: skip
 from memos import MemOS
 from memos.backends.minilm import MiniLmEmbedder
-from memos.model import Fingerprint
-from memos.ports import Embedder, Vector
+from memos.ports import Embedder
 from memos.settings import Settings
 
-TOP_K = 10
 LAYOUTS = {"one-cube": False, "many-cubes": True}
+BACKENDS = {"embedded": ("embedded",), "servers": ("servers",), "both": ("embedded", "servers")}
 SHOWN = (
     "search_p50_ms", "search_p95_ms", "search_p99_ms", "embed_p50_ms", "search_over_embed",
     "add_p50_ms", "add_p95_ms", "add_p99_ms", "batch_p50_ms", "add_over_embed", "fsync_p50_ms", "bytes_per_memory",
 )  # fmt: skip
-_WARM_UP = 10  # one warm-up for so many timed
-_BLOCK = b"\0" * 4096
+COMPARED = ("search_p50_ms", "search_p95_ms", "search_p99_ms", "add_p50_ms", "add_p95_ms", "add_p99_ms")
 
-
-class Overheard:
-    """An embedder that passes everything on and keeps the document texts it was asked for."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self.embedder = embedder
-        self.texts: list[str] = []
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """The fingerprint of the embedder behind."""
-        return self.embedder.fingerprint
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens one piece may have."""
-        return self.embedder.max_tokens
-
-    def embed_documents(self, texts: Sequence[str]) -> Vector:
-        """Return the vectors of the embedder behind."""
-        self.texts.extend(texts)
-        return self.embedder.embed_documents(texts)
-
-    def embed_query(self, text: str) -> Vector:
-        """Return the vector of the embedder behind."""
-        return self.embedder.embed_query(text)
-
-    def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
-        """Return the spans of the embedder behind."""
-        return self.embedder.split(text, max_tokens)
-
-
-@dataclass(slots=True)
-class Samples:
-    """Milliseconds of everything timed at one size."""
-
-    search: list[float] = field(default_factory=list)
-    embed: list[float] = field(default_factory=list)
-    add: list[float] = field(default_factory=list)
-    batch: list[float] = field(default_factory=list)
-    fsync: list[float] = field(default_factory=list)
-    stages: dict[str, list[float]] = field(default_factory=dict)
-
-    def figures(self) -> dict[str, Any]:
-        """Return percentiles in milliseconds and the ratios of medians."""
-        taken = {"search": self.search, "embed": self.embed, "add": self.add, "batch": self.batch, "fsync": self.fsync}
-        figures: dict[str, Any] = {
-            f"{name}_p{percent}_ms": round(float(np.percentile(values, percent)), 3)
-            for name, values in taken.items()
-            for percent in (50, 95, 99)
-        }
-        figures["search_stages_p50_ms"] = {name: round(float(np.median(v)), 3) for name, v in self.stages.items()}
-        figures["search_over_embed"] = round(figures["search_p50_ms"] / figures["embed_p50_ms"], 3)
-        figures["add_over_embed"] = round(figures["add_p50_ms"] / figures["batch_p50_ms"], 3)
-        worse = max(figures["search_p99_ms"] / figures["search_p50_ms"], figures["add_p99_ms"] / figures["add_p50_ms"])
-        return figures | {"p99_over_p50": round(worse, 3)}
+_Sizes = dict[str, dict[str, Any]]
 
 
 def measure(arguments: argparse.Namespace) -> Report:
-    """Fill and time each layout at each size."""
+    """Fill and time each layout at each size, on servers that live as long as this does where servers are asked for."""
     if arguments.folder is not None and not arguments.folder.is_dir():
         raise BadData(arguments.folder, "is not a folder; --folder wants one that exists")
+    with nullcontext() if arguments.backend == "embedded" else started() as servers:
+        return measure_on(servers, arguments)
+
+
+def measure_on(servers: Servers | None, arguments: argparse.Namespace) -> Report:
+    """Fill and time each layout at each size, on files and on the given servers, as the arguments ask."""
     embedder = MiniLmEmbedder(threads=Settings().embed.threads)
     layouts = list(LAYOUTS) if arguments.layout == "both" else [arguments.layout]
-    by_layout: dict[str, dict[str, Any]] = {layout: {} for layout in layouts}
+    backends = BACKENDS[arguments.backend]
+    found: dict[str, dict[str, _Sizes]] = {backend: {layout: {} for layout in layouts} for backend in backends}
     for layout in layouts:
         for memories in sorted(set(arguments.memories)):
             volume = Volume(memories, min(arguments.cubes, memories) if LAYOUTS[layout] else 1)
-            with tempfile.TemporaryDirectory(prefix="memstrata-bench-", dir=arguments.folder) as folder:
-                by_layout[layout][str(memories)] = measure_volume(Path(folder), volume, embedder, arguments)
+            with ExitStack() as stack:
+                places = {
+                    backend: stack.enter_context(_place(servers if backend == "servers" else None, arguments.folder))
+                    for backend in backends
+                }
+                for backend, figures in measure_volume(places, servers, volume, embedder, arguments).items():
+                    found[backend][layout][str(memories)] = figures
+    return _report(found, {} if servers is None else servers.stores(), arguments)
+
+
+def _report(
+    found: Mapping[str, Mapping[str, _Sizes]], stores: Mapping[str, str], arguments: argparse.Namespace
+) -> Report:
+    """Return the figures of the first backend, and beside them those of the second."""
+    first, *others = found.values()
     if arguments.plot is not None:
-        plot(arguments.plot, by_layout)
-    tables = [
-        figures_table(f"{layout}, by number of memories", list(sizes), _turned(sizes))
-        for layout, sizes in by_layout.items()
-    ]
+        plot(arguments.plot, first)
     counts = {"n": arguments.searches, "n_adds": arguments.adds, "cubes": arguments.cubes}
-    return Report({**headline(by_layout), **counts, "by_layout": by_layout}, tables=tables)
+    figures = {**headline(first), **counts, "backend": arguments.backend, "by_layout": first}
+    tables = [table for backend, by_layout in found.items() for table in _tables(backend, by_layout)]
+    for servers in others:
+        over = compared(first, servers)
+        figures |= {"servers": {**headline(servers), "by_layout": servers}, "servers_over_embedded": over}
+        tables += [
+            figures_table(f"{layout}, servers over embedded", list(sizes), _by_figure(sizes, COMPARED))
+            for layout, sizes in over.items()
+        ]
+    if stores:
+        figures["stores"] = stores
+        tables.append(figures_table("the servers", ["is"], {name: {"is": store} for name, store in stores.items()}))
+    return Report(figures, tables=tables)
 
 
-def measure_volume(folder: Path, volume: Volume, embedder: Embedder, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return every figure of one installation."""
-    home, dialogues = folder / "home", Dialogues(arguments.seed)
-    filler = embedder if arguments.real_vectors else BagOfWords(embedder, arguments.seed)
-    fill_s = fill(home, volume, dialogues, filler)
-    graphs_s = build_graphs(home, embedder)
-    sizes = bytes_on_disk(home)
-    cold = cold_start(home, volume.names[0], arguments.cold_starts)
-    del filler
+@contextmanager
+def _place(servers: Servers | None, folder: Path | None) -> Iterator[Settings]:
+    """Yield the settings of a new installation, on files or on servers, that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="memstrata-bench-", dir=folder) as made:
+        home = Path(made) / "home"
+        with nullcontext(embedded(home)) if servers is None else servers.installation(home) as settings:
+            yield settings
+
+
+def measure_volume(
+    places: Mapping[str, Settings],
+    servers: Servers | None,
+    volume: Volume,
+    embedder: Embedder,
+    arguments: argparse.Namespace,
+) -> dict[str, dict[str, Any]]:
+    """Return every figure of installations that hold the same, by backend; they are timed in turns."""
+    figures = {}
+    for backend, settings in places.items():
+        dialogues = Dialogues(arguments.seed)
+        filler = embedder if arguments.real_vectors else BagOfWords(embedder, arguments.seed)
+        fill_s = fill(settings, volume, dialogues, filler)
+        graphs_s = build_graphs(settings, embedder)
+        sizes = bytes_on_disk(settings.home)
+        if backend == "servers" and servers is not None:
+            sizes["ledger"] = servers.ledger_bytes(settings)
+        figures[backend] = {
+            # Neo4j's files say nothing before it is stopped: benchmarks.capacity counts bytes on servers.
+            "bytes_per_memory": round(sum(sizes.values()) / volume.memories) if backend == "embedded" else None,
+            "bytes_on_disk": sizes,
+            "cold_start": cold_start(settings, volume.names[0], arguments.cold_starts),
+            "fill_s": round(fill_s, 1),
+            "graphs_s": None if graphs_s is None else round(graphs_s, 1),
+        }
+        del filler
     forget_peak()
-    overheard = Overheard(embedder)
-    with MemOS.open(home, embedder=overheard) as memos:
-        samples = time_searches(memos, volume, dialogues, embedder, arguments.searches)
-        time_adds(memos, volume, dialogues, overheard, samples, arguments.adds)
-        peak = peak_rss_mib()
+    with ExitStack() as stack:
+        every = {}
+        for backend, settings in places.items():
+            overheard = Overheard(embedder)
+            every[backend] = Measured(stack.enter_context(MemOS.open(settings=settings, embedder=overheard)), overheard)
+        time_searches(list(every.values()), volume, dialogues, embedder, arguments.searches)
+        time_adds(list(every.values()), volume, dialogues, arguments.adds)
+        peak = peak_rss_mib() if len(every) == 1 else None
     return {
-        **samples.figures(),
-        "bytes_per_memory": round(sum(sizes.values()) / volume.memories),
-        "bytes_on_disk": sizes,
-        "cold_start": cold,
-        "peak_rss_mib": peak,
-        "fill_s": round(fill_s, 1),
-        "graphs_s": None if graphs_s is None else round(graphs_s, 1),
+        backend: {**every[backend].samples.figures(), **found, "peak_rss_mib": peak}
+        for backend, found in figures.items()
     }
 
 
-def time_searches(memos: MemOS, volume: Volume, dialogues: Dialogues, embedder: Embedder, count: int) -> Samples:
-    """Time searches and embedding the same questions, in turns, each first as often as the other."""
-    samples, names = Samples(), volume.names
-    for number in progress(range(-(count // _WARM_UP), count), f"searching {volume.memories:,}, cubes: {volume.cubes}"):
-        question, cube = dialogues.question(), names[number // 2 % len(names)]
-        before = _timed(embedder.embed_query, question) if number % 2 else None
-        started = time.perf_counter()
-        result = memos.search(question, cubes=[cube], top_k=TOP_K)
-        search_ms = _since(started)
-        if result.missing_arms:
-            raise RuntimeError(f"The vector index was down in a search (missing: {', '.join(result.missing_arms)}).")
-        embed_ms = _timed(embedder.embed_query, question) if before is None else before
-        if number >= 0:
-            samples.search.append(search_ms)
-            samples.embed.append(embed_ms)
-            for stage, spent in result.timings_ms.items():
-                samples.stages.setdefault(stage, []).append(spent)
-    return samples
-
-
-def time_adds(
-    memos: MemOS, volume: Volume, dialogues: Dialogues, overheard: Overheard, samples: Samples, count: int
-) -> None:
-    """Time adds, the embedding of the same texts in one batch, and a block written durably, in turns."""
-    names = volume.names
-    with (memos.home / "fsync-probe").open("wb", buffering=0) as probe:
-        for number in progress(
-            range(-(count // _WARM_UP), count), f"adding to {volume.memories:,}, cubes: {volume.cubes}"
-        ):
-            exchange, cube = dialogues.messages(2), names[number % len(names)]
-            overheard.texts.clear()
-            started = time.perf_counter()
-            receipt = memos.add(exchange, cube=cube, conversation="measured")
-            add_ms = _since(started)
-            if not receipt.indexed:
-                raise RuntimeError("An add was not searchable when it returned; the machine is too busy to measure.")
-            batch_ms = _timed(overheard.embedder.embed_documents, list(overheard.texts))
-            fsync_ms = _timed(_write_durably, probe)
-            if number >= 0:
-                samples.add.append(add_ms)
-                samples.batch.append(batch_ms)
-                samples.fsync.append(fsync_ms)
+def compared(ours: Mapping[str, _Sizes], theirs: Mapping[str, _Sizes]) -> dict[str, _Sizes]:
+    """Return theirs over ours, by layout and size, for the figures that can be compared so."""
+    return {
+        layout: {
+            size: {name: round(theirs[layout][size][name] / figures[name], 3) for name in COMPARED}
+            for size, figures in sizes.items()
+        }
+        for layout, sizes in ours.items()
+    }
 
 
 def headline(by_layout: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -212,7 +176,8 @@ def headline(by_layout: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[s
         sizes[last]["search_p50_ms"] / sizes[first]["search_p50_ms"] for first, last, sizes in ends if first != last
     ]
     figures["growth"] = round(max(growths), 3) if growths else None
-    figures["bytes_per_memory"] = max(sizes[last]["bytes_per_memory"] for _first, last, sizes in ends)
+    sizes_on_disk = [sizes[last]["bytes_per_memory"] for _first, last, sizes in ends]
+    figures["bytes_per_memory"] = None if None in sizes_on_disk else max(sizes_on_disk)
     return figures
 
 
@@ -228,9 +193,21 @@ def plot(path: Path, by_layout: Mapping[str, Mapping[str, Mapping[str, Any]]]) -
     lines(path, series, title="Latency by size", x="memories", y="p50, ms", log_x=True)
 
 
-def _turned(sizes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _tables(backend: str, by_layout: Mapping[str, _Sizes]) -> list[Table]:
+    where = "" if backend == "embedded" else ", on servers"
+    return [
+        figures_table(f"{layout}{where}, by number of memories", list(sizes), _turned(sizes))
+        for layout, sizes in by_layout.items()
+    ]
+
+
+def _by_figure(sizes: _Sizes, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    return {name: {size: figures[name] for size, figures in sizes.items()} for name in names}
+
+
+def _turned(sizes: _Sizes) -> dict[str, dict[str, Any]]:
     """Return the table with a line for each figure and a column for each size."""
-    rows = {name: {size: figures[name] for size, figures in sizes.items()} for name in SHOWN}
+    rows = _by_figure(sizes, SHOWN)
     for stage in next(iter(sizes.values()))["search_stages_p50_ms"]:
         rows[f"search_stage_{stage}_p50_ms"] = {
             size: each["search_stages_p50_ms"][stage] for size, each in sizes.items()
@@ -240,25 +217,13 @@ def _turned(sizes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]
     return rows
 
 
-def _timed(call: Callable[[Any], object], argument: Any) -> float:
-    started = time.perf_counter()
-    call(argument)
-    return _since(started)
-
-
-def _since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
-
-
-def _write_durably(file: io.FileIO) -> None:
-    file.write(_BLOCK)
-    os.fsync(file.fileno())
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = output_parser(__doc__)
     parser.add_argument("--memories", type=positive, nargs="+", default=[1_000, 10_000, 100_000], metavar="N")
+    parser.add_argument(
+        "--backend", choices=list(BACKENDS), default="embedded", help="where the stores are (default embedded)"
+    )
     parser.add_argument("--layout", choices=[*LAYOUTS, "both"], default="both")
     parser.add_argument("--cubes", type=positive, default=100, help="cubes of the layout many-cubes (default 100)")
     parser.add_argument("--searches", type=positive, default=500, help="timed searches at each size (default 500)")

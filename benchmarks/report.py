@@ -25,6 +25,10 @@ _T = TypeVar("_T")
 _SCREEN = Console(stderr=True)
 
 
+class CannotRun(Exception):
+    """The machine lacks what was asked for; the message says what to install."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a run found: `figures` close it, `rows` are one for each question, `tables` are printed."""
@@ -65,11 +69,11 @@ def progress(entries: Sequence[_T], what: str) -> Iterable[_T]:
 
 
 def run(name: str, arguments: argparse.Namespace, measure: Callable[[argparse.Namespace], Report]) -> int:
-    """Measure, print tables and the closing line, write the files; data that cannot be read is exit code 2."""
+    """Measure, print tables and the closing line, write the files; what cannot be read or run is exit code 2."""
     try:
         _check_writable(arguments)
         report = measure(arguments)
-    except BadData as error:
+    except (BadData, CannotRun) as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_DATA
     closing = {"benchmark": name, **report.figures, "seed": arguments.seed, **machine()}

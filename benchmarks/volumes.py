@@ -21,9 +21,9 @@ import numpy as np
 
 from benchmarks.dialogues import Dialogues
 from benchmarks.report import progress
+from benchmarks.servers import allocated, environment
 from memos import MemOS
 from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.engines import space_folder
 from memos.model import Fingerprint
 from memos.ports import Embedder, Vector
 from memos.settings import Settings
@@ -99,10 +99,10 @@ class Volume:
         return plan
 
 
-def fill(home: Path, volume: Volume, dialogues: Dialogues, embedder: Embedder) -> float:
+def fill(settings: Settings, volume: Volume, dialogues: Dialogues, embedder: Embedder) -> float:
     """Add everything through `MemOS.add`, flushed when it returns; return the seconds it took."""
     started = time.perf_counter()
-    with MemOS.open(home, embedder=embedder) as memos:
+    with MemOS.open(settings=settings, embedder=embedder) as memos:
         for cube in volume.names:
             memos.cubes.create(cube)
         batches = volume.batches(dialogues)
@@ -113,15 +113,19 @@ def fill(home: Path, volume: Volume, dialogues: Dialogues, embedder: Embedder) -
     return time.perf_counter() - started
 
 
-def build_graphs(home: Path, embedder: Embedder) -> float | None:
+def build_graphs(settings: Settings, embedder: Embedder) -> float | None:
     """Do at once what the background would: return the seconds it took, or None when it would not build yet.
 
-    Done on the closed installation with the index's own call, because `MemOS` has none that waits for it.
+    Done on the closed installation with the index's own call, because `MemOS` has none that waits for it. A server
+    builds when it likes.
     """
+    if settings.qdrant.url is not None:
+        return None
     started = time.perf_counter()
-    index = QdrantEdgeIndex.open(space_folder(home, embedder), embedder.fingerprint.dimension)
+    [folder] = (settings.home / "vector").iterdir()  # one embedder, one space
+    index = QdrantEdgeIndex.open(folder, embedder.fingerprint.dimension)
     try:
-        if index.unoptimised() < max(Settings().index.optimise_after, index.optimised() // 3):
+        if index.unoptimised() < max(settings.index.optimise_after, index.optimised() // 3):
             return None
         index.optimise()
     finally:
@@ -131,22 +135,17 @@ def build_graphs(home: Path, embedder: Embedder) -> float | None:
 
 def bytes_on_disk(home: Path) -> dict[str, int]:
     """Return allocated bytes by top-level entry, holes not counted."""
-    sizes: dict[str, int] = {}
-    for path in home.rglob("*"):
-        if path.is_file():
-            top = path.relative_to(home).parts[0]
-            sizes[top] = sizes.get(top, 0) + path.stat().st_blocks * 512
-    return sizes
+    return {path.name: allocated(path) for path in home.iterdir()}
 
 
-def cold_start(home: Path, cube: str, repeats: int) -> dict[str, float]:
+def cold_start(settings: Settings, cube: str, repeats: int) -> dict[str, float]:
     """Return the median seconds from a process's start to its first hits, and of `MemOS.open` in it."""
     runs = []
     for _ in range(repeats):
         started = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.cold_start", str(home), cube],
-            cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True,
+            [sys.executable, "-m", "benchmarks.cold_start", str(settings.home), cube],
+            cwd=Path(__file__).parent.parent, env=environment(settings), capture_output=True, text=True, check=True,
         )  # fmt: skip
         said = json.loads(done.stdout)
         runs.append((said["answered_at"] - started, said["open_s"]))

@@ -589,11 +589,7 @@ class MemOS:
     @contextmanager
     def _change(self, scope: Scope) -> Iterator[Change]:
         with self._writing() as connection:
-            # Taken inside the transaction, after any other writer of the cube: record times rise in commit order.
-            last = cube_rows.lock(connection, scope.cubes[0])
-            now = self.clock.now()
-            now = now if last is None else max(now, last + timedelta(microseconds=1))
-            yield Change(connection, scope.cubes[0], scope.actor, now)
+            yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock)
 
     def _use_my_vectors(self) -> None:
         """Let the vectors of the configured embedder be the only ones."""

@@ -79,7 +79,7 @@ class Store:
     @contextmanager
     def _change(self, cube: str) -> Iterator[Change]:
         with self.ledger.write() as connection:
-            yield Change(connection, cube, "local", self.clock.now())
+            yield changes.begin(connection, cube, "local", self.clock)
 
 
 def fill(store: Store) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.clock import Clock, new_id
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import cubes, items, outbox
 from memos.memcube.ledger import schema as t
@@ -39,6 +39,16 @@ class Change:
     cube: str
     actor: str
     now: datetime
+
+
+def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock) -> Change:
+    """Begin to change a cube; no other transaction changes it before this one ends. Raises: NotFound.
+
+    The time is taken after any other writer of the cube, so that record times rise in commit order.
+    """
+    last = cubes.lock(connection, cube)
+    now = clock.now()
+    return Change(connection, cube, actor, now if last is None else max(now, last + timedelta(microseconds=1)))
 
 
 @dataclass(frozen=True, slots=True)

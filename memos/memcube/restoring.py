@@ -58,8 +58,8 @@ def restore_archive(
         try:
             count = _load(connection, folder, manifest, raised, Ticker(on_progress, manifest.rows))
         except exc.IntegrityError as error:
-            told = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
-            raise archive.damaged(folder, f"its rows contradict each other ({told})") from error
+            why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
+            raise archive.damaged(folder, f"its rows contradict each other ({why})") from error
         for table, entries in kept.items():
             _add_missing(connection, table, entries)
         _bury(connection, told)

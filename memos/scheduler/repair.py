@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from memos.errors import BackendUnavailable
@@ -32,7 +33,9 @@ class Repair:
 
         `strangers` also looks for points of cubes the ledger does not know. A damaged ledger is never repaired.
         """
-        self.catch_up(retry_parked=repair)
+        # An index that is down is a finding like any other; what waits for it is told by the outbox.
+        with suppress(BackendUnavailable):
+            self.catch_up(retry_parked=repair)
         before = self._differences(cube_ids, strangers=strangers)
         report = before
         if repair and before.differences:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.beam import row_of as beam_row
-from benchmarks.latency import Samples, headline
+from benchmarks.latency import headline
 from benchmarks.locomo import row_of as locomo_row
 from benchmarks.metrics import all_at, any_at, first_seen, fitting, frac_at, mean, ndcg_at, newest_first
+from benchmarks.timing import Samples
 
 RANKED = ["a", "b", "c", "d"]
 

@@ -18,10 +18,11 @@ _START_S = 60
 
 
 class PostgresServer:
-    """One cluster; `url()` makes a fresh database in it."""
+    """One cluster; `url()` makes a fresh database in it. With `fsync` commits are on disk, as benchmarks need it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fsync: bool = False) -> None:
         self.port = free_port()
+        self._fsync = "on" if fsync else "off"
         self._programs = _programs()
         self._folder = Path(tempfile.mkdtemp(prefix="memos-postgres-"))
         self._data = self._folder / "data"
@@ -49,7 +50,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start the server on its data and wait until it answers."""
         settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": "",
-                    "fsync": "off", "max_connections": "200"}  # fmt: skip
+                    "fsync": self._fsync, "max_connections": "200"}  # fmt: skip
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -17,8 +17,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from memos.errors import BackendTimeout, Conflict, InvalidInput, MemosError
+from memos.errors import BackendTimeout, Conflict, IntegrityError, InvalidInput, MemosError
 from memos.memcube.ledger import postgres, sqlite
+from memos.memcube.ledger.schema import metadata
 
 HEAD = "0004"
 """The schema revision this program reads and writes."""
@@ -162,8 +163,9 @@ class Ledger:
                 if not self.is_sqlite:
                     postgres.check_server(connection, datetime.now(UTC))
                 found = _revision(connection)
-            if found == HEAD:
-                return
+                if found == HEAD:
+                    _check_tables(connection, self.description)
+                    return
             from memos.memcube.ledger.migrate import upgrade  # noqa: PLC0415 - alembic costs 0.2 s, once
 
             with self.write() as connection:
@@ -212,6 +214,16 @@ def _revision(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+
+
+def _check_tables(connection: sa.Connection, where: str) -> None:
+    """See that every table is there. Raises: IntegrityError naming those that are not."""
+    missing = sorted(metadata.tables.keys() - set(sa.inspect(connection).get_table_names()))
+    if missing:
+        raise IntegrityError(
+            f"The ledger {where} says it is whole and lacks {', '.join(missing)}: another program uses this database, "
+            "or it was restored by half. Restore it from a backup. Nothing was changed."
+        )
 
 
 def _from_json(text: str | bytes) -> Any:

@@ -29,7 +29,6 @@ _CONNECT_TIMEOUT_S = 5
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
 _MIGRATING, _HOLDING = 0x6D656D6F01, 0x6D656D6F02  # keys of advisory locks: "memo", then a number
-_LOST_STATES = ("08", "57P", "53")
 _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is wrong", "42501": "a right is missing"}
 
 
@@ -45,6 +44,7 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
             connect_args={
                 "connect_timeout": _CONNECT_TIMEOUT_S,
                 "application_name": "memstrata",
+                "client_encoding": "utf8",
                 "keepalives_idle": 30,
                 "keepalives_interval": 10,
                 "keepalives_count": 3,
@@ -179,17 +179,23 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
         )
     if state in ("22001", "22021", "22P05", "22003"):
         return InvalidInput("value", f"cannot be kept by the ledger ({told})")
-    if error.connection_invalidated or not state or state[:3] in _LOST_STATES or state[:2] in _LOST_STATES:
+    if error.connection_invalidated:
         return BackendUnavailable(
-            f"The ledger {where} cannot be reached ({told}): see that the server runs and MEMOS_LEDGER_URL is right. "
-            "Whether a change that was under way is kept is not known: repeat it with its idempotency key."
+            f"The connection to the ledger {where} was lost ({told}). Whether a change that was under way is kept is "
+            "not known: repeat it with its idempotency key."
+        )
+    if not state or state.startswith(("08", "57P", "53")):
+        return BackendUnavailable(
+            f"The ledger {where} cannot be reached ({told}): see that the server runs and MEMOS_LEDGER_URL is right."
         )
     return BackendUnavailable(f"The ledger {where} cannot be used: {told}")
 
 
 def lock_items(connection: sa.Connection, purpose: str, ids: list[str]) -> set[str]:
     """Return those of the ids that no other transaction has locked for this purpose; this one keeps them to its end."""
-    named = sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text))).table_valued("id", name="wanted").render_derived()
+    named = (
+        sa.func.unnest(sa.bindparam("ids", ids, sa.ARRAY(sa.Text))).table_valued("id", name="wanted").render_derived()
+    )
     key = sa.func.hashtextextended(f"memos:{purpose}:" + sa.cast(named.c.id, sa.Text), 0)
     rows = connection.execute(sa.select(named.c.id, sa.func.pg_try_advisory_xact_lock(key).label("mine")))
     return {row.id for row in rows if row.mine}

@@ -1,0 +1,171 @@
+"""The contract of a `Ledger`, run over both databases."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import Conflict, IntegrityError
+from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.engine import HEAD, Ledger, sqlite_url
+from memos.model import Status
+from tests.ledgers import BIG, ODD, Store
+
+Open = Callable[[], Ledger]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    if request.param == "sqlite":
+        return lambda: Ledger.open(sqlite_url(tmp_path / "ledger.db"))
+    url = request.getfixturevalue("postgres_server").url()
+    return lambda: Ledger.open(url)
+
+
+@pytest.fixture
+def ledger(open_: Open) -> Iterator[Ledger]:
+    opened = open_()
+    Store(opened).make("default")
+    yield opened
+    opened.close()
+
+
+def texts(ledger: Ledger) -> list[str]:
+    with ledger.read() as connection:
+        return [item.memory for item in items.matching(connection, ["default"], None, limit=10_000)]
+
+
+def test_a_new_database_has_the_declared_tables_and_opening_it_again_changes_nothing(open_: Open) -> None:
+    for _ in range(2):
+        ledger = open_()
+        with ledger.read() as connection:
+            assert set(sa.inspect(connection).get_table_names()) == {*t.metadata.tables, "alembic_version"}
+            assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all() == [HEAD]
+        ledger.close()
+
+
+def test_several_open_a_new_database_at_once(open_: Open) -> None:
+    opened: list[Ledger] = []
+    threads = [threading.Thread(target=lambda: opened.append(open_())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 4
+    for ledger in opened:
+        ledger.close()
+
+
+def test_a_write_that_raises_leaves_nothing(ledger: Ledger) -> None:
+    with pytest.raises(RuntimeError), ledger.write() as connection:
+        connection.execute(sa.insert(t.meta).values(key="half", value="done"))
+        raise RuntimeError("in the middle")
+    with ledger.read() as connection:
+        assert connection.scalar(sa.select(t.meta.c.value).where(t.meta.c.key == "half")) is None
+
+
+def test_what_is_written_is_there_for_whoever_opens_it_next(open_: Open, ledger: Ledger) -> None:
+    Store(ledger).add([{"role": "user", "content": text} for text in (ODD, BIG, "plain")], conversation=ODD[:200])
+    other = open_()
+    assert texts(other) == [ODD, BIG, "plain"]
+    other.close()
+
+
+def test_a_reader_sees_one_moment_and_no_writer_waits_for_it(ledger: Ledger) -> None:
+    store = Store(ledger)
+    store.add("before")
+    with ledger.read() as connection:
+        query = sa.select(sa.func.count()).select_from(t.items)
+        assert connection.scalar(query) == 1
+        store.add("meanwhile")
+        assert connection.scalar(query) == 1
+        assert len(items.matching(connection, ["default"], None, limit=10)) == 1
+    assert texts(ledger) == ["before", "meanwhile"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda item: sa.update(t.items).where(t.items.c.id == item).values(version=0),
+        lambda item: sa.update(t.versions).where(t.versions.c.item_id == item).values(confidence=1.5),
+        lambda item: sa.update(t.versions).where(t.versions.c.item_id == item).values(recorded_to=sa.null(), version=2),
+        lambda item: sa.update(t.items).values(position=0),
+        lambda item: sa.delete(t.items).where(t.items.c.id == item),
+    ],
+    ids=["a version is at least 1", "confidence is a share", "one current version", "one item a place", "no orphans"],
+)  # fmt: skip
+def test_constraints_carry_the_invariants(ledger: Ledger, broken: Callable[[str], sa.Executable]) -> None:
+    store = Store(ledger)
+    first = store.add(
+        [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}], conversation="c"
+    ).item_ids[0]
+    with ledger.write() as connection:
+        state = items.require(connection, ["default"], first)
+        after = items.next_version(state, new_id(), store.clock.now(), status=Status.ARCHIVED)
+        items.append(connection, state, after, "me", "archived")
+    with pytest.raises(Conflict), ledger.write() as connection:
+        connection.execute(broken(first))
+    assert texts(ledger) == ["one", "two"]
+
+
+def test_two_writers_of_one_version_conflict(ledger: Ledger) -> None:
+    store = Store(ledger)
+    [item] = store.add("contested").item_ids
+    with ledger.read() as connection:
+        state = items.require(connection, ["default"], item)
+    outcomes: list[str] = []
+
+    def change(text: str) -> None:
+        after = items.next_version(state, new_id(), store.clock.now(), memory=text)
+        try:
+            with ledger.write() as connection:
+                items.append(connection, state, after, text, "raced")
+            outcomes.append("done")
+        except Conflict:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=change, args=(f"writer {n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["done", *["refused"] * 5]
+    with ledger.read() as connection:
+        assert len(items.history(connection, ["default"], item)) == 2
+
+
+def test_many_threads_keep_the_order_of_a_conversation_and_the_chain_of_a_cube(ledger: Ledger) -> None:
+    store = Store(ledger)
+
+    def talk(name: int) -> None:
+        for n in range(10):
+            store.add([{"role": "user", "content": f"{name} asks {n}"}, {"role": "assistant", "content": "so"}],
+                      conversation="c")  # fmt: skip
+
+    threads = [threading.Thread(target=talk, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with ledger.read() as connection:
+        said = items.matching(connection, ["default"], None, limit=1_000)
+        assert sorted(item.position or 0 for item in said) == list(range(120))
+        assert max(item.page or 0 for item in said) == 59
+        assert cubes.broken_event(connection, "default") is None
+
+
+def test_a_newer_schema_and_missing_tables_are_refused(open_: Open, ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        connection.exec_driver_sql("DROP TABLE links")
+    with pytest.raises(IntegrityError, match=r"lacks links.*Restore it from a backup"):
+        open_()
+    with ledger.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(IntegrityError, match="written by a newer memstrata"):
+        open_()
