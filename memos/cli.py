@@ -35,6 +35,7 @@ from memos.cli_shared import (
     opened,
     progress_bar,
     show,
+    sure,
 )
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
@@ -87,7 +88,7 @@ def search(
     cube: Annotated[list[str] | None, typer.Option("--cube", "-c", help="Cube to search; may be repeated")] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Most hits")] = 10,
     filter_: Annotated[str | None, typer.Option("--filter", help="Filter as JSON")] = None,
-    as_of: Annotated[str | None, typer.Option(help="Search what was recorded at this time")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Search what had been stored by this time, not what was said by then")] = None,
     reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
     token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say which arm gave what")] = False,
@@ -225,8 +226,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Remove memories in every form, for good; prints the receipt."""
-    if not yes:
-        typer.confirm(f"Erase {len(items)} memories for good?", abort=True)
+    sure(f"Erase {len(items)} memories for good?", yes=yes)
     with opened(data_dir) as memos:
         receipt = memos.erase(items, actor=actor)
 
@@ -311,8 +311,7 @@ def cubes_drop(
     as_json: AsJson = False,
 ) -> None:
     """Erase a cube with everything in it."""
-    if not yes:
-        typer.confirm(f"Erase cube {cube!r} and everything in it for good?", abort=True)
+    sure(f"Erase cube {cube!r} and everything in it for good?", yes=yes)
     with opened(data_dir) as memos:
         receipt = memos.cubes.drop(cube, actor=actor)
     show({"cube": cube, "receipt": receipt}, as_json, lambda: console.print(f"dropped {cell(cube)}"))
@@ -404,6 +403,8 @@ def import_(
             )
 
     show(summary, as_json, human)
+    if summary.bad and not summary.added and not summary.known:
+        raise typer.Exit(InvalidInput.exit_code)
 
 
 @app.command()

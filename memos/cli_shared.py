@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from memos.api.views import view
+from memos.errors import InvalidInput
 from memos.kernel import MemOS
 from memos.settings import Settings
 from memos.text.render import visible
@@ -48,6 +49,15 @@ def interruptible(safe: str) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         errors.print(f"Interrupted; {safe}, run the command again to go on.", soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def sure(question: str, *, yes: bool) -> None:
+    """Ask before something is lost. Raises: typer.Abort; InvalidInput when nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInput("--yes", "is needed where nobody can be asked; nothing was erased")
+    typer.confirm(question, abort=True)
 
 
 def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:

@@ -227,6 +227,11 @@ def test_an_import_tells_what_was_bad_left_out_and_out_of_order(store: Store, tm
     assert lines[-1] == "and 10 more bad records; --json lists them all"
     assert "\x1b" not in text
     assert len(store.told("import", str(export), "--on-bad", "skip")["bad"]) == 60
+    export.write_text(json.dumps([{"uuid": "c", "chat_messages": turns[3:]}]))
+    none = store.run("import", str(export), "--on-bad", "skip", "--format", "claude")
+    assert (none.returncode, none.stdout.splitlines()[0]) == (
+        InvalidInput.exit_code, "0 added, 0 known, 60 bad (claude, 0 conversations)",
+    )  # fmt: skip
 
 
 def test_the_indexes_are_verified_and_rebuilt(store: Store) -> None:
@@ -262,6 +267,8 @@ WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["import", "x", "--on-bad", "panic"], ["--on-bad", "stop or skip"]),
     (InvalidInput.exit_code, ["import", "x", "--format", "xml"], ["--format", "chatgpt, claude, locomo"]),
     (InvalidInput.exit_code, ["demo", "--svg", "/no/such/folder/x.svg"], ["--svg", "does not exist"]),
+    (InvalidInput.exit_code, ["erase", "x"], ["--yes", "nothing was erased"]),
+    (InvalidInput.exit_code, ["cubes", "drop", "talk"], ["--yes", "nothing was erased"]),
     (NotFound.exit_code, ["get", "no-such-item"], ["'no-such-item'", "memos list"]),
     (NotFound.exit_code, ["search", "x", "-c", "nowhere"], ["'nowhere'", "memos cubes create nowhere"]),
     (Conflict.exit_code, ["cubes", "create", "default"], ["'default'", "another id"]),

@@ -1,0 +1,208 @@
+"""What a memory and an add cost on servers: `python -m benchmarks.capacity --memories 20000`.
+
+Fills PostgreSQL and Neo4j, started for it on loopback, and the vector index (embedded, or the Qdrant server that
+QDRANT_URL names) with synthetic messages of about 18 words. Prints bytes for each memory of each table, its indexes,
+Neo4j's files and the vector folder; then, of single exchanges of two messages, the log's bytes, flushes and
+transactions, and how many searches one thread gets through. Bytes hardly depend on the machine; the rest does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+
+from benchmarks.dialogues import Dialogues
+from benchmarks.report import Report, figures_table, output_parser, positive, progress, run
+from benchmarks.servers import Servers, allocated, database, started
+from benchmarks.timing import TOP_K
+from benchmarks.volumes import BagOfWords, Volume, build_graphs, fill
+from memos import MemOS
+from memos.backends.minilm import MiniLmEmbedder
+from memos.ports import Embedder
+from memos.settings import Settings
+
+_SIZES = (
+    "SELECT relname, pg_relation_size(oid), pg_table_size(oid) - pg_relation_size(oid), pg_indexes_size(oid)"
+    " FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    " ORDER BY pg_total_relation_size(oid) DESC"
+)
+_COUNTS = (
+    "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn, wal_sync, wal_fpi, xact_commit, blks_hit + blks_read, blks_read"
+    " FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()"
+)
+_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memstrata'"
+_SESSIONS_END_S = 10
+_NEO4J_FILES = {
+    "nodes": "neostore.nodestore", "relationships": "neostore.relationship", "properties": "neostore.propertystore",
+    "indexes": "schema", "counts": "neostore.counts",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What PostgreSQL counted up to a moment, or between two."""
+
+    wal_bytes: float
+    wal_flushes: float
+    wal_full_pages: float
+    transactions: float
+    blocks: float
+    blocks_from_disk: float
+
+    def __sub__(self, before: Counts) -> Counts:
+        return Counts(*(mine - theirs for mine, theirs in zip(astuple(self), astuple(before), strict=True)))
+
+    def each(self, times: int) -> dict[str, float]:
+        """Return the counts for one of so many."""
+        return {name: round(count / times, 2) for name, count in asdict(self).items()}
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Fill, count bytes, then count what adds and searches cost."""
+    embedder = MiniLmEmbedder(threads=Settings().embed.threads)
+    with (
+        started() as servers,
+        tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder,
+        servers.installation(Path(folder) / "home") as settings,
+    ):
+        return measure_on(servers, settings, embedder, arguments)
+
+
+def measure_on(servers: Servers, settings: Settings, embedder: Embedder, arguments: argparse.Namespace) -> Report:
+    """Return the figures of one installation on the given servers."""
+    volume = Volume(arguments.memories, min(arguments.cubes, arguments.memories))
+    dialogues = Dialogues(arguments.seed)
+    empty_graph = neo4j_bytes(servers)
+    fill_s = fill(settings, volume, dialogues, BagOfWords(embedder, arguments.seed))
+    build_graphs(settings, embedder)
+    tables = table_bytes(servers, settings)
+    graph = {name: size - empty_graph.get(name, 0) for name, size in neo4j_bytes(servers).items()}
+    sizes = {
+        "ledger": sum(sum(parts.values()) for parts in tables.values()),
+        "graph": sum(graph.values()),
+        "vector": allocated(settings.home / "vector") if settings.qdrant.url is None else None,
+    }
+    memories = volume.memories
+    each = {store: None if size is None else round(size / memories, 1) for store, size in sizes.items()}
+    by_table = {
+        name: {part: round(size / memories, 1) for part, size in parts.items()} for name, parts in tables.items()
+    }
+    by_file = {name: round(size / memories, 1) for name, size in graph.items()}
+    adds = per_add(servers, settings, embedder, dialogues, arguments)
+    searches = per_search(servers, settings, embedder, dialogues, arguments)
+    figures = {
+        "n": memories, "cubes": volume.cubes, "n_adds": arguments.adds, "n_searches": arguments.searches,
+        "bytes_per_memory": each, "ledger_bytes_per_memory": by_table, "graph_bytes_per_memory": by_file,
+        "an_add": adds, "a_search": searches, "fill_s": round(fill_s, 1), "stores": servers.stores(),
+    }  # fmt: skip
+    shown = {name: parts for name, parts in by_table.items() if sum(parts.values()) >= 1}
+    tables_ = [
+        figures_table("bytes a memory, by table of the ledger", ["rows", "more", "indexes"], shown),
+        figures_table(
+            "bytes a memory, by file of Neo4j", ["bytes"], {name: {"bytes": b} for name, b in by_file.items()}
+        ),
+        figures_table("bytes a memory", list(each), {"all": each}),
+        figures_table("PostgreSQL, each", list(adds), {"add of two messages": adds}),
+        figures_table("PostgreSQL, each", list(searches), {"search": searches}),
+    ]
+    return Report(figures, tables=tables_)
+
+
+def table_bytes(servers: Servers, settings: Settings) -> dict[str, dict[str, int]]:
+    """Return the bytes of each table's rows, what else belongs to it (long values, free space) and its indexes."""
+    name = _database(settings)
+    servers.postgres.sql(name, "VACUUM")
+    lines = [line.split("|") for line in servers.postgres.sql(name, _SIZES).splitlines()]
+    return {
+        table: {"rows": int(rows), "more": int(more), "indexes": int(indexes)} for table, rows, more, indexes in lines
+    }
+
+
+def neo4j_bytes(servers: Servers) -> dict[str, int]:
+    """Return the bytes of Neo4j's files by kind; it is stopped and started, since only that writes them all."""
+    servers.neo4j.stop()
+    folder = servers.neo4j.folder / "data" / "databases" / "neo4j"
+    sizes = dict.fromkeys((*_NEO4J_FILES, "other"), 0)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            begins = path.relative_to(folder).as_posix()
+            kind = next((kind for kind, start in _NEO4J_FILES.items() if begins.startswith(start)), "other")
+            sizes[kind] += allocated(path)
+    servers.neo4j.start()
+    return sizes
+
+
+def per_add(
+    servers: Servers, settings: Settings, embedder: Embedder, dialogues: Dialogues, arguments: argparse.Namespace
+) -> dict[str, float]:
+    """Return what one add of two messages costs PostgreSQL, less what opening and closing costs."""
+    log = servers.neo4j.folder / "data" / "transactions" / "neo4j"
+    start = counted(servers, settings)
+    with MemOS.open(settings=settings, embedder=embedder):
+        pass
+    before, neo4j_before = counted(servers, settings), log_bytes(log)
+    with MemOS.open(settings=settings, embedder=embedder) as memos:
+        began = time.perf_counter()
+        for _ in progress(range(arguments.adds), "adding"):
+            memos.add(dialogues.messages(2), cube="cube-0", conversation="measured")
+        spent_s = time.perf_counter() - began
+    opening = before - start
+    found = (counted(servers, settings) - before - opening).each(arguments.adds)
+    found["neo4j_log_bytes"] = round((log_bytes(log) - neo4j_before) / arguments.adds)
+    return {**found, "adds_per_s": round(arguments.adds / spent_s, 1)}
+
+
+def per_search(
+    servers: Servers, settings: Settings, embedder: Embedder, dialogues: Dialogues, arguments: argparse.Namespace
+) -> dict[str, float]:
+    """Return what one search costs PostgreSQL, and how many one thread gets through."""
+    before = counted(servers, settings)
+    with MemOS.open(settings=settings, embedder=embedder) as memos:
+        began = time.perf_counter()
+        for _ in progress(range(arguments.searches), "searching"):
+            memos.search(dialogues.question(), cubes=["cube-0"], top_k=TOP_K)
+        spent_s = time.perf_counter() - began
+    found = (counted(servers, settings) - before).each(arguments.searches)
+    return {
+        **{name: found[name] for name in ("transactions", "blocks", "blocks_from_disk")},
+        "searches_per_s": round(arguments.searches / spent_s, 1),
+    }
+
+
+def counted(servers: Servers, settings: Settings) -> Counts:
+    """Return PostgreSQL's counters, complete since every session that counted has ended."""
+    name, end = _database(settings), time.monotonic() + _SESSIONS_END_S
+    while servers.postgres.sql(name, _SESSIONS) != "0":
+        if time.monotonic() > end:
+            raise RuntimeError("Sessions of the installation stay open; nothing can be counted.")
+        time.sleep(0.05)
+    return Counts(*(float(count) for count in servers.postgres.sql(name, _COUNTS).split("|")))
+
+
+def log_bytes(folder: Path) -> int:
+    """Return the length of Neo4j's transaction logs."""
+    return sum(path.stat().st_size for path in folder.glob("neostore.transaction.db.*"))
+
+
+def _database(settings: Settings) -> str:
+    assert settings.ledger_url is not None
+    return database(settings.ledger_url.get_secret_value())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, print the closing line."""
+    parser = output_parser(__doc__)
+    parser.add_argument("--memories", type=positive, default=20_000, metavar="N")
+    parser.add_argument("--cubes", type=positive, default=20, help="cubes they are in (default 20)")
+    parser.add_argument("--adds", type=positive, default=200, help="adds that are counted (default 200)")
+    parser.add_argument("--searches", type=positive, default=300, help="searches that are counted (default 300)")
+    return run("capacity", parser.parse_args(argv), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
