@@ -194,14 +194,19 @@ def _database(settings: Settings) -> str:
     return database(settings.ledger_url.get_secret_value())
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse arguments, run, print the closing line."""
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the arguments."""
     parser = output_parser(__doc__)
     parser.add_argument("--memories", type=positive, default=20_000, metavar="N")
     parser.add_argument("--cubes", type=positive, default=20, help="cubes they are in (default 20)")
     parser.add_argument("--adds", type=positive, default=200, help="adds that are counted (default 200)")
     parser.add_argument("--searches", type=positive, default=300, help="searches that are counted (default 300)")
-    return run("capacity", parser.parse_args(argv), measure)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, print the closing line."""
+    return run("capacity", parse(argv), measure)
 
 
 if __name__ == "__main__":

@@ -217,8 +217,8 @@ def _turned(sizes: _Sizes) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse arguments, run, print the closing line."""
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the arguments."""
     parser = output_parser(__doc__)
     parser.add_argument("--memories", type=positive, nargs="+", default=[1_000, 10_000, 100_000], metavar="N")
     parser.add_argument(
@@ -232,7 +232,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--real-vectors", action="store_true", help="embed the fill with MiniLM, too")
     parser.add_argument("--folder", type=Path, help="where to make the installations (default: the temporary folder)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw latency over size (extra `bench`)")
-    return run("latency", parser.parse_args(argv), measure)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, print the closing line."""
+    return run("latency", parse(argv), measure)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def search(
     cube: Annotated[list[str] | None, typer.Option("--cube", "-c", help="Cube to search; may be repeated")] = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Most hits")] = 10,
     filter_: Annotated[str | None, typer.Option("--filter", help="Filter as JSON")] = None,
-    as_of: Annotated[str | None, typer.Option(help="Search what had been stored by this time, not what was said by then")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Search what was stored by this time, whenever it was said")] = None,
     reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
     token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say which arm gave what")] = False,

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks import beam, latency, locomo, longmemeval, prefeval
+from benchmarks import beam, capacity, latency, locomo, longmemeval, prefeval
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
-from benchmarks.volumes import Volume
+from benchmarks.servers import NO_QDRANT, Servers
+from benchmarks.volumes import Volume, fill
 from tests.benchmarks.samples import BEAM, LOCOMO, LONGMEMEVAL, PREFEVAL, write
+from tests.fakes import WordEmbedder
+from tests.servers import postgres_server as postgres
+from tests.servers.neo4j_server import Neo4jServer
+from tests.servers.postgres_server import PostgresServer
 
 FLOORS = ["fusion", "bm25", "minilm", "random"]
 EVERYWHERE = {"benchmark", "n", "seed", "machine", "versions", "commit"}
@@ -96,6 +101,62 @@ def test_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert size["peak_rss_mib"]["process"] > 50
     assert (tmp_path / "plot.svg").stat().st_size > 1000
     assert [path.name for path in tmp_path.iterdir()] == ["plot.svg"]
+
+
+@pytest.fixture
+def servers(postgres_server: PostgresServer, neo4j_server: Neo4jServer, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    monkeypatch.delenv("QDRANT_URL", raising=False)
+    return Servers(postgres_server, neo4j_server)
+
+
+def test_latency_of_files_and_servers_side_by_side(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is measured is what was asked for, whatever the user's own installation is.
+    monkeypatch.setenv("MEMOS_LEDGER_URL", "postgresql://nobody@127.0.0.1:9/none")
+    sizes = ["--backend", "both", "--memories", "12", "--layout", "one-cube", "--folder", str(tmp_path)]
+    figures = latency.measure_on(
+        servers, latency.parse([*sizes, "--searches", "10", "--adds", "3", "--cold-starts", "1"])
+    ).figures
+    files, on_servers = figures["by_layout"]["one-cube"]["12"], figures["servers"]["by_layout"]["one-cube"]["12"]
+    over = figures["servers_over_embedded"]["one-cube"]["12"]
+    assert set(over) == {f"{what}_p{percent}_ms" for what in ("search", "add") for percent in (50, 95, 99)}
+    for name, ratio in over.items():
+        assert ratio == pytest.approx(on_servers[name] / files[name], abs=1e-3)
+    assert figures["stores"]["vector"] == NO_QDRANT
+    assert figures["stores"]["ledger"].startswith("PostgreSQL 1")
+    assert figures["stores"]["graph"].startswith("Neo4j 5.26")
+    assert set(files["bytes_on_disk"]) >= {"ledger.db", "graph", "vector"}
+    # On servers only the vector index is in the folder.
+    assert set(on_servers["bytes_on_disk"]) >= {"ledger", "vector"}
+    assert not {"ledger.db", "graph"} & set(on_servers["bytes_on_disk"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_latency_on_servers_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(postgres, "_found", lambda: None)
+    assert latency.main(["--backend", "servers", "--memories", "10"]) == 2
+    assert "apt install postgresql" in capsys.readouterr().err
+
+
+def test_capacity_counts_what_an_add_and_a_search_cost(servers: Servers, tmp_path: Path) -> None:
+    embedder, dialogues = WordEmbedder(), Dialogues(5)
+    arguments = capacity.parse(["--adds", "4", "--searches", "4"])
+    with servers.installation(tmp_path / "home") as settings:
+        fill(settings, Volume(60, 2), dialogues, embedder)
+        tables = capacity.table_bytes(servers, settings)
+        assert tables["items"]["rows"] >= 8192
+        assert tables["versions"]["indexes"] >= 8192
+        assert servers.ledger_bytes(settings) > sum(sum(parts.values()) for parts in tables.values())
+        add = capacity.per_add(servers, settings, embedder, dialogues, arguments)
+        assert add["wal_bytes"] > 1000
+        assert add["transactions"] >= 1
+        assert add["neo4j_log_bytes"] > 100
+        search = capacity.per_search(servers, settings, embedder, dialogues, arguments)
+        assert search["transactions"] >= 1
+        assert search["blocks"] >= 10
 
 
 def test_dialogues_repeat_with_their_seed_and_ask_nothing_twice() -> None:

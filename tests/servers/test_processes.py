@@ -122,7 +122,13 @@ def test_what_one_process_changes_the_other_sees_at_once(settings: Settings) -> 
 
 def test_a_process_with_an_embedded_index_wants_the_ledger_for_itself(settings: Settings, tmp_path: Path) -> None:
     embedded = Settings(home=tmp_path / "embedded", ledger_url=settings.ledger_url)
-    with opened(settings), pytest.raises(BackendUnavailable, match="Other processes use this ledger"):
+    with (
+        opened(settings),
+        pytest.raises(
+            BackendUnavailable,
+            match="Other processes use this ledger, and a move, or an embedded index, needs it alone",
+        ),
+    ):
         opened(embedded)
     with opened(embedded), pytest.raises(BackendUnavailable, match="A process with an embedded index uses this ledger"):
         opened(settings)

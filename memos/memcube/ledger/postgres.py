@@ -140,8 +140,8 @@ class Hold:
             if not connection.scalar(sa.select(lock(_HOLDING))):
                 connection.close()
                 raise BackendUnavailable(
-                    "Other processes use this ledger, and an embedded index can follow it for one process only: end "
-                    "them, or set MEMOS_QDRANT__URL and MEMOS_NEO4J__URL in all of them."
+                    "Other processes use this ledger, and a move, or an embedded index, needs it alone: end them; for "
+                    "several processes set MEMOS_QDRANT__URL and MEMOS_NEO4J__URL in all of them."
                     if self._alone
                     else "A process with an embedded index uses this ledger: end it, or set MEMOS_QDRANT__URL and "
                     "MEMOS_NEO4J__URL for it too."
