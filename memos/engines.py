@@ -150,12 +150,8 @@ def _open_vector(
         folders = SpaceFolders(home / "vector", space)
         edge = _recovered(lambda: QdrantEdgeIndex.open(folders.mine, dimension), lambda: qdrant_edge.wipe(folders.mine))
         return edge, folders
-    try:
-        from memos.backends.qdrant_server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
-    except ImportError as error:
-        raise BackendUnavailable(
-            "MEMOS_QDRANT__URL needs Qdrant's client: run `pip install 'memstrata[qdrant]'`."
-        ) from error
+    from memos.backends.qdrant_server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
+
     # Two installations on one server never share a collection, whatever their settings are.
     prefix = f"{settings.qdrant.collection}_{installation}"
     server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)

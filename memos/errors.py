@@ -6,7 +6,8 @@ MemosError
 ├── Conflict             the item changed since the caller read it, or an id is taken
 ├── PermissionDenied     the actor or the operating system does not allow it
 ├── BackendUnavailable   a store, index or disk cannot be used now
-│   └── BackendTimeout   ... it did not answer in time
+│   ├── BackendTimeout   ... it did not answer in time
+│   └── ConnectionLost   ... its connection broke in the middle
 ├── ModelError           an embedder or language model gave no usable answer
 └── IntegrityError       stored data is damaged, or of a version this program cannot read
 """
@@ -80,6 +81,10 @@ class BackendTimeout(BackendUnavailable):
     """A backend did not answer within its time limit."""
 
     code = "backend_timeout"
+
+
+class ConnectionLost(BackendUnavailable):
+    """A connection broke while it was used: a read may be repeated, of a change it is not known whether it is kept."""
 
 
 class ModelError(MemosError):

@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, shown
+from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.memcube import backups, changes, erase, verify
 from memos.memcube.archive import Manifest
@@ -56,6 +57,9 @@ from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.text.checks import check_name, check_text
 
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
 _BUILD_SHARE = 3
@@ -67,6 +71,19 @@ _EXPIRE_EVERY = timedelta(hours=1)
 Items = list[Item]
 Versions = list[Version]
 Ids = list[str]
+
+
+def _repeated(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Make a method that only reads try once more when the ledger's connection broke under it."""
+
+    @wraps(method)
+    def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        try:
+            return method(*given, **named)
+        except ConnectionLost:
+            return method(*given, **named)
+
+    return twice
 
 
 class Cubes:
@@ -91,12 +108,14 @@ class Cubes:
             cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
         return made
 
+    @_repeated
     def get(self, cube: str, *, actor: str = LOCAL_OWNER) -> Cube:
         """Return one cube. Raises: NotFound."""
         scope = self._memos._scope([cube], actor, embeds=False)
         with self._memos.ledger.read() as connection:
             return cube_rows.get(connection, scope.cubes[0])
 
+    @_repeated
     def list(self, *, actor: str = LOCAL_OWNER) -> list[Cube]:
         """Return the cubes the actor may read, by id."""
         check_name("actor", actor, 128)
@@ -333,6 +352,7 @@ class MemOS:
 
     # Reading
 
+    @_repeated
     def search(  # noqa: PLR0913 - the wire contract names them all
         self,
         query: str,
@@ -354,10 +374,10 @@ class MemOS:
         Raises: InvalidInput, NotFound (cube).
         """
         scope = self._scope(cubes, actor)
-        return self._searcher.search(
-            self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
-        )
+        request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
+        return self._searcher.search(request)
 
+    @_repeated
     def why_not(  # noqa: PLR0913 - what `search` takes
         self,
         item: str,
@@ -384,6 +404,7 @@ class MemOS:
                 raise NotFound("item", item, f"There was no such item yet at {request.as_of}.")
         return why_not(self._searcher, request, state)
 
+    @_repeated
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
         scope = self._scope_of_item(item, cube, actor, embeds=False)
@@ -393,6 +414,7 @@ class MemOS:
                 raise NotFound("item", item, "It is deleted; `memos rollback` brings it back.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
+    @_repeated
     def list(
         self,
         *,
@@ -412,6 +434,7 @@ class MemOS:
         with self.ledger.read() as connection:
             return items.matching(connection, scope.cubes, node, limit=limit, offset=offset)
 
+    @_repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
         scope = self._scope_of_item(item, cube, actor, embeds=False)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict
+from memos.memcube.ledger import items
 from memos.settings import IndexSettings
 from tests.servers.installation import on_servers, opened
 from tests.servers.neo4j_server import Neo4jServer
@@ -135,6 +137,37 @@ def _keyed(memos: MemOS, number: int) -> tuple[str, ...]:
     return memos.add(f"the parcel number{number} arrived", idempotency_key=f"key {number}").item_ids
 
 
+def test_reads_go_on_while_connections_to_the_ledger_drop(
+    tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer
+) -> None:
+    with on_servers(tmp_path, postgres_server, neo4j_server, index=QUICK) as settings:
+        assert settings.ledger_url is not None
+        url = settings.ledger_url.get_secret_value()
+        with Proxy(postgres_server.port) as proxy:
+            through = url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+            with opened(settings.model_copy(update={"ledger_url": SecretStr(through)})) as memos:
+                [item] = _keyed(memos, 0)
+                read = items.current
+
+                def interrupted(*given: Any) -> Any:
+                    """Break the connection under the first of two reads, as a restart of a proxy does."""
+                    monkeypatched.setattr(items, "current", read)
+                    proxy.drop()
+                    return read(*given)
+
+                for call in (
+                    lambda: memos.get(item).id,
+                    lambda: memos.history(item)[0].after.id,
+                    lambda: memos.search("parcel").hits[0].item.id,
+                    lambda: memos.list()[0].id,
+                ):
+                    proxy.drop()
+                    assert call() == item
+                with pytest.MonkeyPatch.context() as monkeypatched:
+                    monkeypatched.setattr(items, "current", interrupted)
+                    assert memos.get(item).id == item
+
+
 def test_a_connection_lost_inside_a_transaction_keeps_nothing_of_it(
     tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer
 ) -> None:
@@ -153,6 +186,7 @@ def test_a_connection_lost_inside_a_transaction_keeps_nothing_of_it(
                     proxy.drop()
                     change.connection.exec_driver_sql("SELECT 1")
                 assert PASSWORD not in str(told.value)
+                assert "Whether a change that was under way is kept is not known" in str(told.value)
                 assert _keyed(memos, 0) == kept
                 until(lambda: not _waiting(memos))
                 check_whole(memos, 1)

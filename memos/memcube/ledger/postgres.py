@@ -14,7 +14,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from memos.errors import BackendTimeout, BackendUnavailable, Conflict, IntegrityError, InvalidInput, MemosError
+from memos.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    Conflict,
+    ConnectionLost,
+    IntegrityError,
+    InvalidInput,
+    MemosError,
+)
 
 OLDEST = 140_000
 """The oldest server that is supported, as `server_version_num` writes it: 14.0."""
@@ -180,7 +188,7 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
     if state in ("22001", "22021", "22P05", "22003"):
         return InvalidInput("value", f"cannot be kept by the ledger ({told})")
     if error.connection_invalidated:
-        return BackendUnavailable(
+        return ConnectionLost(
             f"The connection to the ledger {where} was lost ({told}). Whether a change that was under way is kept is "
             "not known: repeat it with its idempotency key."
         )
