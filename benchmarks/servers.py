@@ -69,13 +69,12 @@ class Servers:
         """Yield the settings of a new installation; its database and collections are removed afterwards."""
         home.mkdir(mode=0o700)
         url = self.postgres.url()
-        try:
-            with _qdrant() as qdrant:
-                neo4j = Neo4jSettings(url=self.neo4j.url, user=self.neo4j.user, password=SecretStr(self.neo4j.password))
-                stores = {"ledger_url": SecretStr(url), "qdrant": qdrant, "neo4j": neo4j}
-                yield Settings().model_copy(update={**stores, "home": home})
-        finally:
-            self.postgres.sql("postgres", f"DROP DATABASE {database(url)} WITH (FORCE)")
+        with _qdrant() as qdrant:
+            neo4j = Neo4jSettings(url=self.neo4j.url, user=self.neo4j.user, password=SecretStr(self.neo4j.password))
+            stores = {"ledger_url": SecretStr(url), "qdrant": qdrant, "neo4j": neo4j}
+            yield Settings().model_copy(update={**stores, "home": home})
+        # Not after an error, which it would hide: the server is thrown away, too.
+        self.postgres.sql("postgres", f"DROP DATABASE {database(url)} WITH (FORCE)")
 
     def ledger_bytes(self, settings: Settings) -> int:
         """Return bytes of an installation's database, without the server's log."""

@@ -63,8 +63,9 @@ _Answer = TypeVar("_Answer")
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
 _BUILD_SHARE = 3
-# One for each search at a time; more searches than that take turns.
-_SEARCH_HELPERS = 32
+# More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
+# for ever when others held all the rest. More at once are no quicker in one interpreter.
+_SEARCHES_AT_ONCE = 8
 _EXPIRE_EVERY = timedelta(hours=1)
 
 # `list` is a method here, so its annotations need other names.
@@ -149,7 +150,8 @@ class MemOS:
             {"vector": parts.vector, "graph": parts.graph},
             {"vector": self._vector, "graph": self._graph},
         )
-        self._helper = ThreadPoolExecutor(_SEARCH_HELPERS, thread_name_prefix="memos-search")
+        self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
+        self._turns = threading.BoundedSemaphore(_SEARCHES_AT_ONCE)
         self._searcher = Searcher(
             parts.ledger,
             parts.vector,
@@ -375,7 +377,8 @@ class MemOS:
         """
         scope = self._scope(cubes, actor)
         request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
-        return self._searcher.search(request)
+        with self._turns:
+            return self._searcher.search(request)
 
     @_repeated
     def why_not(  # noqa: PLR0913 - what `search` takes
@@ -402,7 +405,8 @@ class MemOS:
             if state is None:
                 items.require(connection, scope.cubes, item)
                 raise NotFound("item", item, f"There was no such item yet at {request.as_of}.")
-        return why_not(self._searcher, request, state)
+        with self._turns:
+            return why_not(self._searcher, request, state)
 
     @_repeated
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:

@@ -60,3 +60,22 @@ def test_writers_and_readers_do_not_disturb_each_other(memos: MemOS) -> None:
         notes = memos.list(filter={"conversation": f"w{number}"}, limit=10_000)
         assert [item.position for item in notes] == list(range(added[number]))
     assert memos.verify().clean
+
+
+def test_more_searches_at_once_than_the_ledger_has_connections_take_turns(memos: MemOS) -> None:
+    memos.add([{"role": "user", "content": f"fact number{n} about cats"} for n in range(50)], conversation="c")
+    together, missed = threading.Barrier(64), []
+
+    def ask(number: int) -> None:
+        together.wait()
+        found = memos.search(f"number{number % 50}", filter={"memory": {"like": "CATS"}})
+        if f"fact number{number % 50} about cats" not in [hit.item.memory for hit in found.hits]:
+            missed.append(number)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=25)  # a connection is waited for 30 s
+        assert not thread.is_alive()
+    assert missed == []

@@ -9,6 +9,8 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from random import SystemRandom
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -21,6 +23,8 @@ from neo4j.exceptions import (
     DriverError,
     Forbidden,
     Neo4jError,
+    ResultFailedError,
+    TransactionError,
     TransientError,
     UnsupportedServerProduct,
 )
@@ -51,6 +55,8 @@ _TIMED_OUT = (
     "Neo.ClientError.Transaction.LockClientStopped",
 )
 _DRIVER_ERRORS = (Neo4jError, DriverError, BoltError, UnsupportedServerProduct, OSError, ValueError)
+_COLLISION_PAUSE_S = 0.05
+_RANDOM = SystemRandom()
 _Answer = TypeVar("_Answer")
 
 # The driver logs each retry; what comes of it is told by our errors. Whoever sets up logging still sees it.
@@ -109,26 +115,34 @@ class Neo4jConnection:
         self._driver.close()
 
     def _transaction(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
-        if self._closed:
-            raise BackendUnavailable("The graph index is closed.")
         deadline = time.monotonic() + self._settings.timeout_s
-
-        @neo4j.unit_of_work(timeout=self._settings.timeout_s)
-        def unit(transaction: neo4j.ManagedTransaction) -> _Answer:
-            return work(lambda query, values: transaction.run(query, dict(values)).values())
-
         while True:
             try:
-                with self._driver.session(
-                    database=self._settings.database, bookmark_manager=self._bookmarks
-                ) as session:
-                    execute = session.execute_read if access == neo4j.READ_ACCESS else session.execute_write
-                    return execute(unit)
-            except _DRIVER_ERRORS as error:
+                return self._attempt(work, access)
+            except _DRIVER_ERRORS as raised:
+                error = _first_cause(raised)
                 if isinstance(error, ValueError) and not _from_outside(error):
                     raise
                 if getattr(error, "code", None) not in _COLLISIONS or time.monotonic() > deadline:
                     raise translated(error, self._settings) from error
+            time.sleep(_RANDOM.uniform(0, _COLLISION_PAUSE_S))
+
+    def _attempt(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+        if self._closed:
+            raise BackendUnavailable("The graph index is closed.")
+        done: list[_Answer] = []
+
+        @neo4j.unit_of_work(timeout=self._settings.timeout_s)
+        def unit(transaction: neo4j.ManagedTransaction) -> None:
+            # A statement that the server refused has given the connection back to the pool. If its error left here,
+            # the driver (5.28.8, 6.4.1) would look at that connection once more and take a byte from the answer that
+            # another thread waits for, which then waits two minutes. Committing raises the same error without that.
+            with suppress(Neo4jError, ResultFailedError):
+                done.append(work(lambda query, values: transaction.run(query, dict(values)).values()))
+
+        with self._driver.session(database=self._settings.database, bookmark_manager=self._bookmarks) as session:
+            (session.execute_read if access == neo4j.READ_ACCESS else session.execute_write)(unit)
+        return done[-1]
 
 
 def checked_url(url: str) -> str:
@@ -175,6 +189,13 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
         f"{server} cannot be reached: start it, or check the host, the port and the encryption (bolt:// or "
         "bolt+s://) in MEMOS_NEO4J__URL."
     )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """Return what made a transaction or a result fail, where the driver only says that it did."""
+    while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _from_outside(error: ValueError) -> bool:

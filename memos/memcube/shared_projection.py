@@ -22,6 +22,7 @@ from memos.settings import IndexSettings
 # Small, so that several processes share what waits.
 _BATCH = 64
 _PAUSE_S = (0.005, 0.1)
+_WRITERS = 4
 
 
 class SharedProjection:
@@ -34,6 +35,8 @@ class SharedProjection:
         self._follower = follower
         self._settings = settings
         self._lock = threading.Lock()
+        # Each writer holds a connection and needs another while it holds it.
+        self._turns = threading.BoundedSemaphore(_WRITERS)
         self._unmarked = False
         self._flushed_at = time.monotonic()
         # Items whose claim was lost with the ledger's connection: another writer's newer state may be overwritten.
@@ -48,32 +51,39 @@ class SharedProjection:
     def drain(self, wait_s: float) -> bool:
         """Apply what waits until nothing is left that waited at the start, for at most about `wait_s`."""
         deadline = time.monotonic() + wait_s
-        pause, slowest = _PAUSE_S
-        tried: set[int] = set()
+        if not self._turns.acquire(timeout=max(0.0, wait_s)):
+            return False
         try:
-            self._requeue_doubtful()
-            with self._ledger.read() as connection:
-                horizon = outbox.newest(connection, self.target)
-            while horizon is not None:
-                if self._apply_some(tried):
-                    pause = _PAUSE_S[0]
-                else:
-                    with self._ledger.read() as connection:
-                        left = outbox.any_up_to(connection, self.target, horizon)
-                    if not left:
-                        break
-                    if tried or time.monotonic() + pause >= deadline:
-                        return False
-                    # Another writer has claimed what is left.
-                    time.sleep(pause)
-                    pause = min(slowest, pause * 2)
-                if time.monotonic() >= deadline:
-                    with self._ledger.read() as connection:
-                        return not outbox.any_up_to(connection, self.target, horizon)
-            self.last_error = None
+            return self._drain_until(deadline)
         except BackendUnavailable as error:
             self.last_error = error
             return False
+        finally:
+            self._turns.release()
+
+    def _drain_until(self, deadline: float) -> bool:
+        pause, slowest = _PAUSE_S
+        tried: set[int] = set()
+        self._requeue_doubtful()
+        with self._ledger.read() as connection:
+            horizon = outbox.newest(connection, self.target)
+        while horizon is not None:
+            if self._apply_some(tried):
+                pause = _PAUSE_S[0]
+            else:
+                with self._ledger.read() as connection:
+                    left = outbox.any_up_to(connection, self.target, horizon)
+                if not left:
+                    break
+                if tried or time.monotonic() + pause >= deadline:
+                    return False
+                # Another writer has claimed what is left.
+                time.sleep(pause)
+                pause = min(slowest, pause * 2)
+            if time.monotonic() >= deadline:
+                with self._ledger.read() as connection:
+                    return not outbox.any_up_to(connection, self.target, horizon)
+        self.last_error = None
         return True
 
     def flush_if_due(self) -> None:

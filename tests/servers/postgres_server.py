@@ -55,7 +55,7 @@ class PostgresServer:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._as_user(), self._programs / "postgres", "-D", self._data, *options],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:

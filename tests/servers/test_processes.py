@@ -200,6 +200,26 @@ def test_an_item_has_one_writer_at_a_time_and_ends_as_the_ledger_has_it(postgres
         ledger.close()
 
 
+def test_more_threads_than_connections_take_turns(settings: Settings) -> None:
+    with opened(settings) as memos:
+        together, unlike = threading.Barrier(48), []
+
+        def work(number: int) -> None:
+            together.wait()
+            [item] = memos.add(f"fact number{number}", conversation=f"c{number % 5}").item_ids
+            if item not in [hit.item.id for hit in memos.search(f"number{number}").hits]:
+                unlike.append(number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(48)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+            assert not thread.is_alive()
+        assert unlike == []
+        assert memos.verify().differences == ()
+
+
 def test_clocks_that_differ_keep_record_times_rising(settings: Settings) -> None:
     class Late:
         def now(self) -> datetime:
