@@ -7,7 +7,6 @@ wrote is durable when it returns.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -107,7 +106,7 @@ class Neo4jGraph:
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
         """Return items one NEXT or link away, in either direction."""
         values = {"id": seed, "cubes": list(cubes), "limit": max(0, limit)}
-        return [item for (item,) in self._rows(_ADJACENT, values)]
+        return [item for (item,) in self._rows(_ADJACENT, values) if item is not None]
 
     def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
         """Return items within 2 hops of the seeds, nearest first, then those most paths lead to; bounded work.
@@ -175,8 +174,8 @@ def _walk(run: Run, cubes: list[str], seeds: list[str], limit: int) -> list[Neig
         if not front:
             break
         rows = run(_AROUND, {"ids": front, "cubes": cubes, "hub": HUB_MENTIONS, "paths": _PATHS})
-        paths = Counter(dict(rows))
-        fresh = sorted((-count, item) for item, count in paths.items() if item not in seen)
+        # A node that a writer deletes while this reads has no id.
+        fresh = sorted((-count, item) for item, count in rows if item is not None and item not in seen)
         found.extend(Neighbour(item, hop, -count) for count, item in fresh)
         seen.update(item for _, item in fresh)
         front = [item for _, item in fresh[:_FRONT]]

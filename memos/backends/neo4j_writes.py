@@ -50,8 +50,8 @@ _PUT_ITEMS = (
 _PUT_ENDS = {label: f"UNWIND $ids AS id MERGE {_node(label)} SET n.lock = true" for label in (ENTITY, CONVERSATION)}
 _LOCK_ITEMS = f"UNWIND $ids AS id {match(ITEM)} SET n.lock = true"
 _ENDS = (
-    f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->(e) RETURN labels(e)[0] AS label, e.id AS end "
-    f"UNION UNWIND $ids AS id {match(ITEM)} MATCH (n)<-[:NEXT]-(e) RETURN labels(e)[0] AS label, e.id AS end"
+    f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->(e) RETURN type(r) AS kind, e.id AS end "
+    f"UNION UNWIND $ids AS id {match(ITEM)} MATCH (n)<-[r:NEXT]-(e) RETURN type(r) AS kind, e.id AS end"
 )
 _BESIDE = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[:{BETWEEN}]-(e) RETURN DISTINCT e.id"
 _CUT_OWN = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->() DELETE r"
@@ -106,7 +106,7 @@ def put(run: Run, nodes: Sequence[GraphNode]) -> None:
 def remove(run: Run, ids: Iterable[str]) -> None:
     """Remove items with all their edges, and what nothing leads to any more."""
     known = sorted(set(ids))
-    beside = {item for (item,) in run(_BESIDE, {"ids": known})}
+    beside = {item for (item,) in run(_BESIDE, {"ids": known}) if item is not None}
     _lock(run, _LOCK_ITEMS, beside.union(known))
     old = _old_ends(run, known)
     _lock(run, _LOCK_ITEMS, old[ITEM] - beside)
@@ -135,8 +135,9 @@ def _named(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[tuple[str, str]]],
 def _old_ends(run: Run, ids: Sequence[str]) -> dict[str, set[str]]:
     """Return, by label, where the edges lead that these items own now."""
     found: dict[str, set[str]] = {label: set() for label in _LABELS.values()}
-    for label, end in run(_ENDS, {"ids": ids}):
-        found[label].add(end)
+    for kind, end in run(_ENDS, {"ids": ids}):
+        if end is not None:  # a node that another transaction deletes while this one reads has no fields
+            found[_LABELS[ENDS[kind]]].add(end)
     return found
 
 

@@ -222,6 +222,6 @@ def server_settings(**options: Any) -> Iterator[QdrantSettings]:
     finally:
         client = QdrantClient(url=url, headers={} if key is None else {"api-key": key}, check_compatibility=False)
         for entry in client.get_collections().collections:
-            if entry.name.startswith(f"{prefix}-"):
+            if entry.name.startswith((f"{prefix}-", f"{prefix}_")):
                 client.delete_collection(entry.name)
         client.close()
