@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/bench/data
+# Processes of tests; each starts servers of its own.
+WORKERS ?= 2
 
 .PHONY: demo test test-servers check lint types layers setup setup-dev bench picture clean
 
@@ -10,7 +12,7 @@ demo: $(VENV)/.base
 	$(BIN)/memos demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # What needs PostgreSQL and Neo4j: starts both on loopback, from temporary folders, and stops them. Qdrant's tests use
 # the server in QDRANT_URL, or a stand-in. CI=1 makes a missing server a failure instead of a skipped test.

@@ -55,9 +55,14 @@ def sure(question: str, *, yes: bool) -> None:
     """Ask before something is lost. Raises: typer.Abort; InvalidInput when nobody can be asked."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin.isatty():
+        typer.confirm(question, abort=True)
+        return
+    answer = sys.stdin.readline()  # piped, as by `yes`
+    if not answer:
         raise InvalidInput("--yes", "is needed where nobody can be asked; nothing was erased")
-    typer.confirm(question, abort=True)
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise typer.Abort
 
 
 def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:

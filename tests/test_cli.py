@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import sqlite3
 import subprocess
 import sys
@@ -49,14 +50,18 @@ class Store:
 
     def run(self, *arguments: str | bytes, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
         """Run one command on this folder; whatever comes of it, it is no traceback."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
         done = subprocess.run(
             [sys.executable, "-m", "memos.cli", *arguments], cwd=ROOT, input=stdin, capture_output=True, check=False,
-            timeout=120, env={**kept, "MEMOS_HOME": str(self.home), "PYTHONUTF8": "1", **env},
+            timeout=120, env={**self.env(), **env},
         )  # fmt: skip
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err
         return subprocess.CompletedProcess(arguments, done.returncode, out, err)
+
+    def env(self) -> dict[str, str]:
+        """Return the environment of a command on this folder."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
+        return {**kept, "MEMOS_HOME": str(self.home), "PYTHONUTF8": "1"}
 
     def said(self, *arguments: str, **options: Any) -> str:
         """Return what a command that works prints for people."""
@@ -75,6 +80,19 @@ class Store:
         assert done.stderr.startswith("Error: ")
         assert done.stderr.count("\n") == 1
         return done.stderr
+
+
+def typed(store: Store, answer: str, *arguments: str) -> str:
+    """Return what a command shows on a terminal where somebody types this answer."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "memos.cli", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=store.env()) as process:
+        os.close(its)
+        os.write(ours, answer.encode())
+        process.wait(timeout=120)
+        shown = os.read(ours, 65_536).decode()
+    os.close(ours)
+    return shown
 
 
 @pytest.fixture(scope="module")
@@ -180,9 +198,10 @@ def test_delete_says_what_it_deleted(store: Store) -> None:
 
 def test_erase_asks_first_and_gives_a_receipt(store: Store) -> None:
     item = store.ids["erase"]
-    kept = store.run("erase", item, stdin=b"")
-    assert kept.returncode == 1
-    assert "Erase 1 memories for good?" in kept.stdout
+    assert store.run("erase", item, stdin=b"n\n").returncode == 1
+    assert "--yes: is needed where nobody can be asked" in store.failed(InvalidInput.exit_code, "erase", item)
+    assert "Erase 1 memories for good? [y/N]: " in typed(store, "no\n", "erase", item)
+    assert store.told("get", item)["id"] == item
     assert ": purged, 1 items" in store.said("erase", item, stdin=b"y\n")
     receipt = store.told("erase", store.ids["erase json"], "--yes")
     assert (receipt["state"], receipt["item_ids"]) == ("purged", [store.ids["erase json"]])

@@ -22,6 +22,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
+from memos.memcube.ledger.engine import HEAD
 from memos.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
 
@@ -142,7 +143,7 @@ def test_a_folder_from_a_newer_version_is_refused_unchanged(home: Path) -> None:
             opened(home)
     assert (home / "ledger.db").read_bytes() == before
     with sqlite3.connect(home / "ledger.db") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '0002'")
+        connection.execute("UPDATE alembic_version SET version_num = ?", [HEAD])
     connection.close()
     with opened(home) as memos:
         assert_everything_is_found(memos)

@@ -136,7 +136,7 @@ def _old_ends(run: Run, ids: Sequence[str]) -> dict[str, set[str]]:
     """Return, by label, where the edges lead that these items own now."""
     found: dict[str, set[str]] = {label: set() for label in _LABELS.values()}
     for kind, end in run(_ENDS, {"ids": ids}):
-        if end is not None:  # a node that another transaction deletes while this one reads has no fields
+        if kind is not None and end is not None:  # what another one deletes while this one reads shows nothing
             found[_LABELS[ENDS[kind]]].add(end)
     return found
 

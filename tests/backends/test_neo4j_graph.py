@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from memos.backends import neo4j_graph
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.neo4j_graph import STATEMENTS, Neo4jGraph
-from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError
 from memos.ports import GraphNode
 from memos.settings import Neo4jSettings
 from tests.servers.neo4j_server import Neo4jServer, free_port
@@ -257,6 +257,29 @@ def test_a_transaction_that_has_to_wait_too_long_is_given_up_and_can_be_repeated
     graph.upsert([item(2, previous=1)])
     assert graph.adjacent(["a"], "m1", 9) == ["m2"]
     graph.close()
+
+
+def test_a_refused_statement_disturbs_no_other_thread(there: Neo4jSettings) -> None:
+    from memos.backends.neo4j_connection import Neo4jConnection  # noqa: PLC0415 - needs the driver
+
+    connection = Neo4jConnection.open(there)
+    told: list[str] = []
+
+    def work() -> None:
+        for _ in range(150):
+            try:
+                connection.write(lambda run: run("RETURN 1 / 0", {}))
+            except MemosError as error:
+                told.append(str(error))
+            [[total]] = connection.read(lambda run: run("UNWIND range(1, 3000) AS x RETURN sum(x)", {}))
+            assert total == 4_501_500
+
+    with ThreadPoolExecutor(12) as pool:
+        for done in [pool.submit(work) for _ in range(12)]:
+            done.result(timeout=100)  # with the driver alone a thread or two wait for ever, and some calls fail
+    assert len(told) == 12 * 150
+    assert all("ArithmeticError" in text for text in told)
+    connection.close()
 
 
 def test_a_closed_graph_says_so(there: Neo4jSettings) -> None:
