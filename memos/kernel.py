@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
-from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
+from memos.errors import BackendUnavailable, Conflict, ConnectionLost, IntegrityError, InvalidInput, NotFound, shown
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.memcube import backups, changes, erase, verify
 from memos.memcube.archive import Manifest
@@ -45,16 +45,20 @@ from memos.model import (
     Version,
     WhyNot,
 )
-from memos.ports import Embedder
+from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler.corrections import correct
+from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.repair import Repair
+from memos.scheduler.runner import Runner
+from memos.scheduler.task_run import Job, Run
 from memos.scheduler.worker import Worker
 from memos.search.searcher import Searcher, SearchRequest
 from memos.search.whynot import why_not
 from memos.settings import Settings
+from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
 
 _Given = ParamSpec("_Given")
@@ -66,7 +70,6 @@ _BUILD_SHARE = 3
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
 # for ever when others held all the rest. More at once are no quicker in one interpreter.
 _SEARCHES_AT_ONCE = 8
-_EXPIRE_EVERY = timedelta(hours=1)
 
 # `list` is a method here, so its annotations need other names.
 Items = list[Item]
@@ -163,8 +166,17 @@ class MemOS:
             self._helper,
         )
         self._purge_lock = threading.Lock()
-        self._worker = Worker((self._vector, self._graph), (self._expire, self._purge, self._optimise))
-        self._expired_at: datetime | None = None
+        self._worker = Worker((self._vector, self._graph), (self._purge, self._optimise))
+        self._runner = Runner(parts.ledger, parts.clock, parts.settings.tasks)
+        self._runner.register(
+            [
+                Job("retention", self._expire, budgeted=False),
+                Job("verify", self._verify, budgeted=False),
+                Job("backup", self._back_up, budgeted=False),
+            ]
+        )
+        self._periodic = Periodic(parts.ledger, parts.clock, self._runner, chores_of(parts.settings.upkeep))
+        self.tasks = Tasks(parts.ledger, parts.clock, self._runner, self._known_cubes)
         self._heads: dict[str, tuple[Fingerprint, str]] = {}
         self._closed = False
 
@@ -176,14 +188,17 @@ class MemOS:
         settings: Settings | None = None,
         embedder: Embedder | None = None,
         clock: Clock | None = None,
+        chat_model: ChatModel | None = None,
     ) -> MemOS:
         """Open the installation in a folder, made when new; indexes that lost writes are brought up to date.
+
+        A `chat_model` given here serves every purpose instead of the configured ones, and stays the caller's to close.
 
         Raises: BackendUnavailable (in use, disk full), PermissionDenied, IntegrityError (damaged, or newer).
         """
         settings = settings or Settings()
         home = Path(path) if path is not None else settings.home
-        memos = cls(assemble(home, settings, embedder, clock or SystemClock()))
+        memos = cls(assemble(home, settings, embedder, clock or SystemClock(), chat_model))
         try:
             memos._start()
         except BaseException:
@@ -202,6 +217,8 @@ class MemOS:
         if self._closed:
             return
         try:
+            self._periodic.stop()
+            self._runner.stop()
             self._worker.ask_to_stop()
             if self._parts.building is not None:
                 self._parts.building.stop_building()
@@ -479,7 +496,7 @@ class MemOS:
         self._forget_heads()
         count = self._repair.reindex(every, on_progress)
         self._use_my_vectors()
-        self._worker.start()
+        self._start_working()
         return count
 
     def catch_up(self, *, on_progress: Callable[[int, int], None] | None = None) -> None:
@@ -544,7 +561,12 @@ class MemOS:
             return
         self._use_my_vectors()
         self._repair.lost_writes()
+        self._start_working()
+
+    def _start_working(self) -> None:
         self._worker.start()
+        self._runner.start()
+        self._periodic.start()
 
     def _abandon(self) -> None:
         self._closed = True
@@ -596,6 +618,9 @@ class MemOS:
             with self.ledger.read() as connection:
                 cube = items.cube_of(connection, item)
         return self._scope([cube], actor, embeds=embeds)
+
+    def _known_cubes(self, cubes: Sequence[str]) -> tuple[str, ...]:
+        return self._scope(cubes, LOCAL_OWNER, embeds=False).cubes
 
     def _check_open(self) -> None:
         if self._closed:
@@ -652,25 +677,45 @@ class MemOS:
                 Purgeable(
                     (self._vector, self._graph),
                     self._parts.files,
-                    self._parts.embedder.forget,
+                    self._parts.forget_caches,
                 ),
             )
 
-    def _expire(self) -> None:
-        """Erase what was deleted longer ago than the retention period; looks once an hour."""
-        now = self.clock.now()
-        if self._expired_at is not None and now - self._expired_at < _EXPIRE_EVERY:
-            return
+    # Tasks about the whole installation
+
+    def _expire(self, run: Run) -> None:
+        """Erase what was deleted longer ago than the retention period."""
+        days = timedelta(days=self.settings.retention_days)
         with self.ledger.read() as connection:
-            cubes = list(erase.expired(connection, now - timedelta(days=self.settings.retention_days)))
-        for cube in cubes:
+            cubes = list(erase.expired(connection, self.clock.now() - days))
+        for done, cube in enumerate(cubes):
+            run.go_on(done / len(cubes))
             with self._change(Scope("retention", (cube,))) as change:
                 # Looked up again inside the transaction: a rollback may have brought one back.
-                before = now - timedelta(days=self.settings.retention_days)
-                ids = erase.expired(change.connection, before).get(cube)
+                ids = erase.expired(change.connection, change.now - days).get(cube)
                 if ids:
                     erase.erase(change, ids)
-        self._expired_at = now
+
+    def _verify(self, run: Run) -> None:
+        """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""
+        cubes = self._every_cube()
+        wrong = []
+        for done, cube in enumerate(cubes):
+            run.go_on(done / len(cubes))
+            with suppress(NotFound):  # dropped meanwhile
+                if not self.verify(cubes=[cube]).clean:
+                    wrong.append(cube)
+        if wrong:
+            raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
+
+    def _back_up(self, run: Run) -> None:
+        """Write a backup into the folder of backups, and remove the oldest beyond those to keep."""
+        run.go_on()
+        folder = self.settings.upkeep.backup_folder
+        if folder is not None:
+            attempt = f"{run.task.id}-{run.task.attempts}"  # one that was cut off leaves its folder
+            self.backup(folder / backups.periodic_name(self.clock.now(), attempt))
+            backups.keep_newest(self.ledger, folder, self.settings.upkeep.backups_kept)
 
     def _optimise(self) -> None:
         vector = self._parts.building

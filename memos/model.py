@@ -14,6 +14,10 @@ LOCAL_OWNER = "owner"
 DEFAULT_CUBE = "default"
 
 
+WHOLE = ""
+"""In place of a cube: a task that is about the whole installation."""
+
+
 class Role(StrEnum):
     """Who produced a message."""
 
@@ -61,6 +65,30 @@ class Status(StrEnum):
 
 FOUND = frozenset({Status.ACTIVE, Status.ARCHIVED})
 """Statuses a search finds when its filter names none."""
+
+
+class Trust(StrEnum):
+    """How far what a source says may be acted on; what is untrusted and reads like an instruction awaits review."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+
+class TaskState(StrEnum):
+    """Where a background task is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    """It met an error that repeating does not mend."""
+    DEAD = "dead"
+    """It failed as often as it may."""
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED})
+"""States a task leaves only when it is retried by hand."""
 
 
 class LinkKind(StrEnum):
@@ -133,6 +161,7 @@ class Message:
     chat_time: datetime
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    trust: Trust = Trust.TRUSTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +199,7 @@ class Source:
     passage: str
     conversation: str | None = None
     external_id: str | None = None
+    trust: Trust = Trust.TRUSTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +362,41 @@ class SearchResult:
 
     def __getitem__(self, place: int) -> Hit:
         return self.hits[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of background work as it stands; it holds ids and settings, never memory text.
+
+    A lower `priority` comes first. `progress` is 0 to 1, `seconds` the time spent on all attempts, `tokens` those of
+    language models. `note` says why a waiting task waits, `error` how the last attempt failed.
+    """
+
+    id: str
+    kind: str
+    cube: str
+    scope: Mapping[str, Json]
+    payload: Mapping[str, Json]
+    priority: int
+    state: TaskState
+    attempts: int
+    key: str | None
+    not_before: datetime
+    created_at: datetime
+    lease_owner: str | None = None
+    lease_until: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    progress: float = 0.0
+    note: str | None = None
+    error: str | None = None
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """True when no worker will touch it again."""
+        return self.state in ENDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The contracts between memstrata and its engines: embedder, sparse encoder, vector index, graph index.
+"""The contracts between memstrata and its engines: embedder, sparse encoder, vector and graph index, language model.
 
 Each docstring is the contract; `tests/contracts/` runs one suite over every implementation.
 Adapters translate their driver's errors into `memos.errors`, once, with `from`.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memos.errors import InvalidInput
 from memos.filters import Node
 from memos.model import Arm, Fingerprint, Json
+from memos.tokens import Tokens
 
 Vector = NDArray[np.float32]
 
@@ -305,4 +307,67 @@ class GraphIndex(Protocol):
 
     def close(self) -> None:
         """Release files; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One turn of the conversation a model is shown."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a language model is asked; `max_tokens` and `temperature` of None are the model's settings.
+
+    `schema` is the JSON Schema of the object wanted. The endpoint is held to it as far as it can be; whether the
+    answer fits is still the caller's to check. Raises: InvalidInput (no messages, a limit no model has).
+    """
+
+    messages: tuple[ChatMessage, ...]
+    max_tokens: int | None = None
+    temperature: float | None = None
+    schema: Mapping[str, Json] | None = None
+    schema_name: str = "answer"
+
+    def __post_init__(self) -> None:
+        if not self.messages:
+            raise InvalidInput("messages", "are empty; ask something")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InvalidInput("max_tokens", f"is {self.max_tokens}; at least 1 is needed")
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise InvalidInput("temperature", f"is {self.temperature}; it goes from 0 to 2")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """A finished answer: `text` is never empty, without reasoning, NUL or lone surrogates."""
+
+    text: str
+    tokens: Tokens
+
+
+class ChatModel(Protocol):
+    """Answers a conversation; thread-safe. What is no finished answer is an error, never text.
+
+    Tokens that the endpoint does not report are estimated and marked so.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model's name, as accounts and remembered answers know it."""
+        ...
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the model's answer, whatever characters the messages have.
+
+        Raises: ModelError with the tokens it cost (refused, empty, cut off, nonsense, or the request is too long);
+        BackendUnavailable; BackendTimeout. Both kinds say whether repeating makes sense (`permanent`).
+        """
+        ...
+
+    def close(self) -> None:
+        """Take no further calls; those under way may end. Safe to call twice."""
         ...

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
+Purpose = Literal["reader", "chat", "judge"]
 
 
 def default_home() -> Path:
@@ -78,6 +83,131 @@ class Neo4jSettings(BaseModel):
     timeout_s: int = Field(10, ge=1, le=600, description="Longest time one transaction in Neo4j may take")
 
 
+class ChatSettings(BaseModel):
+    """A language model behind an OpenAI-compatible endpoint; without a URL there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    base_url: str | None = Field(
+        None, description="Model endpoint up to and with its version, such as `http://127.0.0.1:8080/v1`; default: none"
+    )
+    model: str | None = Field(None, min_length=1, max_length=256, description="Name the endpoint knows the model by")
+    api_key: SecretStr | None = Field(None, description="Key of the model endpoint")
+    timeout_s: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="Longest time one attempt may take; all attempts with their waits: times retries + 1",
+    )
+    retries: int = Field(3, ge=0, le=20, description="Further attempts when the endpoint fails, is busy or is too slow")
+    requests_per_minute: int | None = Field(None, ge=1, description="Most requests a minute of this process")
+    tokens_per_minute: int | None = Field(None, ge=1, description="Most tokens a minute of this process, both ways")
+    parallel: int = Field(4, ge=1, le=1024, description="Most requests at once of this process")
+    max_tokens: int = Field(1024, ge=1, description="Longest answer in tokens, where a task asks for no other")
+    temperature: float = Field(0.0, ge=0, le=2, description="Sampling temperature, where a task asks for no other")
+    cache_bytes: int = Field(
+        16_777_216, ge=0, description="Memory for answers that are given again to the same question; 0 remembers none"
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            url = urlsplit(value)
+            known = url.scheme in ("http", "https") and bool(_HOST.fullmatch(url.hostname or "")) and url.port != 0
+        except ValueError:
+            known = False
+        if not known:
+            raise ValueError("is not a URL such as https://models.example.org/v1")
+        if "@" in url.netloc or url.query or url.fragment:
+            raise ValueError("has a user, a query or a fragment; give a plain URL, and the key as API_KEY")
+        return value.rstrip("/")
+
+    @field_validator("api_key")
+    @classmethod
+    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        key = "" if value is None else value.get_secret_value().strip()  # a key read from a file ends with a newline
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("has characters no HTTP header can carry; copy the key again")
+        return SecretStr(key) if key else None
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Self:
+        if self.base_url is not None and self.model is None:
+            raise ValueError("has a BASE_URL, so it needs a MODEL too")
+        return self
+
+
+class TaskSettings(BaseModel):
+    """How background tasks are run, and what they may cost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workers: int = Field(2, ge=0, le=256, description="Threads of this process that run background tasks; 0 runs none")
+    lease_s: float = Field(
+        60.0, ge=1, le=86_400, description="Time after which a task of a worker that died goes to another"
+    )
+    max_attempts: int = Field(5, ge=1, le=1000, description="Failed attempts after which a task is dead")
+    backoff_s: float = Field(2.0, gt=0, le=86_400, description="Longest pause after the first failure; it doubles")
+    backoff_max_s: float = Field(900.0, gt=0, le=604_800, description="Longest pause after any failure")
+    stop_s: float = Field(10.0, ge=0, le=3600, description="Time running tasks have to end when the process stops")
+    keep_days: int = Field(7, ge=0, le=36_500, description="Days a task that is done stays listed")
+    tokens_per_day: int | None = Field(
+        None, ge=0, description="Language model tokens the tasks of one cube may spend a UTC day; default: any number"
+    )
+    seconds_per_day: float | None = Field(
+        None, ge=0, description="Seconds of work the tasks of one cube may spend a UTC day; default: any number"
+    )
+
+
+class HeatSettings(BaseModel):
+    """What counts as hot, and how many pages and segments the tiers hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    policy: Literal["forward_decay", "memoryos"] = Field(
+        "forward_decay", description="How accesses become heat: `forward_decay` or `memoryos` (Kang et al. 2025)"
+    )
+    preset: Literal["paper", "pypi"] = Field(
+        "pypi", description="Parameters of `memoryos`, and its defaults for what is not set here: `paper` or `pypi`"
+    )
+    tau_days: float = Field(
+        7.0, ge=1 / 1440, le=366, description="Days in which a heat of `forward_decay` falls to 37 %"
+    )
+    promote_above: float = Field(5.0, gt=0, description="Heat from which a segment is read into long-term memory")
+    demote_below: float = Field(
+        1.0, ge=0, description="Heat below which a segment is archived; less than PROMOTE_ABOVE"
+    )
+    short_capacity: int = Field(10, ge=1, description="Pages of one conversation in the short tier")
+    mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")
+    similarity: float = Field(
+        0.6, ge=0, le=2, description="Cosine plus shared keywords from which a page joins a segment"
+    )
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Self:
+        if self.policy == "forward_decay" and self.demote_below >= self.promote_above:
+            raise ValueError(
+                f"has DEMOTE_BELOW {self.demote_below:g}, which is not below PROMOTE_ABOVE {self.promote_above:g}"
+            )
+        return self
+
+
+class UpkeepSettings(BaseModel):
+    """What is done from time to time without being asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verify_every_h: float = Field(
+        0, ge=0, le=8760, description="Hours between two comparisons of the ledger with its indexes; 0 makes none"
+    )
+    backup_folder: Path | None = Field(None, description="Folder that periodic backups are made in; default: none")
+    backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
+    backups_kept: int = Field(7, ge=1, le=10_000, description="Periodic backups that are kept; older ones are removed")
+
+
 class LimitSettings(BaseModel):
     """Where input is refused instead of harming the installation."""
 
@@ -93,7 +223,13 @@ class LimitSettings(BaseModel):
 class Settings(BaseSettings):
     """The installation's settings; nested ones are written `MEMOS_EMBED__THREADS`."""
 
-    model_config = SettingsConfigDict(env_prefix="MEMOS_", env_nested_delimiter="__", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="MEMOS_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
+    )
 
     home: Path = Field(default_factory=default_home, description="Folder of the embedded installation")
     ledger_url: SecretStr | None = Field(
@@ -107,7 +243,25 @@ class Settings(BaseSettings):
     index: IndexSettings = Field(default_factory=IndexSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
     neo4j: Neo4jSettings = Field(default_factory=Neo4jSettings)
+    tasks: TaskSettings = Field(default_factory=TaskSettings)
+    heat: HeatSettings = Field(default_factory=HeatSettings)
+    upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    chat_model: ChatSettings = Field(default_factory=ChatSettings)
+    reader_model: ChatSettings = Field(default_factory=ChatSettings)
+    judge_model: ChatSettings = Field(default_factory=ChatSettings)
+
+    def model_for(self, purpose: Purpose) -> ChatSettings | None:
+        """Return the settings of a purpose's model, None when there is none.
+
+        A reader or judge without a URL of its own is the chat model, with the fields it names changed.
+        """
+        own = {"reader": self.reader_model, "chat": self.chat_model, "judge": self.judge_model}[purpose]
+        if own.base_url is not None:
+            return own
+        if self.chat_model.base_url is None:
+            return None
+        return self.chat_model.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
     @field_validator("time_zone")
     @classmethod
@@ -117,3 +271,15 @@ class Settings(BaseSettings):
         except (KeyError, ValueError, OSError) as error:
             raise ValueError(f"{value!r} is not a time zone such as Europe/Paris") from error
         return value
+
+    @field_validator("chat_model", "reader_model", "judge_model")
+    @classmethod
+    def _has_an_endpoint(cls, value: ChatSettings, info: ValidationInfo) -> ChatSettings:
+        named = value.model_fields_set and value.base_url is None
+        if named and (info.field_name == "chat_model" or not _has_url(info.data.get("chat_model"))):
+            raise ValueError("is set without a BASE_URL; give it one, or set MEMOS_CHAT_MODEL__BASE_URL")
+        return value
+
+
+def _has_url(model: ChatSettings | None) -> bool:
+    return model is not None and model.base_url is not None

@@ -10,6 +10,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import NotFound
+from memos.scheduler.periodic import Chore
 from tests.fakes import FixedClock, WordEmbedder
 
 SECRET = "The door code is 47B19-xylophone."
@@ -112,6 +113,13 @@ def test_the_event_chain_holds_after_bodies_were_erased(memos: MemOS) -> None:
     assert memos.verify().clean
 
 
+def expire(memos: MemOS) -> None:
+    """Do what the hourly job does."""
+    assert memos._periodic.fire(Chore("retention", timedelta(hours=1)))
+    memos.tasks.wait(timeout_s=60)
+    assert [task.state for task in memos.tasks.list(kinds=["retention"], limit=1)] == ["done"]
+
+
 def test_a_deleted_item_is_erased_when_its_retention_period_is_over(tmp_path: Path, settings: Settings) -> None:
     clock = FixedClock()
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=clock) as memos:
@@ -119,10 +127,10 @@ def test_a_deleted_item_is_erased_when_its_retention_period_is_over(tmp_path: Pa
         old, kept = memos.add(SECRET).item_ids[0], memos.add("still here").item_ids[0]
         memos.delete(old)
         clock.advance(timedelta(days=29))
-        memos._expire()
+        expire(memos)
         assert memos.history(old)
         clock.advance(timedelta(days=2))
-        memos._expire()
+        expire(memos)
         memos._purge()
         with pytest.raises(NotFound, match="erased"):
             memos.history(old)
@@ -194,5 +202,5 @@ def test_an_item_that_was_brought_back_does_not_expire(tmp_path: Path, settings:
         memos.delete(item)
         memos.rollback(item, 1)
         clock.advance(timedelta(days=60))
-        memos._expire()
+        expire(memos)
         assert memos.get(item).memory == "precious"

@@ -11,6 +11,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -85,6 +86,15 @@ def discard(folder: Path) -> None:
     """Remove the files of a backup that was not finished."""
     for name in _own_names():
         (folder / name).unlink(missing_ok=True)
+
+
+def remove(folder: Path) -> None:
+    """Remove a finished backup and its folder, unless that holds something else. Raises: BackendUnavailable."""
+    with disk_errors(folder):
+        (folder / MANIFEST).unlink(missing_ok=True)  # first: what a crash leaves is no backup
+        discard(folder)
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def write(

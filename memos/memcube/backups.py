@@ -196,6 +196,27 @@ def forget(ledger: Ledger, folder: Path) -> None:
         _forget(connection, here)
 
 
+def keep_newest(ledger: Ledger, folder: Path, kept: int) -> None:
+    """Remove the oldest of the periodic backups in a folder beyond those to keep. Raises: BackendUnavailable."""
+    place = folder.resolve()
+    mine = [made for made in known(ledger) if _is_periodic(Path(made.folder), place)]
+    for old in mine[:-kept]:
+        gone = Path(old.folder)
+        if _backup_of(gone) == old.id:
+            archive.remove(gone)
+        if not gone.exists():
+            forget(ledger, gone)
+
+
+def periodic_name(moment: datetime, attempt: str) -> str:
+    """Return the name of a periodic backup's folder, which `keep_newest` knows it by."""
+    return f"periodic-{moment:%Y%m%dT%H%M%SZ}-{attempt}"
+
+
+def _is_periodic(made: Path, folder: Path) -> bool:
+    return made.parent == folder and made.name.startswith("periodic-")
+
+
 def graves(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[Erased]:
     """Return the erasures that pass a condition."""
     found = []

@@ -168,6 +168,7 @@ def _collect(
             "tool_call_id": message.tool_call_id,
             "chat_time": message.chat_time,
             "created_at": change.now,
+            "trust": message.trust,
         }
     )
     rows[t.items].append(

@@ -87,6 +87,8 @@ def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
+    # An error may quote a value; ids alone cannot tell whose.
+    connection.execute(sa.update(t.tasks).where(t.tasks.c.cube_id == change.cube).values(error=None))
     _remove_empty_conversations(connection, change.cube)
     items.touch(connection, covered)
     outbox.enqueue(connection, change.cube, [*sorted(doomed), *covered])
@@ -104,7 +106,7 @@ def drop(change: Change) -> EraseReceipt:
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     """Remove the rows of a cube without items."""
-    for table in (t.events, t.requests, t.request_items, t.conversations):
+    for table in (t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage):
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 

@@ -54,6 +54,10 @@ TABLES: tuple[Holder, ...] = (
     Holder("tombstone_items", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("backups", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("tombstone_backups", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("tasks", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("queues", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("usage", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 
 PATHS: tuple[Holder, ...] = (

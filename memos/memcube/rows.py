@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from memos.clock import to_micros
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.schema import UtcMicros
-from memos.model import DEFAULT_CUBE, ItemType, LinkKind, Role, Status, Tier
+from memos.model import DEFAULT_CUBE, ItemType, LinkKind, Role, Status, TaskState, Tier, Trust
 
 Values = list[Any]
 """One row in the order of its table's columns, as it is written into a file."""
@@ -37,14 +37,16 @@ _BATCH_CHARS = 4 << 20
 _EARLIEST = to_micros(datetime.min.replace(tzinfo=UTC))
 _LATEST = to_micros(datetime.max.replace(tzinfo=UTC))
 _LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt"})
-_OBJECTS = frozenset({"info", "removed", "stores"})
+_OBJECTS = frozenset({"info", "removed", "stores", "scope", "payload"})
 _CHOICES: dict[str, type[StrEnum]] = {
     "versions.type": ItemType,
     "versions.tier": Tier,
     "versions.status": Status,
     "versions.role": Role,
     "messages.role": Role,
+    "messages.trust": Trust,
     "links.kind": LinkKind,
+    "tasks.state": TaskState,
 }
 
 
@@ -174,8 +176,10 @@ def checks(table: sa.Table) -> list[tuple[str, Check]]:
 def default_of(column: sa.Column[Any]) -> Any:
     """Return what a row of an older schema gets in a column it lacks. Raises: LookupError when there is no default."""
     if isinstance(column.server_default, sa.DefaultClause):
-        told = column.server_default.arg
-        return False if isinstance(column.type, sa.Boolean) else json.loads(str(told))
+        told = str(column.server_default.arg)
+        if isinstance(column.type, sa.Boolean):
+            return False
+        return told if isinstance(column.type, sa.String) else json.loads(told)
     if column.nullable:
         return None
     raise LookupError(column.name)

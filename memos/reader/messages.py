@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from memos.errors import InvalidInput, shown
-from memos.model import Json, Message, Role, ToolCall
+from memos.model import Json, Message, Role, ToolCall, Trust
 from memos.settings import LimitSettings
 from memos.text.checks import check_name, check_text
 
-_KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id"})
+_KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
@@ -63,6 +63,7 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: Limit
         chat_time=read_time(f"{where}.chat_time", raw.get("chat_time"), zone, now),
         tool_calls=calls,
         tool_call_id=_optional(f"{where}.tool_call_id", raw.get("tool_call_id")),
+        trust=_trust(f"{where}.trust", raw.get("trust"), role),
     )
 
 
@@ -70,6 +71,15 @@ def _role(where: str, value: Json) -> Role:
     if not isinstance(value, str) or value not in set(Role):
         raise InvalidInput(where, f"{shown(value)} is unknown; use one of {', '.join(Role)}")
     return Role(value)
+
+
+def _trust(where: str, value: Json, role: Role) -> Trust:
+    """Return what the message says, else untrusted for what a tool gave back: a web page may say anything."""
+    if value is None:
+        return Trust.UNTRUSTED if role is Role.TOOL else Trust.TRUSTED
+    if not isinstance(value, str) or value not in set(Trust):
+        raise InvalidInput(where, f"{shown(value)} is unknown; use one of {', '.join(Trust)}")
+    return Trust(value)
 
 
 def _optional(where: str, value: Json) -> str | None:

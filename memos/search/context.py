@@ -6,18 +6,7 @@ from collections.abc import Sequence
 
 from memos.model import Hit
 from memos.text import render
-
-_ASCII_CHARS_PER_TOKEN = 4
-
-
-def estimate_tokens(text: str) -> int:
-    """Return an upper-leaning estimate: 4 ASCII characters or 1 other character a token.
-
-    Source: https://help.openai.com/en/articles/4936856 (about 4 characters of English a token); a Chinese
-    character costs about one.
-    """
-    ascii_chars = sum(character < "\x80" for character in text)
-    return -(-ascii_chars // _ASCII_CHARS_PER_TOKEN) + len(text) - ascii_chars
+from memos.tokens import estimate_tokens
 
 
 def assemble(hits: Sequence[Hit], token_budget: int) -> tuple[tuple[Hit, ...], str, int]:

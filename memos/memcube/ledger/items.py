@@ -17,7 +17,7 @@ from memos.memcube.ledger import json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.hot import MOST, HotSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
-from memos.model import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Version
+from memos.model import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 
 # SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
 _BATCH = 500
@@ -53,6 +53,7 @@ _SOURCE_COLUMNS = (
     messages.c.name.label("source_name"),
     messages.c.chat_time.label("source_time"),
     messages.c.external_id.label("source_external"),
+    messages.c.trust.label("source_trust"),
     _said_in.c.name.label("source_conversation"),
 )
 _SOURCES = (
@@ -369,7 +370,7 @@ def _source(row: Any) -> Source:
     start, end = row.source_start, row.source_end
     return Source(
         row.source_id, start, end, row.source_name, row.source_time, row.source_text[start:end],
-        row.source_conversation, row.source_external,
+        row.source_conversation, row.source_external, Trust(row.source_trust),
     )  # fmt: skip
 
 

@@ -165,6 +165,7 @@ messages = sa.Table(
     sa.Column("tool_call_id", sa.String(256)),
     sa.Column("chat_time", UtcMicros, nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("trust", sa.String(16), nullable=False, server_default="trusted"),
     sa.UniqueConstraint("cube_id", "conversation_id", "external_id", name="uq_messages_external"),
 )
 
@@ -282,4 +283,87 @@ tombstone_backups = sa.Table(
     sa.Column("tombstone_id", sa.String(36), sa.ForeignKey("tombstones.id"), primary_key=True),
     sa.Column("backup_id", sa.String(36), sa.ForeignKey("backups.id"), primary_key=True),
     sa.Column("told", sa.Boolean, nullable=False, server_default=sa.false()),
+)
+
+_WAITING = sa.text("state = 'waiting'")
+_RUNNING = sa.text("state = 'running'")
+_SERVED = sa.text("turn IS NOT NULL")
+_UNSERVED = sa.text("turn IS NULL")
+
+# Background work; an empty cube is the whole installation. Payload and scope hold ids and settings, never memory text.
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("kind", sa.String(64), nullable=False),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+    sa.Column("scope", sa.JSON, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("lease_owner", sa.String(128)),
+    sa.Column("lease_until", UtcMicros),
+    sa.Column("not_before", UtcMicros, nullable=False),
+    sa.Column("idempotency_key", sa.String(256)),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("started_at", UtcMicros),
+    sa.Column("finished_at", UtcMicros),
+    sa.Column("progress", sa.Float, nullable=False, server_default="0"),
+    sa.Column("note", sa.Text),
+    sa.Column("error", sa.Text),
+    sa.Column("tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("seconds", sa.Float, nullable=False, server_default="0"),
+    # A lease is there exactly while the task runs.
+    sa.CheckConstraint(
+        "(state = 'running') = (lease_owner IS NOT NULL) AND (state = 'running') = (lease_until IS NOT NULL)",
+        name="ck_tasks_lease",
+    ),
+    sa.CheckConstraint("progress >= 0 AND progress <= 1", name="ck_tasks_progress"),
+    sa.Index(
+        "uq_tasks_waiting", "cube_id", "kind", "idempotency_key", unique=True,
+        sqlite_where=_WAITING, postgresql_where=_WAITING,
+    ),
+    # The next task of a cube, and when the cube's earliest is due.
+    sa.Index("ix_tasks_next", "cube_id", "priority", "id", sqlite_where=_WAITING, postgresql_where=_WAITING),
+    sa.Index("ix_tasks_due", "cube_id", "not_before", sqlite_where=_WAITING, postgresql_where=_WAITING),
+    sa.Index("ix_tasks_leases", "lease_until", sqlite_where=_RUNNING, postgresql_where=_RUNNING),
+    sa.Index("ix_tasks_finished", "finished_at"),
+)  # fmt: skip
+
+# One row a cube that ever had a task. `due` is when the earliest of its waiting tasks may begin, empty when none waits.
+# A cube with a task that may begin has a turn, and the one with the lowest is served next.
+queues = sa.Table(
+    "queues",
+    metadata,
+    sa.Column("cube_id", sa.String(128), primary_key=True),
+    sa.Column("weight", sa.Float, nullable=False, server_default="1"),
+    sa.Column("turn", sa.Float),
+    sa.Column("due", UtcMicros),
+    sa.CheckConstraint("weight > 0", name="ck_queues_weight"),
+    sa.CheckConstraint("turn IS NULL OR due IS NOT NULL", name="ck_queues_turn"),
+    sa.Index("ix_queues_turn", "turn", "cube_id", sqlite_where=_SERVED, postgresql_where=_SERVED),
+    sa.Index("ix_queues_due", "due", sqlite_where=_UNSERVED, postgresql_where=_UNSERVED),
+)
+
+# What background work spent, by cube and UTC day.
+usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("cube_id", sa.String(128), primary_key=True),
+    sa.Column("day", sa.String(10), primary_key=True),
+    sa.Column("purpose", sa.String(32), primary_key=True),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("prompt_tokens", sa.BigInteger, nullable=False),
+    sa.Column("completion_tokens", sa.BigInteger, nullable=False),
+    sa.Column("seconds", sa.Float, nullable=False),
+)
+
+# Who fired a periodic job, and until when nobody else does.
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("owner", sa.String(128), nullable=False),
+    sa.Column("until", UtcMicros, nullable=False),
 )

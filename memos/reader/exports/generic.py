@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from memos.model import Json
 from memos.reader.exports.record import ExportRecord, name_of, numbered, role_of
 
-_KEPT = ("role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id")
+_KEPT = ("role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust")
 _RENAMED = {
     "speaker": "name",
     "text": "content",

@@ -1,0 +1,1 @@
+"""Questions to language models: validated answers, remembered ones, and what they cost. Knows no backend."""

@@ -1,0 +1,154 @@
+"""Asks a language model and returns what can be used: free text, or an object that fits a schema; else an error.
+
+An answer that does not fit is shown to the model once, with what is wrong. Good answers are remembered.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from memos.asking.json_text import json_values
+from memos.asking.meter import Meter
+from memos.asking.reply_cache import ReplyCache, key_of
+from memos.errors import MemosError, ModelError
+from memos.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
+from memos.tokens import Tokens
+
+_SHOWN_CHARS = 8_000
+_SHOWN_PROBLEMS = 20
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+class Asker:
+    """A chat model with a memory for its answers; thread-safe. Every call is counted on the caller's meter."""
+
+    def __init__(self, model: ChatModel, cache: ReplyCache) -> None:
+        self._model = model
+        self._cache = cache
+
+    @property
+    def model(self) -> str:
+        """The name of the model asked."""
+        return self._model.name
+
+    def say(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        meter: Meter,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+    ) -> str:
+        """Return the model's answer as it is, never empty. Raises: InvalidInput, ModelError, BackendUnavailable."""
+        request = ChatRequest(tuple(messages), max_tokens, temperature)
+        key, generation = key_of(self.model, request), self._cache.generation
+        if (known := self._cache.get(key)) is not None:
+            meter.count(self.model, known.tokens, 0.0, cached=True)
+            return known.text
+        reply = self._complete(request, meter)
+        self._cache.put(key, reply, generation)
+        return reply.text
+
+    def ask(
+        self,
+        messages: Sequence[ChatMessage],
+        schema: type[Answer],
+        *,
+        meter: Meter,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+    ) -> Answer:
+        """Return an object that fits the schema, after one repair at most.
+
+        Raises: InvalidInput, ModelError (no usable answer, or none that fits), BackendUnavailable, BackendTimeout.
+        """
+        shape = schema.model_json_schema()
+        request = ChatRequest(tuple(messages), max_tokens, temperature, shape, schema.__name__)
+        key, generation = key_of(self.model, request), self._cache.generation
+        if (known := self._cache.get(key)) is not None:
+            try:
+                remembered = schema.model_validate_json(known.text)
+            except ValidationError:  # another class with the same schema may check more
+                self._cache.drop(key)
+            else:
+                meter.count(self.model, known.tokens, 0.0, cached=True)
+                return remembered
+        answer, reply = self._fitting(request, schema, meter)
+        self._cache.put(key, reply, generation)
+        return answer
+
+    def forget(self) -> None:
+        """Drop every remembered answer; what is being asked now is not remembered either."""
+        self._cache.forget()
+
+    def close(self) -> None:
+        """Close the model; safe to call twice."""
+        self._model.close()
+
+    def _fitting(self, request: ChatRequest, schema: type[Answer], meter: Meter) -> tuple[Answer, ChatReply]:
+        first = self._complete(request, meter)
+        answer, text, problem = _read(first.text, schema)
+        tokens = first.tokens
+        if answer is None:
+            second = self._complete(_repair(request, first.text, problem), meter)
+            answer, text, problem = _read(second.text, schema)
+            tokens = Tokens(
+                tokens.prompt + second.tokens.prompt,
+                tokens.completion + second.tokens.completion,
+                tokens.estimated or second.tokens.estimated,
+            )
+        if answer is None:
+            # Without the problem itself: it quotes the answer, which may be memory text.
+            raise ModelError(
+                f"The model {self.model} gave no {schema.__name__}, even when shown what was wrong: use a larger "
+                "model, or ask for less at once.",
+                tokens=tokens,
+            )
+        return answer, ChatReply(text, tokens)
+
+    def _complete(self, request: ChatRequest, meter: Meter) -> ChatReply:
+        started = time.monotonic()
+        try:
+            reply = self._model.complete(request)
+        except MemosError as error:
+            tokens = error.tokens if isinstance(error, ModelError) else Tokens()
+            meter.count(self.model, tokens, time.monotonic() - started, failed=True)
+            raise
+        meter.count(self.model, reply.tokens, time.monotonic() - started)
+        return reply
+
+
+def _read(text: str, schema: type[Answer]) -> tuple[Answer | None, str, str]:
+    """Return the first value in a text that fits, as an object and as JSON, or what is wrong with the first one."""
+    problem = ""
+    for value in json_values(text):
+        try:
+            return schema.model_validate_json(value), value, ""
+        except ValidationError as error:
+            problem = problem or _told(error)
+    return None, "", problem or "There is no complete JSON object in it."
+
+
+def _told(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "\n".join(
+        f"- {'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}" for each in problems[:_SHOWN_PROBLEMS]
+    )
+
+
+def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
+    """Return a request that shows the model its answer and what is wrong with it."""
+    shown = answer if len(answer) <= _SHOWN_CHARS else answer[:_SHOWN_CHARS] + " [cut off here]"
+    wanted = (
+        f"That answer cannot be used:\n{problem[:_SHOWN_CHARS]}\n\nAnswer again, with nothing but one JSON object that "
+        f"fits this JSON Schema:\n{json.dumps(request.schema, ensure_ascii=False)}"
+    )
+    talk = (ChatMessage("assistant", shown), ChatMessage("user", wanted))
+    return replace(request, messages=request.messages + talk)

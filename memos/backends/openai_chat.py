@@ -1,0 +1,250 @@
+"""A chat model behind any OpenAI-compatible endpoint, over the official client: limits, retries, deadlines.
+
+How a request is written is `openai_dialect`, what an answer means is `openai_answers`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import httpx2
+import openai
+import stamina
+
+from memos.backends.openai_answers import Refused, read_answer, told_status, where
+from memos.backends.openai_dialect import Dialect, Dialects, payload
+from memos.backends.rate_limit import RateLimit
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
+from memos.ports import ChatReply, ChatRequest
+from memos.settings import ChatSettings
+from memos.tokens import estimate_tokens
+
+_LONGEST_WAIT_S: Final = 20.0
+_LONGEST_RETRY_AFTER_S: Final = 60.0
+_MOST_BYTES: Final = 32 * 1024 * 1024
+_UNTIL: Final = "memos_until"
+
+
+class OpenAIChat:
+    """A `ChatModel`; one connection pool, one rate limit and one limit of parallel calls each."""
+
+    def __init__(self, settings: ChatSettings, *, first_wait_s: float = 0.5) -> None:
+        if settings.base_url is None or settings.model is None:
+            raise InvalidInput("base_url", "is missing: a chat model needs a BASE_URL and a MODEL")
+        self._settings = settings
+        self._model = settings.model
+        self._first_wait_s = first_wait_s
+        self._dialects = Dialects()
+        self._closing = threading.Event()
+        self._limit = RateLimit(settings.requests_per_minute, settings.tokens_per_minute, wait=self._closing.wait)
+        self._slots = threading.BoundedSemaphore(settings.parallel)
+        self._lock = threading.Lock()
+        self._running = 0
+        self._client = _client(settings)
+
+    @property
+    def name(self) -> str:
+        """The model's name at its endpoint."""
+        return self._model
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the model's answer. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+        attempts = self._settings.retries + 1
+        until = time.monotonic() + self._settings.timeout_s * attempts
+        with self._call():
+            for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
+                with attempt:
+                    return self._answer(request, until)
+        raise AssertionError("stamina raises the last attempt's error")
+
+    def close(self) -> None:
+        """Take no further calls; the connections are closed when the last one under way has ended."""
+        self._closing.set()
+        with self._lock:
+            idle = self._running == 0
+        if idle:
+            self._client.close()
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self._model!r})"
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                last = self._running == 0 and self._closing.is_set()
+            if last:
+                self._client.close()
+
+    def _patience(self, until: float) -> Callable[[Exception], bool | float]:
+        """Return what tells how long to wait after an error, False for not repeating."""
+        waits = 0
+
+        def wait_after(error: Exception) -> bool | float:
+            nonlocal waits
+            if not isinstance(error, BackendUnavailable) or error.permanent or self._closing.is_set():
+                return False
+            grown = min(_LONGEST_WAIT_S, self._first_wait_s * 2.0**waits) * random.uniform(0.75, 1.25)  # noqa: S311
+            waits += 1
+            asked = error.retry_after_s or 0.0
+            if asked > _LONGEST_RETRY_AFTER_S or time.monotonic() + max(asked, grown) >= until:
+                return False
+            return max(asked, grown)
+
+        return wait_after
+
+    def _answer(self, request: ChatRequest, until: float) -> ChatReply:
+        """Ask once, in as many dialects as it takes the endpoint to understand."""
+        first = dialect = self._dialects.known(request)
+        while True:
+            try:
+                return self._ask(request, dialect, until)
+            except Refused as refused:
+                wants_json = request.schema is not None
+                other = dialect.after(refused.complaint, first, wants_json=wants_json)
+                if other is None:
+                    raise refused.error from None
+                dialect = other
+
+    def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
+        prompt = "\n".join(message.content for message in request.messages)
+        reserved = estimate_tokens(prompt) + (request.max_tokens or self._settings.max_tokens)
+        if not self._limit.take(reserved, until - time.monotonic()):
+            raise BackendTimeout(
+                f"The rate limit set for the model {self._model} leaves no room for this call in time: try again "
+                "later, or raise REQUESTS_PER_MINUTE or TOKENS_PER_MINUTE."
+            )
+        used = 0
+        try:
+            with self._slot(until):
+                response = self._post(request, dialect, until)
+            self._dialects.learn(request, dialect)
+            reply = read_answer(response.content, response.headers.get("content-type", ""), prompt, self._settings)
+            used = reply.tokens.prompt + reply.tokens.completion
+        except ModelError as error:
+            used = error.tokens.prompt + error.tokens.completion
+            raise
+        finally:
+            self._limit.settle(reserved, used)
+        return reply
+
+    @contextmanager
+    def _slot(self, until: float) -> Iterator[None]:
+        if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise BackendTimeout(
+                f"All {self._settings.parallel} calls to the model {self._model} stayed busy: try again later, or "
+                "raise PARALLEL."
+            )
+        try:
+            if self._closing.is_set():
+                raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
+            yield
+        finally:
+            self._slots.release()
+
+    def _post(self, request: ChatRequest, dialect: Dialect, until: float) -> httpx2.Response:
+        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
+        if timeout_s <= 0:
+            raise self._too_slow()
+        body = payload(request, self._settings, dialect)
+        try:
+            return self._client.post(
+                "/chat/completions", cast_to=httpx2.Response, body=body, options={"timeout": timeout_s}
+            )
+        except openai.APIStatusError as error:
+            response = error.response
+        except openai.APITimeoutError as error:
+            raise self._too_slow() from error
+        except openai.APIConnectionError as error:
+            raise self._unreachable(error) from error
+        except _TooLarge as error:
+            raise ModelError(
+                f"{where(self._settings)} sent more than {_MOST_BYTES:,} bytes: look into what answers there."
+            ) from error
+        # Outside the handler: the driver's error quotes what the endpoint said, which may be the prompt or the key.
+        raise told_status(response.status_code, response.content, response.headers, self._settings)
+
+    def _too_slow(self) -> BackendTimeout:
+        return BackendTimeout(
+            f"{where(self._settings)} did not answer within {self._settings.timeout_s:g} s: try again later, raise "
+            "TIMEOUT_S, or use a smaller model."
+        )
+
+    def _unreachable(self, error: openai.APIConnectionError) -> BackendUnavailable:
+        reason = f"{error.__cause__ or type(error).__name__}"
+        return BackendUnavailable(
+            f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check BASE_URL."
+        )
+
+
+def _client(settings: ChatSettings) -> openai.OpenAI:
+    """Return a client that asks the named endpoint alone, with the key in the settings alone."""
+    http = httpx2.Client(
+        event_hooks={"request": [_Headers(settings), _start], "response": [_bound]},
+        limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
+        follow_redirects=False,  # a prompt goes nowhere else
+    )
+    try:
+        return openai.OpenAI(base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=http)
+    except httpx2.InvalidURL as error:
+        raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error
+
+
+class _Headers:
+    """Sends what the protocol needs: the client would add variables of other programs and what machine this is."""
+
+    _KEPT = frozenset({"host", "accept", "connection", "user-agent", "content-type", "content-length"})
+
+    def __init__(self, settings: ChatSettings) -> None:
+        self._key = settings.api_key
+
+    def __call__(self, request: httpx2.Request) -> None:
+        for name in set(request.headers) - self._KEPT:
+            del request.headers[name]
+        if self._key is not None:
+            request.headers["Authorization"] = f"Bearer {self._key.get_secret_value()}"
+        request.headers["Accept-Encoding"] = "identity"  # or a small body could become a huge one
+
+
+class _TooLarge(Exception):
+    """A body larger than any answer."""
+
+
+class _Bounded(httpx2.SyncByteStream):
+    """A body that ends with an error when it is too large, or drips in for longer than the attempt may take."""
+
+    def __init__(self, stream: httpx2.SyncByteStream, until: float) -> None:
+        self._stream = stream
+        self._until = until
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._stream:
+            size += len(chunk)
+            if size > _MOST_BYTES:
+                raise _TooLarge
+            if time.monotonic() > self._until:
+                raise httpx2.ReadTimeout("the answer came in too slowly")
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _start(request: httpx2.Request) -> None:
+    request.extensions[_UNTIL] = time.monotonic() + request.extensions["timeout"]["read"]
+
+
+def _bound(response: httpx2.Response) -> None:
+    assert isinstance(response.stream, httpx2.SyncByteStream)
+    response.stream = _Bounded(response.stream, response.request.extensions[_UNTIL])

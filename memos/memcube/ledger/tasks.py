@@ -1,0 +1,334 @@
+"""Background tasks as rows: enqueued with their cause, leased cube by cube in fair turns, ended once.
+
+Knows what a task's states mean and nothing of what a task does. Every function takes an open write transaction unless
+it only reads; locks are taken in one order: cube, queue, waiting tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import Conflict, NotFound
+from memos.memcube.ledger import queues
+from memos.memcube.ledger.schema import tasks
+from memos.model import ENDED, Json, Task, TaskState
+
+PRIORITY = 5
+"""Priority of a task for which nobody waits; a lower one comes first within its cube."""
+
+_ERROR_CHARS = 500
+_CLEANED_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One task to enqueue; `key` makes it the only waiting one of its kind and key. Payload and scope: ids only."""
+
+    kind: str
+    payload: Mapping[str, Json] = field(default_factory=dict)
+    key: str | None = None
+    priority: int = PRIORITY
+    scope: Mapping[str, Json] = field(default_factory=dict)
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who works on a task, and until when nobody else may."""
+
+    owner: str
+    until: datetime
+
+
+def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: datetime) -> list[str]:
+    """Store tasks; return their ids, for one whose kind and key wait already the id of that one."""
+    ids, plain = [], []
+    for task in new:
+        row = _row(cube, task, now)
+        ids.append(row["id"])
+        if task.key is None:
+            plain.append(row)
+        elif not queues.insert_new(connection, tasks, row):
+            twin = sa.select(tasks.c.id).where(*_twin(cube, task.kind, task.key))
+            ids[-1] = connection.execute(twin).scalar_one()
+    if plain:
+        connection.execute(sa.insert(tasks), plain)
+    if ids:
+        queues.wake_up(connection, cube, min(task.not_before or now for task in new), now)
+    return ids
+
+
+def _row(cube: str, task: NewTask, now: datetime) -> dict[str, Any]:
+    return {
+        "id": new_id(),
+        "kind": task.kind,
+        "cube_id": cube,
+        "scope": dict(task.scope),
+        "payload": dict(task.payload),
+        "priority": task.priority,
+        "state": TaskState.WAITING,
+        "idempotency_key": task.key,
+        "not_before": task.not_before or now,
+        "created_at": now,
+    }
+
+
+def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[str, float]) -> Task | None:
+    """Lease the next task that may begin and whose kind has a cost, None when there is none.
+
+    The attempt is counted and the cube's turn moves on by the cost.
+    """
+    queues.give_turns(connection, now)
+    while (queue := queues.next_turn(connection)) is not None:
+        row = connection.execute(
+            sa.select(tasks)
+            .where(*_waiting(queue.cube_id), tasks.c.not_before <= now, tasks.c.kind.in_(costs))
+            .order_by(tasks.c.priority, tasks.c.id)
+            .limit(1)
+            .with_for_update()
+        ).one_or_none()
+        if row is None:
+            queues.settle(connection, queue.cube_id, None, now)
+            continue
+        taken = replace(
+            _to_task(row), state=TaskState.RUNNING, attempts=row.attempts + 1, lease_owner=lease.owner,
+            lease_until=lease.until, started_at=row.started_at or now, note=None, progress=0.0,
+        )  # fmt: skip
+        names = ("state", "attempts", "lease_owner", "lease_until", "started_at", "note", "progress")
+        values = {name: getattr(taken, name) for name in names}
+        connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(values))
+        queues.settle(connection, queue.cube_id, queue.turn + costs[row.kind] / queue.weight, now)
+        return taken
+    return None
+
+
+def renew(connection: sa.Connection, task_id: str, lease: Lease, progress: float) -> bool:
+    """Keep a lease and say how far the task is; False when it is no longer this owner's."""
+    held = _held(task_id, lease.owner)
+    return bool(connection.execute(held.values(lease_until=lease.until, progress=progress)).rowcount)
+
+
+def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime) -> bool:
+    """Set a task done in the transaction of its effect; False, which forbids the effect, when the lease is lost."""
+    done = {"state": TaskState.DONE, "finished_at": now, "progress": 1.0, "error": None, "note": None}
+    return bool(connection.execute(_held(task_id, owner).values(**done, **_NO_LEASE)).rowcount)
+
+
+def fail(connection: sa.Connection, task: Task, owner: str, state: TaskState, error: str, now: datetime) -> bool:
+    """End a task as failed or dead; False when it is no longer this owner's."""
+    ended = {"state": state, "finished_at": now, "error": error[:_ERROR_CHARS]}
+    return bool(connection.execute(_held(task.id, owner).values(**ended, **_NO_LEASE)).rowcount)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Why and until when a task goes back to wait; `counted` is False when the attempt was not the task's fault."""
+
+    until: datetime
+    note: str | None = None
+    error: str | None = None
+    counted: bool = True
+
+
+def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, now: datetime) -> bool:
+    """Let a running task wait again; False when it is no longer this owner's.
+
+    When another of its kind and key waits already, that one does this one's work, and this one is done with.
+    """
+    queues.lock(connection, task.cube)
+    if task.key is not None and _waits(connection, task):
+        gone = {"state": TaskState.CANCELLED, "finished_at": now, "note": "another task of this kind and key waits"}
+        return bool(connection.execute(_held(task.id, owner).values(**gone, **_NO_LEASE)).rowcount)
+    waiting = {
+        "state": TaskState.WAITING,
+        "not_before": delay.until,
+        "note": delay.note,
+        "error": None if delay.error is None else delay.error[:_ERROR_CHARS],
+        "attempts": task.attempts if delay.counted else task.attempts - 1,
+    }
+    if not connection.execute(_held(task.id, owner).values(**waiting, **_NO_LEASE)).rowcount:
+        return False
+    queues.wake_up(connection, task.cube, delay.until, now)
+    return True
+
+
+def reclaim(connection: sa.Connection, now: datetime, most_attempts: int) -> list[Task]:
+    """Take back the tasks whose lease ran out; one that was tried as often as it may is dead."""
+    overdue = sa.select(tasks).where(_RUNNING, tasks.c.lease_until < now)
+    rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
+    found = []
+    for task in map(_to_task, rows):
+        owner = task.lease_owner or ""
+        queues.lock(connection, task.cube)
+        # The lease may have been renewed since it was looked at.
+        still = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.lease_owner == owner, tasks.c.lease_until < now)
+        if not connection.execute(still.values(lease_until=now)).rowcount:
+            continue
+        error = f"The worker {owner} stopped while it ran this task."
+        if task.attempts >= most_attempts:
+            fail(connection, task, owner, TaskState.DEAD, error, now)
+        else:
+            give_back(connection, task, owner, Delay(now, error=error), now)
+        found.append(task)
+    return found
+
+
+def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
+    """End a task that has not ended; the worker that runs it finds its lease gone. Raises: Conflict."""
+    queues.lock(connection, task.cube)
+    cancelled = {"state": TaskState.CANCELLED, "finished_at": now, **_NO_LEASE}
+    alive = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.state.not_in(ENDED))
+    if not connection.execute(alive.values(cancelled)).rowcount:
+        raise Conflict(f"Task {task.id} has ended already; there is nothing to cancel.")
+
+
+def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
+    """Let a task that ended without success wait again, as if new. Raises: Conflict."""
+    queues.lock(connection, task.cube)
+    if task.key is not None and _waits(connection, task):
+        raise Conflict(f"Task {task.id} needs no retry: another {task.kind} task for the same waits already.")
+    again = {"state": TaskState.WAITING, "attempts": 0, "not_before": now, "finished_at": None, "note": None}
+    ended = tasks.c.state.in_([TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED])
+    if not connection.execute(sa.update(tasks).where(tasks.c.id == task.id, ended).values(again)).rowcount:
+        raise Conflict(f"Task {task.id} is not failed, dead or cancelled; only those can be retried.")
+    queues.wake_up(connection, task.cube, now, now)
+
+
+def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay: Delay) -> None:
+    """Let every waiting task of these kinds wait until a later time, and say why."""
+    queues.lock(connection, cube)
+    later = {"not_before": delay.until, "note": delay.note}
+    early = (*_waiting(cube), tasks.c.kind.in_(kinds), tasks.c.not_before < delay.until)
+    connection.execute(sa.update(tasks).where(*early).values(later))
+
+
+def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) -> None:
+    """Add what an attempt spent, whoever has the task now."""
+    added = {"tokens": tasks.c.tokens + tokens, "seconds": tasks.c.seconds + seconds}
+    connection.execute(sa.update(tasks).where(tasks.c.id == task_id).values(added))
+
+
+def clean(connection: sa.Connection, before: datetime) -> int:
+    """Remove some tasks that ended well before a moment; return how many."""
+    old = sa.select(tasks.c.id).where(
+        tasks.c.finished_at < before, tasks.c.state.in_([TaskState.DONE, TaskState.CANCELLED])
+    )
+    ids = connection.scalars(old.limit(_CLEANED_AT_ONCE)).all()
+    if ids:
+        connection.execute(sa.delete(tasks).where(tasks.c.id.in_(ids)))
+    return len(ids)
+
+
+# Reading
+
+
+def get(connection: sa.Connection, task_id: str) -> Task:
+    """Return a task as it stands. Raises: NotFound."""
+    row = connection.execute(sa.select(tasks).where(tasks.c.id == task_id)).one_or_none()
+    if row is None:
+        raise NotFound("task", task_id, "See what there is with `memos tasks list`; tasks that ended are kept a week.")
+    return _to_task(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which tasks to list: any of these states and kinds, all when empty; `after` continues behind a task's id."""
+
+    states: tuple[TaskState, ...] = ()
+    kinds: tuple[str, ...] = ()
+    limit: int = 100
+    after: str | None = None
+
+
+def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: Wanted) -> list[Task]:
+    """Return tasks of these cubes, of all without, newest first."""
+    query = _of(cubes, sa.select(tasks)).order_by(tasks.c.id.desc()).limit(wanted.limit)
+    if wanted.states:
+        query = query.where(tasks.c.state.in_(wanted.states))
+    if wanted.kinds:
+        query = query.where(tasks.c.kind.in_(wanted.kinds))
+    if wanted.after is not None:
+        query = query.where(tasks.c.id < wanted.after)
+    return [_to_task(row) for row in connection.execute(query)]
+
+
+def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskState, int]:
+    """Return how many tasks of these cubes, of all without, are in each state; states without one are left out."""
+    query = _of(cubes, sa.select(tasks.c.state, sa.func.count())).group_by(tasks.c.state)
+    return {TaskState(state): number for state, number in connection.execute(query)}
+
+
+def unended(connection: sa.Connection, cubes: Sequence[str] | None) -> int:
+    """Return how many tasks wait or run; what ended is not looked at."""
+    count = _of(cubes, sa.select(sa.func.count()).select_from(tasks))
+    return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, _RUNNING))
+
+
+# Inside
+
+_RUNNING = sa.text("state = 'running'")
+_NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None}
+
+
+def _held(task_id: str, owner: str) -> sa.Update:
+    return sa.update(tasks).where(
+        tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner
+    )
+
+
+def _waiting(cube: str) -> tuple[Any, ...]:
+    return (tasks.c.cube_id == cube, queues.WAITING)
+
+
+def _of(cubes: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:
+    return query if cubes is None else query.where(tasks.c.cube_id.in_(cubes))
+
+
+def _twin(cube: str, kind: str, key: str | None) -> tuple[Any, ...]:
+    return (*_waiting(cube), tasks.c.kind == kind, tasks.c.idempotency_key == key)
+
+
+def _waits(connection: sa.Connection, task: Task) -> bool:
+    twin = sa.select(tasks.c.id).where(*_twin(task.cube, task.kind, task.key), tasks.c.id != task.id)
+    return connection.scalar(twin) is not None
+
+
+def _to_task(row: Any) -> Task:
+    return Task(
+        id=row.id,
+        kind=row.kind,
+        cube=row.cube_id,
+        scope=row.scope,
+        payload=row.payload,
+        priority=row.priority,
+        state=TaskState(row.state),
+        attempts=row.attempts,
+        key=row.idempotency_key,
+        not_before=row.not_before,
+        created_at=row.created_at,
+        lease_owner=row.lease_owner,
+        lease_until=row.lease_until,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        progress=row.progress,
+        note=row.note,
+        error=row.error,
+        tokens=row.tokens,
+        seconds=row.seconds,
+    )
+
+
+def backoff(attempts: int, first_s: float, longest_s: float, share: float) -> timedelta:
+    """Return how long a task waits after its n-th failure: full jitter, `share` in [0, 1) being the dice.
+
+    Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. Never under a tenth of the
+    ceiling, so that a failing backend gets a pause.
+    """
+    ceiling = min(longest_s, first_s * 2.0 ** min(attempts - 1, 60))
+    return timedelta(seconds=ceiling * (0.1 + 0.9 * share))

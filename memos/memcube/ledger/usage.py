@@ -1,0 +1,59 @@
+"""What background work spent, by cube, UTC day and purpose: language model calls and tokens, and seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from memos.memcube.ledger import queues
+from memos.memcube.ledger.schema import usage
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Calls and tokens of language models, and seconds of work."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of both directions."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+def add(connection: sa.Connection, cube: str, purpose: str, now: datetime, spending: Spending) -> None:
+    """Add to what a cube spent today."""
+    where = (usage.c.cube_id == cube, usage.c.day == _day(now), usage.c.purpose == purpose)
+    start = {"cube_id": cube, "day": _day(now), "purpose": purpose}
+    nothing = dict.fromkeys(("calls", "prompt_tokens", "completion_tokens", "seconds"), 0)
+    queues.insert_new(connection, usage, {**start, **nothing})
+    sums = {
+        "calls": usage.c.calls + spending.calls,
+        "prompt_tokens": usage.c.prompt_tokens + spending.prompt_tokens,
+        "completion_tokens": usage.c.completion_tokens + spending.completion_tokens,
+        "seconds": usage.c.seconds + spending.seconds,
+    }
+    connection.execute(sa.update(usage).where(*where).values(sums))
+
+
+def today(connection: sa.Connection, cube: str, now: datetime) -> Spending:
+    """Return what a cube spent since midnight UTC."""
+    columns = (usage.c.calls, usage.c.prompt_tokens, usage.c.completion_tokens, usage.c.seconds)
+    query = sa.select(*(sa.func.sum(column) for column in columns))
+    row = connection.execute(query.where(usage.c.cube_id == cube, usage.c.day == _day(now))).one()
+    return Spending(int(row[0] or 0), int(row[1] or 0), int(row[2] or 0), float(row[3] or 0.0))
+
+
+def next_day(now: datetime) -> datetime:
+    """Return when a new day's budget begins."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return today + timedelta(days=1)
+
+
+def _day(now: datetime) -> str:
+    return f"{now.astimezone(UTC):%Y-%m-%d}"

@@ -1,0 +1,252 @@
+"""The worker threads of a process: they lease tasks from the ledger, run their jobs, and write down how it went.
+
+Knows queues and leases, and of a job only its kind, its cost and how it ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+import sqlalchemy as sa
+
+from memos.clock import Clock
+from memos.errors import BackendUnavailable, Conflict, MemosError, ModelError
+from memos.memcube.ledger import queues, tasks, usage
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.tasks import Delay, Lease
+from memos.memcube.ledger.usage import Spending
+from memos.model import Task, TaskState
+from memos.scheduler.task_run import Job, LeaseLost, OverBudget, Run, Stopping
+from memos.settings import TaskSettings
+
+_POLL_S = 1.0
+_PAUSE_S = 5.0
+_RENEWALS = 3
+_CLEAN_EVERY_S = 600.0
+
+log = logging.getLogger("memos.tasks")
+
+Ending = Callable[[sa.Connection], object]
+
+
+class Runner:
+    """Runs tasks until it is stopped; every process of an installation may have one."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, settings: TaskSettings) -> None:
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
+        self._ledger = ledger
+        self._clock = clock
+        self._settings = settings
+        self._jobs: dict[str, Job] = {}
+        self._stop = threading.Event()
+        self._work = threading.Condition()
+        self._wakes = 0
+        self._running: dict[str, Run] = {}
+        self._threads: list[threading.Thread] = []
+        self._cleaned_at = -_CLEAN_EVERY_S
+        self.last_error: str | None = None
+
+    def register(self, jobs: Sequence[Job]) -> None:
+        """Say what the kinds of tasks do; one whose kind is unknown here waits for a process that knows it."""
+        self._jobs |= {job.kind: job for job in jobs}
+
+    def start(self) -> None:
+        """Begin to work; calling it again changes nothing, and so does calling it with no workers set."""
+        if self._threads or not self._settings.workers:
+            return
+        names = [*(f"memos-task-{number}" for number in range(self._settings.workers)), "memos-leases"]
+        targets = [*[self._serve] * self._settings.workers, self._keep_leases]
+        for name, target in zip(names, targets, strict=True):
+            self._threads.append(threading.Thread(target=target, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """Say that a task was enqueued."""
+        with self._work:
+            self._wakes += 1
+            self._work.notify_all()
+
+    def stop(self) -> None:
+        """End after the present steps; what does not end in time is given back, and keeps nothing of its attempt."""
+        self._stop.set()
+        self.wake()
+        deadline = time.monotonic() + self._settings.stop_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for run in list(self._running.values()):
+            run.lost = True
+            with suppress(MemosError), self._ledger.write() as connection:
+                self._back(run, Delay(self._clock.now(), counted=False))(connection)
+
+    # Working
+
+    def _serve(self) -> None:
+        while not self._stop.is_set():
+            try:
+                seen = self._wakes
+                run = self._next()
+                if run is None:
+                    self._idle(seen)
+                else:
+                    self._attempt(run)
+            except MemosError as error:
+                self._failed(error)
+            except Exception as error:
+                self._failed(error)
+                log.exception("a task worker failed unexpectedly")
+
+    def _failed(self, error: Exception) -> None:
+        self.last_error = f"{type(error).__name__}: {error}"
+        log.warning("tasks cannot be served: %s", self.last_error)
+        self._stop.wait(_PAUSE_S)
+
+    def _next(self) -> Run | None:
+        """Lease the next task, None when none may begin now."""
+        now = self._clock.now()
+        with self._ledger.read() as connection:
+            due = queues.next_due(connection)
+        if due is None or due > now:
+            return None
+        costs = {kind: job.cost for kind, job in self._jobs.items()}
+        lease = Lease(self.owner, now + timedelta(seconds=self._settings.lease_s))
+        with self._ledger.write() as connection:
+            while (task := tasks.take(connection, lease, now, costs)) is not None:
+                if self._in_budget(connection, task, now):
+                    break
+        return None if task is None else self._begun(task)
+
+    def _begun(self, task: Task) -> Run:
+        run = Run(self._ledger, self._clock, task, self.owner, self._stop, partial(self._may_spend, task))
+        self._running[task.id] = run
+        return run
+
+    def _idle(self, seen: int) -> None:
+        """Wait until the next task is due, or something was enqueued since `seen`, or for a second."""
+        with self._ledger.read() as connection:
+            due = queues.next_due(connection)
+        wait_s = _POLL_S if due is None else min(_POLL_S, (due - self._clock.now()).total_seconds())
+        with self._work:
+            if self._wakes == seen:
+                self._work.wait(_POLL_S if wait_s <= 0 else wait_s)  # due already: of a kind only others know
+
+    def _attempt(self, run: Run) -> None:
+        """Run a task's job and write down how it ended."""
+        try:
+            end = self._outcome(run)
+            if not run.finished:
+                with self._ledger.write() as connection:
+                    if end is not None and not run.lost:
+                        end(connection)
+                    run.record(connection)
+        finally:
+            self._running.pop(run.task.id, None)
+
+    def _outcome(self, run: Run) -> Ending | None:
+        """Do the job; return what to write down besides what was spent, None when that is done or not ours to do."""
+        task, now = run.task, self._clock.now
+        try:
+            self._jobs[task.kind].run(run)
+            if not run.finished:
+                with run.finishing():
+                    pass
+            return None
+        except LeaseLost:
+            return None
+        except Stopping:
+            return self._back(run, Delay(now(), counted=False))
+        except OverBudget:
+            return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
+        except (BackendUnavailable, ModelError) as error:
+            return self._failure(run, error, passing=not error.permanent)
+        except Conflict as error:
+            return self._failure(run, error, passing=True)
+        except MemosError as error:
+            return self._failure(run, error, passing=False)
+        except Exception as error:
+            # What a foreign error says may be memory text.
+            log.exception("task %s (%s) failed unexpectedly", task.id, task.kind)
+            return self._failure(run, RuntimeError(f"{type(error).__name__}; the log says more"), passing=True)
+
+    def _failure(self, run: Run, error: Exception, *, passing: bool) -> Ending:
+        task, text = run.task, f"{type(error).__name__}: {error}"
+        log.warning("task %s (%s), attempt %d: %s", task.id, task.kind, task.attempts, text)
+        if passing and task.attempts < self._settings.max_attempts:
+            wait = tasks.backoff(
+                task.attempts,
+                self._settings.backoff_s,
+                self._settings.backoff_max_s,
+                random.random(),  # noqa: S311
+            )
+            asked = getattr(error, "retry_after_s", None) or 0.0
+            until = self._clock.now() + max(wait, timedelta(seconds=asked))
+            return self._back(run, Delay(until, f"attempt {task.attempts} failed", text))
+        state = TaskState.DEAD if passing else TaskState.FAILED
+        return lambda connection: tasks.fail(connection, task, self.owner, state, text, self._clock.now())
+
+    def _back(self, run: Run, delay: Delay) -> Ending:
+        return lambda connection: tasks.give_back(connection, run.task, self.owner, delay, self._clock.now())
+
+    # Budgets
+
+    def _in_budget(self, connection: sa.Connection, task: Task, now: datetime) -> bool:
+        """Say whether a leased task may begin; if not, it and all its cube's like it wait for the next day."""
+        if not self._jobs[task.kind].budgeted or self._within(usage.today(connection, task.cube, now)):
+            return True
+        delay = Delay(usage.next_day(now), self._budget_note(), counted=False)
+        tasks.give_back(connection, task, self.owner, delay, now)
+        tasks.postpone(connection, task.cube, [kind for kind, job in self._jobs.items() if job.budgeted], delay)
+        return False
+
+    def _may_spend(self, task: Task, spent: Spending) -> bool:
+        with self._ledger.read() as connection:
+            before = usage.today(connection, task.cube, self._clock.now())
+        return self._within(replace(before, prompt_tokens=before.prompt_tokens + spent.tokens))
+
+    def _within(self, spent: Spending) -> bool:
+        tokens, seconds = self._settings.tokens_per_day, self._settings.seconds_per_day
+        return (tokens is None or spent.tokens < tokens) and (seconds is None or spent.seconds < seconds)
+
+    def _budget_note(self) -> str:
+        return "the cube's budget for today is spent (MEMOS_TASKS__TOKENS_PER_DAY, MEMOS_TASKS__SECONDS_PER_DAY)"
+
+    # Leases
+
+    def _keep_leases(self) -> None:
+        while not self._stop.wait(self._settings.lease_s / _RENEWALS):
+            try:
+                self.keep_leases()
+            except MemosError as error:
+                log.warning("leases could not be renewed: %s", error)
+            except Exception:
+                log.exception("leases could not be renewed")
+
+    def keep_leases(self) -> None:
+        """Renew what runs here, take back what ran out elsewhere, and forget what ended long ago."""
+        now = self._clock.now()
+        lease = Lease(self.owner, now + timedelta(seconds=self._settings.lease_s))
+        with self._ledger.write() as connection:
+            for run in list(self._running.values()):
+                if not (run.finished or tasks.renew(connection, run.task.id, lease, run.progress)):
+                    run.lost = True
+        with self._ledger.write() as connection:
+            back = tasks.reclaim(connection, now, self._settings.max_attempts)
+        if back:
+            log.warning("%d tasks of workers that stopped wait again", len(back))
+            self.wake()
+        if time.monotonic() - self._cleaned_at >= _CLEAN_EVERY_S:
+            with self._ledger.write() as connection:
+                more = tasks.clean(connection, now - timedelta(days=self._settings.keep_days))
+            if not more:
+                self._cleaned_at = time.monotonic()

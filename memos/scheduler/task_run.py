@@ -1,0 +1,106 @@
+"""One attempt at a task, as its job sees it: what to do, whether to go on, and how to end in one transaction.
+
+Knows no threads and no queue; `runner` makes it and acts on how it ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import sqlalchemy as sa
+
+from memos.clock import Clock
+from memos.memcube.ledger import cubes, queues, tasks, usage
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.usage import Spending
+from memos.model import WHOLE, Task
+
+
+class Stopping(Exception):
+    """The process ends: the task is given back as it was."""
+
+
+class LeaseLost(Exception):
+    """The task is somebody else's now, or cancelled; nothing of this attempt may be kept."""
+
+
+class OverBudget(Exception):
+    """The cube has spent what it may today; the task goes on tomorrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one kind of task does.
+
+    `cost` is its share of a cube's turns. A `budgeted` one waits for the next day when its cube has spent its budget.
+    Its effects in the ledger belong into `Run.finishing`; others have to bear being repeated.
+    """
+
+    kind: str
+    run: Callable[[Run], None]
+    cost: float = 1.0
+    budgeted: bool = True
+
+
+@dataclass(slots=True)
+class Run:
+    """One attempt; a job calls `go_on` between its steps and `finishing` once."""
+
+    ledger: Ledger
+    clock: Clock
+    task: Task
+    owner: str
+    stopping: threading.Event
+    budget: Callable[[Spending], bool]
+    started: float = field(default_factory=time.monotonic)
+    spent: Spending = field(default_factory=Spending)
+    progress: float = 0.0
+    finished: bool = False
+    lost: bool = False
+
+    def go_on(self, progress: float | None = None) -> None:
+        """Say how far the task is, 0 to 1. Raises: Stopping, LeaseLost: let both pass."""
+        if progress is not None:
+            self.progress = min(1.0, max(0.0, progress))
+        if self.lost:
+            raise LeaseLost
+        if self.stopping.is_set():
+            raise Stopping
+
+    def spend(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count what a language model was asked and said."""
+        before = self.spent
+        self.spent = Spending(
+            before.calls + calls, before.prompt_tokens + prompt_tokens, before.completion_tokens + completion_tokens
+        )
+
+    def check_budget(self) -> None:
+        """Stop before another model call when the cube's budget is spent. Raises: OverBudget."""
+        if not self.budget(self.spent):
+            raise OverBudget
+
+    @contextmanager
+    def finishing(self) -> Iterator[sa.Connection]:
+        """Yield the transaction in which the task is done: its effect and its end are kept together or not at all.
+
+        Raises: LeaseLost, and then nothing is kept.
+        """
+        with self.ledger.write() as connection:
+            if self.task.cube != WHOLE:
+                cubes.lock(connection, self.task.cube)
+            queues.lock(connection, self.task.cube)
+            if not tasks.finish(connection, self.task.id, self.owner, self.clock.now()):
+                raise LeaseLost
+            yield connection
+            self.record(connection)
+        self.finished = True
+
+    def record(self, connection: sa.Connection) -> None:
+        """Write down what the attempt spent, on the task and in its cube's account."""
+        spent = replace(self.spent, seconds=time.monotonic() - self.started)
+        tasks.spent(connection, self.task.id, spent.tokens, spent.seconds)
+        usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)

@@ -1,0 +1,145 @@
+"""`MemOS.tasks`: what callers see and may do of background work; knows no jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from memos.clock import Clock
+from memos.errors import BackendTimeout, InvalidInput, NotFound
+from memos.memcube.ledger import queues
+from memos.memcube.ledger import tasks as rows
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.tasks import Wanted
+from memos.model import Task, TaskState
+from memos.reader.fields import within
+from memos.scheduler.runner import Runner
+from memos.text.checks import check_name
+
+_POLLS_S = (0.02, 0.5)
+
+Tasks_ = list[Task]  # `list` is a method here
+
+
+class Tasks:
+    """The background tasks of an installation. `cubes` narrows a call to those of some cubes; None means all."""
+
+    def __init__(
+        self, ledger: Ledger, clock: Clock, runner: Runner, known: Callable[[Sequence[str]], tuple[str, ...]]
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._runner = runner
+        self._known = known
+
+    def list(
+        self,
+        *,
+        cubes: Sequence[str] | None = None,
+        states: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Tasks_:
+        """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
+        wanted = Wanted(
+            tuple(_state(state) for state in states),
+            tuple(check_name("kind", kind, 64) for kind in kinds),
+            within("limit", limit, 1, 10_000),
+            None if after is None else check_name("after", after, 64),
+        )
+        named = self._named(cubes)
+        with self._ledger.read() as connection:
+            return rows.find(connection, named, wanted)
+
+    def get(self, task: str, *, cubes: Sequence[str] | None = None) -> Task:
+        """Return a task as it stands. Raises: NotFound."""
+        task, named = check_name("task", task, 64), self._named(cubes)
+        with self._ledger.read() as connection:
+            found = rows.get(connection, task)
+        if named is not None and found.cube not in named:
+            raise NotFound("task", task)
+        return found
+
+    def counts(self, *, cubes: Sequence[str] | None = None) -> dict[TaskState, int]:
+        """Return how many tasks are in each state; states without one are left out."""
+        named = self._named(cubes)
+        with self._ledger.read() as connection:
+            return rows.counts(connection, named)
+
+    def retry(self, task: str, *, cubes: Sequence[str] | None = None) -> Task:
+        """Let a failed, dead or cancelled task wait again. Raises: NotFound, Conflict."""
+        found = self.get(task, cubes=cubes)
+        with self._ledger.write() as connection:
+            rows.retry(connection, found, self._clock.now())
+        self._runner.wake()
+        return self.get(task, cubes=cubes)
+
+    def cancel(self, task: str, *, cubes: Sequence[str] | None = None) -> Task:
+        """End a task before it is done; one that runs keeps nothing of its attempt. Raises: NotFound, Conflict."""
+        found = self.get(task, cubes=cubes)
+        with self._ledger.write() as connection:
+            rows.cancel(connection, found, self._clock.now())
+        return self.get(task, cubes=cubes)
+
+    def follow(
+        self, task: str, *, cubes: Sequence[str] | None = None, timeout_s: float | None = None
+    ) -> Iterator[Task]:
+        """Yield a task now, whenever it changes, and last when it has ended. Raises: NotFound, BackendTimeout."""
+        seen: Task | None = None
+        for _ in _polls(timeout_s):
+            found = self.get(task, cubes=cubes)
+            if seen is None or _told(found) != _told(seen):
+                seen = found
+                yield found
+            if found.ended:
+                return
+
+    def wait(
+        self, task: str | None = None, *, cubes: Sequence[str] | None = None, timeout_s: float | None = None
+    ) -> None:
+        """Return when a task has ended, or without one when none waits or runs. Raises: BackendTimeout, NotFound."""
+        for _ in _polls(timeout_s):
+            if not self._left(task, cubes):
+                return
+
+    def set_weight(self, cube: str, weight: float) -> None:
+        """Give a cube this many turns for each one of a cube of weight 1. Raises: InvalidInput, NotFound."""
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
+            raise InvalidInput("weight", "must be a number from 0.01 to 100")
+        [cube] = self._known([cube])
+        with self._ledger.write() as connection:
+            queues.set_weight(connection, cube, float(weight))
+
+    def _left(self, task: str | None, cubes: Sequence[str] | None) -> int:
+        if task is not None:
+            return 0 if self.get(task, cubes=cubes).ended else 1
+        named = self._named(cubes)
+        with self._ledger.read() as connection:
+            return rows.unended(connection, named)
+
+    def _named(self, cubes: Sequence[str] | None) -> tuple[str, ...] | None:
+        return None if cubes is None else self._known(cubes)
+
+
+def _polls(timeout_s: float | None) -> Iterator[None]:
+    """Yield now and again, more and more rarely. Raises: BackendTimeout when the time is over."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    pause, slowest = _POLLS_S
+    while True:
+        yield
+        if deadline is not None and time.monotonic() >= deadline:
+            raise BackendTimeout(f"Not ended after {timeout_s:g} s; the work goes on. Wait again, or longer.")
+        time.sleep(pause)
+        pause = min(slowest, pause * 1.5)
+
+
+def _told(task: Task) -> tuple[object, ...]:
+    return task.state, task.attempts, task.progress, task.note, task.error
+
+
+def _state(state: str) -> TaskState:
+    try:
+        return TaskState(state)
+    except ValueError as error:
+        raise InvalidInput("state", f"is none of {', '.join(TaskState)}") from error

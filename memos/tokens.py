@@ -1,0 +1,25 @@
+"""Counts of a model's tokens, and an estimate for what nobody counted. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_ASCII_CHARS_PER_TOKEN = 4
+
+
+class Tokens(NamedTuple):
+    """Tokens of one model call; `estimated` says that the endpoint did not report them."""
+
+    prompt: int = 0
+    completion: int = 0
+    estimated: bool = False
+
+
+def estimate_tokens(text: str) -> int:
+    """Return an upper-leaning estimate: 4 ASCII characters or 1 other character a token.
+
+    Source: https://help.openai.com/en/articles/4936856 (about 4 characters of English a token); a Chinese
+    character costs about one.
+    """
+    ascii_chars = sum(character < "\x80" for character in text)
+    return -(-ascii_chars // _ASCII_CHARS_PER_TOKEN) + len(text) - ascii_chars

@@ -1,0 +1,107 @@
+"""Thresholds, capacities and presets; what is wrong is refused by name."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from memos.errors import InvalidInput
+from memos.scheduler.heat import ForwardDecay, MemoryOsHeat
+from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy
+from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of
+from memos.settings import HeatSettings, Settings
+
+
+def test_between_the_thresholds_nothing_moves() -> None:
+    border = Thresholds(promote_above=5, demote_below=1)
+    assert [border.hot(heat, was_hot=False) for heat in (0.5, 1, 4.9, 5, 9)] == [False, False, False, True, True]
+    assert [border.hot(heat, was_hot=True) for heat in (0.5, 0.99, 1, 4.9, 9)] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("promote", "demote", "field"),
+    [
+        (1, 5, "demote_below"),
+        (5, 5, "demote_below"),
+        (5, -1, "demote_below"),
+        (5, math.nan, "demote_below"),
+        (math.nan, 1, "promote_above"),
+        (math.inf, 1, "promote_above"),
+        (-5, -6, "promote_above"),
+    ],
+)
+def test_thresholds_that_are_none_are_refused(promote: float, demote: float, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Thresholds(promote, demote)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("short_capacity", -1), ("short_capacity", 0), ("mid_capacity", -2000), ("mid_capacity", 1.5),
+        ("mid_capacity", True), ("similarity", math.nan), ("similarity", -0.1), ("similarity", 2.1),
+    ],
+)  # fmt: skip
+def test_capacities_and_similarity_are_checked(field: str, value: Any) -> None:
+    values: dict[str, Any] = {"short_capacity": 10, "mid_capacity": 2000, "similarity": 0.6, field: value}
+    with pytest.raises(InvalidInput) as refused:
+        HeatRules(DecayPolicy(ForwardDecay(timedelta(days=7))), Thresholds(5, 1), **values)
+    assert refused.value.field == field
+
+
+def test_an_unknown_policy_or_preset_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="policy: must be forward_decay or memoryos, got 'lru'"):
+        named_policy("lru", tau=timedelta(days=7))
+    with pytest.raises(InvalidInput, match="preset: must be one of paper, pypi, got 'best'"):
+        named_policy("memoryos", tau=timedelta(days=7), preset="best")
+    with pytest.raises(InvalidInput, match="tau"):
+        named_policy("forward_decay", tau=timedelta(seconds=1))
+
+
+def test_the_default_is_forward_decay() -> None:
+    settings = Settings().heat
+    rules = rules_of(settings)
+    assert rules.policy == DecayPolicy(ForwardDecay(timedelta(days=settings.tau_days)))
+    assert (rules.short_capacity, rules.mid_capacity, rules.similarity) == (10, 2000, 0.6)
+    assert rules.thresholds.demote_below < rules.thresholds.promote_above
+
+
+def test_presets_of_memoryos() -> None:
+    paper = rules_of(HeatSettings(policy="memoryos", preset="paper"))
+    assert paper.policy == MemoryOsPolicy(MemoryOsHeat(1, 1, 1, timedelta(seconds=1e7)))
+    assert (paper.short_capacity, paper.mid_capacity) == (7, 200)
+    pypi = rules_of(HeatSettings(policy="memoryos"))
+    assert pypi.policy == MemoryOsPolicy(MemoryOsHeat(1, 1, 1, timedelta(hours=24)))
+    assert (pypi.short_capacity, pypi.mid_capacity, pypi.thresholds.promote_above) == (10, 2000, 5)
+    assert pypi.thresholds.demote_below == 0  # it archives by capacity alone
+
+
+def test_what_is_set_goes_before_the_preset() -> None:
+    rules = rules_of(HeatSettings(policy="memoryos", preset="paper", mid_capacity=50, promote_above=0.5))
+    assert (rules.short_capacity, rules.mid_capacity, rules.thresholds) == (7, 50, Thresholds(0.5, 0))
+    with pytest.raises(InvalidInput, match="demote_below"):
+        rules_of(HeatSettings(policy="memoryos", promote_above=1, demote_below=2))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("policy", "lru"), ("preset", "best"), ("tau_days", 0), ("tau_days", math.nan), ("tau_days", 367),
+        ("promote_above", math.inf), ("promote_above", 0), ("demote_below", -1), ("short_capacity", -1),
+        ("mid_capacity", 0), ("similarity", math.nan), ("grace", 1),
+    ],
+)  # fmt: skip
+def test_settings_refuse_the_same_and_name_the_field(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        HeatSettings(**{field: value})
+    assert [error["loc"] for error in refused.value.errors()] == [(field,)]
+
+
+def test_settings_refuse_thresholds_in_the_wrong_order() -> None:
+    with pytest.raises(ValidationError, match="DEMOTE_BELOW 6, which is not below PROMOTE_ABOVE 5"):
+        HeatSettings(demote_below=6)

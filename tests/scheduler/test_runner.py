@@ -1,0 +1,368 @@
+"""Worker threads over a real ledger: effects once, failures told, budgets kept, stops clean, kills survived."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+import sqlalchemy as sa
+
+from memos.clock import SystemClock
+from memos.errors import BackendUnavailable, InvalidInput, ModelError
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.tasks import NewTask
+from memos.memcube.ledger.usage import Spending
+from memos.model import WHOLE, Task, TaskState
+from memos.scheduler.runner import Runner
+from memos.scheduler.task_run import Job, LeaseLost, Run
+from memos.settings import TaskSettings
+from tests.ledgers import Store
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 60
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(sqlite_url(tmp_path / "ledger.db"))
+    yield opened
+    opened.close()
+
+
+def put(ledger: Ledger, *new: NewTask) -> list[str]:
+    with ledger.write() as connection:
+        return tasks.enqueue(connection, WHOLE, new, datetime.now(UTC))
+
+
+def get(ledger: Ledger, task_id: str) -> Task:
+    with ledger.read() as connection:
+        return tasks.get(connection, task_id)
+
+
+def note(connection: sa.Connection, key: str) -> None:
+    """Leave an effect; a second one of the same name is refused by the table."""
+    connection.execute(sa.insert(t.meta).values(key=key, value="done"))
+
+
+def notes(ledger: Ledger) -> set[str]:
+    with ledger.read() as connection:
+        return set(connection.scalars(sa.select(t.meta.c.key).where(t.meta.c.value == "done")))
+
+
+@contextmanager
+def running(ledger: Ledger, *jobs: Job, **settings: object) -> Iterator[Runner]:
+    given = {"workers": 1, "backoff_s": 0.05, "backoff_max_s": 0.2, "stop_s": 30, **settings}
+    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given))
+    runner.register(jobs)
+    runner.start()
+    try:
+        yield runner
+    finally:
+        runner.stop()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def ended(ledger: Ledger, task_id: str) -> Task:
+    until(lambda: get(ledger, task_id).ended)
+    return get(ledger, task_id)
+
+
+def test_the_effect_and_the_end_of_a_task_are_one(ledger: Ledger) -> None:
+    def job(run: Run) -> None:
+        run.go_on(0.5)
+        with run.finishing() as connection:
+            note(connection, "effect")
+
+    with running(ledger, Job("work", job)) as runner:
+        [task_id] = put(ledger, NewTask("work"))
+        runner.wake()
+        assert ended(ledger, task_id).state is TaskState.DONE
+    assert notes(ledger) == {"effect"}
+
+
+def test_a_task_taken_away_while_it_runs_keeps_nothing(ledger: Ledger) -> None:
+    lost: list[bool] = []
+
+    def job(run: Run) -> None:
+        with ledger.write() as connection:
+            tasks.cancel(connection, run.task, datetime.now(UTC))
+        try:
+            with run.finishing() as connection:
+                note(connection, "effect")
+        except LeaseLost:
+            lost.append(True)
+            raise
+
+    with running(ledger, Job("work", job)):
+        [task_id] = put(ledger, NewTask("work"))
+        assert ended(ledger, task_id).state is TaskState.CANCELLED
+        until(lambda: bool(lost))
+    assert notes(ledger) == set()
+
+
+def test_an_effect_that_fails_leaves_the_task_to_be_tried_again(ledger: Ledger) -> None:
+    tries: list[int] = []
+
+    def job(run: Run) -> None:
+        tries.append(run.task.attempts)
+        with run.finishing() as connection:
+            note(connection, f"effect {len(tries)}")
+            if len(tries) < 3:
+                raise BackendUnavailable("the store was away")
+
+    with running(ledger, Job("work", job)):
+        [task_id] = put(ledger, NewTask("work"))
+        done = ended(ledger, task_id)
+    assert (done.state, done.attempts, tries) == (TaskState.DONE, 3, [1, 2, 3])
+    assert done.error is None
+    assert notes(ledger) == {"effect 3"}
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "attempts"),
+    [
+        (BackendUnavailable("the store is away"), TaskState.DEAD, 3),
+        (ModelError("no sense"), TaskState.DEAD, 3),
+        (ModelError("too long", permanent=True), TaskState.FAILED, 1),
+        (BackendUnavailable("wrong key", permanent=True), TaskState.FAILED, 1),
+        (InvalidInput("payload", "is wrong"), TaskState.FAILED, 1),
+    ],
+)
+def test_what_may_pass_is_tried_again_and_what_will_not_is_told(
+    ledger: Ledger, error: Exception, state: TaskState, attempts: int
+) -> None:
+    def job(run: Run) -> None:
+        raise error
+
+    with running(ledger, Job("work", job), max_attempts=3):
+        [task_id] = put(ledger, NewTask("work"))
+        end = ended(ledger, task_id)
+    assert (end.state, end.attempts) == (state, attempts)
+    assert str(error) in (end.error or "")
+
+
+def test_an_unforeseen_error_is_told_by_its_name_alone(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    def job(run: Run) -> None:
+        raise KeyError("my password is tulip")
+
+    with caplog.at_level(logging.CRITICAL), running(ledger, Job("work", job), max_attempts=2):
+        [task_id] = put(ledger, NewTask("work"))
+        end = ended(ledger, task_id)
+        assert put(ledger, NewTask("work")) != [task_id]  # the worker lives
+        until(lambda: tasks_ended(ledger) == 2)
+    assert (end.state, end.attempts) == (TaskState.DEAD, 2)
+    assert "KeyError" in (end.error or "")
+    assert "tulip" not in (end.error or "")
+
+
+def tasks_ended(ledger: Ledger) -> int:
+    with ledger.read() as connection:
+        return sum(count for state, count in tasks.counts(connection, None).items() if state in (*ENDED_BADLY, "done"))
+
+
+ENDED_BADLY = (TaskState.DEAD, TaskState.FAILED)
+
+
+def test_a_stop_gives_back_what_runs_and_counts_no_attempt(ledger: Ledger) -> None:
+    begun = threading.Event()
+
+    def job(run: Run) -> None:
+        begun.set()
+        while True:
+            run.go_on(0.3)
+            time.sleep(0.01)
+
+    with running(ledger, Job("work", job)):
+        [task_id] = put(ledger, NewTask("work"))
+        assert begun.wait(LIMIT_S)
+    task = get(ledger, task_id)
+    assert (task.state, task.attempts, task.lease_owner) == (TaskState.WAITING, 0, None)
+    assert task.seconds > 0
+
+
+def test_a_job_that_does_not_end_in_time_loses_its_lease_at_the_stop(ledger: Ledger) -> None:
+    begun, go, ends = threading.Event(), threading.Event(), []
+
+    def job(run: Run) -> None:
+        begun.set()
+        assert go.wait(LIMIT_S)
+        try:
+            with run.finishing() as connection:
+                note(connection, "late")
+        except LeaseLost:
+            ends.append("lost")
+            raise
+
+    with running(ledger, Job("work", job), stop_s=0.1):
+        [task_id] = put(ledger, NewTask("work"))
+        assert begun.wait(LIMIT_S)
+    assert get(ledger, task_id).state is TaskState.WAITING
+    go.set()
+    until(lambda: bool(ends))
+    assert notes(ledger) == set()
+
+
+def test_a_lease_is_renewed_while_the_task_runs_and_tells_its_progress(ledger: Ledger) -> None:
+    go = threading.Event()
+
+    def job(run: Run) -> None:
+        run.go_on(0.25)
+        assert go.wait(LIMIT_S)
+
+    with running(ledger, Job("work", job), lease_s=1):
+        [task_id] = put(ledger, NewTask("work"))
+        until(lambda: get(ledger, task_id).state is TaskState.RUNNING)
+        first = get(ledger, task_id).lease_until
+        assert first is not None
+        until(lambda: (get(ledger, task_id).lease_until or first) > first + timedelta(seconds=1))
+        assert get(ledger, task_id).progress == 0.25
+        go.set()
+        assert ended(ledger, task_id).attempts == 1
+
+
+def test_over_budget_a_cubes_tasks_wait_for_tomorrow_and_say_so(ledger: Ledger) -> None:
+    ran: list[str] = []
+
+    def model(run: Run) -> None:
+        run.check_budget()
+        run.spend(1, 60, 10)
+        ran.append(run.task.id)
+
+    def two_calls(run: Run) -> None:
+        model(run)
+        run.check_budget()
+        raise AssertionError("over budget, and went on")
+
+    free = Job("upkeep", lambda run: ran.append(run.task.id), budgeted=False)
+    with running(ledger, Job("model", model), Job("two", two_calls), free, tokens_per_day=100):
+        first = put(ledger, NewTask("model"))[0]
+        assert ended(ledger, first).tokens == 70
+        second, third = put(ledger, NewTask("two", priority=1), NewTask("model"))
+        until(lambda: "budget" in (get(ledger, third).note or ""))
+        until(lambda: "budget" in (get(ledger, second).note or ""))
+        upkeep = put(ledger, NewTask("upkeep"))[0]
+        assert ended(ledger, upkeep).state is TaskState.DONE
+    assert ran == [first, second, upkeep]
+    for task_id in (second, third):
+        task = get(ledger, task_id)
+        assert (task.state, task.attempts) == (TaskState.WAITING, 0)
+        assert task.not_before == usage.next_day(datetime.now(UTC))
+    with ledger.read() as connection:
+        spent = usage.today(connection, WHOLE, datetime.now(UTC))
+    assert (spent.calls, spent.tokens) == (2, 140)
+    assert spent.seconds > 0
+
+
+def test_seconds_have_a_budget_too(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        usage.add(connection, WHOLE, "work", datetime.now(UTC), Spending(seconds=5.0))
+    with running(ledger, Job("work", lambda run: None), seconds_per_day=5):
+        [task_id] = put(ledger, NewTask("work"))
+        until(lambda: "budget" in (get(ledger, task_id).note or ""))
+
+
+def test_a_busy_cube_does_not_keep_the_others_waiting(ledger: Ledger) -> None:
+    order: list[str] = []
+    with ledger.write() as connection:
+        tasks.enqueue(connection, "busy", [NewTask("work")] * 400, datetime.now(UTC))
+    with running(ledger, Job("work", lambda run: order.append(run.task.cube)), workers=2) as runner:
+        until(lambda: len(order) > 20)
+        for number in range(20):
+            with ledger.write() as connection:
+                tasks.enqueue(connection, f"small{number}", [NewTask("work")], datetime.now(UTC))
+        runner.wake()
+        until(lambda: len(set(order)) == 21)
+        assert len(order) < 400
+
+
+WORKER = """
+import sys, time, random
+from datetime import UTC, datetime
+from pathlib import Path
+import sqlalchemy as sa
+from memos.clock import SystemClock
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.engine import Ledger
+from memos.scheduler.runner import Runner
+from memos.scheduler.task_run import Job
+from memos.settings import TaskSettings
+
+def job(run):
+    time.sleep(random.random() * 0.02)
+    run.go_on()
+    with run.finishing() as connection:
+        # No key stands in the way of doing it twice: the count tells.
+        connection.execute(sa.update(t.meta).where(t.meta.c.key == "count").values(
+            value=sa.cast(sa.cast(t.meta.c.value, sa.Integer) + 1, sa.String)))
+        connection.execute(sa.insert(t.meta).values(key=run.task.id, value="effect"))
+
+runner = Runner(Ledger.open(sys.argv[1]), SystemClock(), TaskSettings(workers=2, lease_s=1, max_attempts=1000))
+runner.register([Job("work", job)])
+runner.start()
+print("at work", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_killed_workers_lose_no_task_and_double_no_effect(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> None:
+    url = sqlite_url(tmp_path / "ledger.db")
+    if database == "postgresql":
+        url = request.getfixturevalue("postgres_server").url()
+    chance, total = Random(3), 400
+    ledger = Ledger.open(url)
+    request.addfinalizer(ledger.close)
+    with ledger.write() as connection:
+        connection.execute(sa.insert(t.meta).values(key="count", value="0"))
+    for cube in range(4):
+        Store(ledger).make(f"c{cube}")
+        with ledger.write() as connection:
+            tasks.enqueue(connection, f"c{cube}", [NewTask("work")] * (total // 4), datetime.now(UTC))
+    count = 2 if database == "postgresql" else 1  # SQLite's own process holds the folder
+
+    def done() -> bool:
+        with ledger.read() as connection:
+            return tasks.unended(connection, None) == 0
+
+    kills = 0
+    while not done():
+        assert kills < 200
+        workers = [
+            subprocess.Popen([sys.executable, "-c", WORKER, url], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+            for _ in range(count)
+        ]
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "at work\n"
+        deadline = time.monotonic() + (chance.uniform(0.1, 0.8) if kills < 8 else 30)
+        while time.monotonic() < deadline and not done():
+            time.sleep(0.02)
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+            kills += 1
+    with ledger.read() as connection:
+        assert tasks.counts(connection, None) == {TaskState.DONE: total}
+        values = dict(connection.execute(sa.select(t.meta.c.key, t.meta.c.value)).all())
+    assert int(values["count"]) == total
+    assert sum(value == "effect" for value in values.values()) == total
+    assert kills >= 4

@@ -1,0 +1,63 @@
+"""A chat model that answers from a script, for tests of what asks models: no mock, it keeps the port's contract."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from memos.backends.openai_dialect import sendable
+from memos.errors import BackendUnavailable, ModelError
+from memos.ports import ChatReply, ChatRequest
+from memos.tokens import Tokens, estimate_tokens
+
+Answer = str | ChatReply | Exception
+Script = Iterable[Answer] | Callable[[ChatRequest], Answer]
+
+
+class ScriptedChat:
+    """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is a ModelError.
+
+    Tokens are estimated unless a `ChatReply` says them. `requests` are the calls that reached it.
+    """
+
+    def __init__(self, script: Script, name: str = "scripted") -> None:
+        self._answer_to = script if callable(script) else None
+        self._answers = iter(()) if callable(script) else iter(script)
+        self._name = name
+        self._lock = threading.Lock()
+        self._closed = False
+        self.requests: list[ChatRequest] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        if self._closed:
+            raise BackendUnavailable("This scripted model is closed.", permanent=True)
+        with self._lock:
+            self.requests.append(request)
+            answer = None if self._answer_to else next(self._answers, None)
+        if self._answer_to is not None:
+            answer = self._answer_to(request)  # outside the lock: it may wait for another call
+        if answer is None:
+            raise AssertionError(f"the script has no answer left for request {len(self.requests)}")
+        if isinstance(answer, Exception):
+            raise answer
+        reply = answer if isinstance(answer, ChatReply) else self._reply(request, answer)
+        text = sendable(reply.text).strip()
+        if not text:
+            raise ModelError("The scripted model gave an empty answer.", tokens=reply.tokens)
+        return ChatReply(text, reply.tokens)
+
+    def close(self) -> None:
+        self._closed = True
+
+    @staticmethod
+    def _reply(request: ChatRequest, text: str) -> ChatReply:
+        prompt = sum(estimate_tokens(message.content) for message in request.messages)
+        return ChatReply(text, Tokens(prompt, estimate_tokens(text), estimated=True))

