@@ -14,6 +14,7 @@ QDRANT_URL names; `both` measures files and servers in turns, with the same text
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,6 +141,7 @@ def measure_volume(
         }
         del filler
     forget_peak()
+    os.sync()  # the fill's pages, not yet on the disk, would be written while searches are timed
     with ExitStack() as stack:
         every = {}
         for backend, settings in places.items():

@@ -67,8 +67,10 @@ def locomo_sessions(chat: Chat) -> Trace:
 def _locomo(chat: Chat, universe: Sequence[str]) -> Trace:
     numbers = {name: number for number, name in enumerate(universe)}
     began = {_session(session.messages[0].id): session.messages[0].at for session in chat.sessions}
-    asked = [(place, [gold for gold in question.gold if _session(gold) in began])
-             for place, question in enumerate(chat.questions)]
+    asked = [
+        (place, [gold for gold in question.gold if _session(gold) in began])
+        for place, question in enumerate(chat.questions)
+    ]
     asked = [(place, golds) for place, golds in asked if golds]  # fmt: skip
     asked.sort(key=lambda one: int(_session(one[1][-1])[1:]))
     times: list[datetime] = []

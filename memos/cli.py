@@ -245,6 +245,29 @@ def erase(
 
 
 @app.command()
+def segments(
+    cube: CubeName = DEFAULT_CUBE,
+    limit: Annotated[int, typer.Option(help="At most so many")] = 20,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the topics of a cube's older exchanges, the hottest first."""
+    with opened(data_dir) as memos:
+        found = memos.segments(cube=cube, limit=limit)
+
+    def human() -> None:
+        for segment in found:
+            about = (
+                f"{segment.heat:.2f} {segment.pages} pages, {segment.updated_at:%F}: {', '.join(segment.keywords[:5])}"
+            )
+            console.print(visible(about), markup=False, highlight=False, soft_wrap=True)
+            for line in segment.summary.splitlines():
+                console.print(f"    {visible(line)}", markup=False, highlight=False, soft_wrap=True)
+
+    show(found, as_json, human)
+
+
+@app.command()
 def history(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show every version of a memory."""
     with opened(data_dir) as memos:

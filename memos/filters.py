@@ -40,8 +40,9 @@ LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
 NUMBER_FIELDS = frozenset({"confidence", "version"})
 DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to"})
 FIELDS = TEXT_FIELDS | LIST_FIELDS | NUMBER_FIELDS | DATE_FIELDS
-LEDGER_FIELDS = frozenset({"memory", "entities", "keywords"})
-"""What was said, whole or word by word: no index holds it, so only the ledger can judge it."""
+LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier"})
+"""What only the ledger can judge: what was said, whole or word by word, which no index holds, and the tier, which
+changes without the index being told."""
 
 
 class Op(StrEnum):

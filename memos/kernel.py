@@ -26,7 +26,7 @@ from memos.memcube import backups, changes, erase, verify
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change, Request
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import items, outbox
+from memos.memcube.ledger import items, outbox, tiers
 from memos.memcube.purge import Purgeable, purge
 from memos.model import (
     DEFAULT_CUBE,
@@ -40,6 +40,7 @@ from memos.model import (
     Json,
     Scope,
     SearchResult,
+    Segment,
     Status,
     VerifyReport,
     Version,
@@ -50,9 +51,8 @@ from memos.reader import fast
 from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler.corrections import correct
-from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.repair import Repair
-from memos.scheduler.runner import Runner
+from memos.scheduler.scheduler import Scheduler
 from memos.scheduler.task_run import Job, Run
 from memos.scheduler.worker import Worker
 from memos.search.searcher import Searcher, SearchRequest
@@ -166,17 +166,17 @@ class MemOS:
             self._helper,
         )
         self._purge_lock = threading.Lock()
-        self._worker = Worker((self._vector, self._graph), (self._purge, self._optimise))
-        self._runner = Runner(parts.ledger, parts.clock, parts.settings.tasks)
-        self._runner.register(
-            [
-                Job("retention", self._expire, budgeted=False),
-                Job("verify", self._verify, budgeted=False),
-                Job("backup", self._back_up, budgeted=False),
-            ]
+        upkeep = [
+            Job("retention", self._expire, budgeted=False),
+            Job("verify", self._verify, budgeted=False),
+            Job("backup", self._back_up, budgeted=False),
+        ]
+        turns_of = parts.vector_follower.turns_of
+        self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, turns_of, upkeep)
+        self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
+        self._worker = Worker(
+            (self._vector, self._graph), (self._purge, self._optimise, self._scheduler.accesses.flush_if_due)
         )
-        self._periodic = Periodic(parts.ledger, parts.clock, self._runner, chores_of(parts.settings.upkeep))
-        self.tasks = Tasks(parts.ledger, parts.clock, self._runner, self._known_cubes)
         self._heads: dict[str, tuple[Fingerprint, str]] = {}
         self._closed = False
 
@@ -217,8 +217,7 @@ class MemOS:
         if self._closed:
             return
         try:
-            self._periodic.stop()
-            self._runner.stop()
+            self._scheduler.stop()
             self._worker.ask_to_stop()
             if self._parts.building is not None:
                 self._parts.building.stop_building()
@@ -257,7 +256,7 @@ class MemOS:
         drafts = fast.read(read, tags, info, zone)
         request = None if key is None else Request(key, plain([messages, conversation, list(tags), info]))
         with self._change(scope) as change:
-            receipt = changes.add(change, drafts, conversation, request)
+            receipt = changes.add(change, drafts, conversation, request, self._scheduler.rules.short_capacity)
         return replace(receipt, indexed=self._settle())
 
     def update(
@@ -318,7 +317,7 @@ class MemOS:
             self.get(item_id, cube=cube, actor=actor)
         related = ids or self._related(text, scope)
         with self._change(scope) as change:
-            receipt = correct(change, draft, related, conversation, draft.message.chat_time)
+            receipt = correct(change, draft, related, conversation, self._scheduler.rules.short_capacity)
         return replace(receipt, indexed=self._settle())
 
     def delete(
@@ -395,7 +394,9 @@ class MemOS:
         scope = self._scope(cubes, actor)
         request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
         with self._turns:
-            return self._searcher.search(request)
+            result = self._searcher.search(request)
+        self._scheduler.found(result.hits)
+        return result
 
     @_repeated
     def why_not(  # noqa: PLR0913 - what `search` takes
@@ -456,6 +457,12 @@ class MemOS:
             return items.matching(connection, scope.cubes, node, limit=limit, offset=offset)
 
     @_repeated
+    def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:
+        """Return the topics of a cube's older pages with their summaries, the hottest first. Raises: NotFound."""
+        scope = self._scope([cube], actor, embeds=False)
+        return tuple(self._scheduler.segments(scope.cubes[0], within("limit", limit, 1, 10_000)))
+
+    @_repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
         scope = self._scope_of_item(item, cube, actor, embeds=False)
@@ -493,6 +500,8 @@ class MemOS:
         with self._writing() as connection:
             for cube in every:
                 cube_rows.set_fingerprint(connection, cube, self.embedder.fingerprint)
+            for cube, segments in tiers.forget_vectors(connection).items():
+                tiers.remake(connection, cube, segments, self.clock.now())
         self._forget_heads()
         count = self._repair.reindex(every, on_progress)
         self._use_my_vectors()
@@ -565,8 +574,7 @@ class MemOS:
 
     def _start_working(self) -> None:
         self._worker.start()
-        self._runner.start()
-        self._periodic.start()
+        self._scheduler.start()
 
     def _abandon(self) -> None:
         self._closed = True

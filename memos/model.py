@@ -365,6 +365,23 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """Pages of one topic in the mid tier; `summary` is made of what their messages say now."""
+
+    id: str
+    cube: str
+    state: str
+    summary: str
+    keywords: tuple[str, ...]
+    pages: int
+    heat: float
+    visits: int
+    pinned: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One piece of background work as it stands; it holds ids and settings, never memory text.
 

@@ -163,6 +163,10 @@ class VectorIndex(Protocol):
         """
         ...
 
+    def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """Return the turn vectors of those points that are held, by point id, as exact as the index keeps them."""
+        ...
+
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube, in no order."""
         ...

@@ -146,14 +146,9 @@ class TaskSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workers: int = Field(2, ge=0, le=256, description="Threads of this process that run background tasks; 0 runs none")
-    lease_s: float = Field(
-        60.0, ge=1, le=86_400, description="Time after which a task of a worker that died goes to another"
+    busy_share: float = Field(
+        0.5, gt=0, le=1, description="Share of its time a thread spends on tasks that nobody waits for"
     )
-    max_attempts: int = Field(5, ge=1, le=1000, description="Failed attempts after which a task is dead")
-    backoff_s: float = Field(2.0, gt=0, le=86_400, description="Longest pause after the first failure; it doubles")
-    backoff_max_s: float = Field(900.0, gt=0, le=604_800, description="Longest pause after any failure")
-    stop_s: float = Field(10.0, ge=0, le=3600, description="Time running tasks have to end when the process stops")
-    keep_days: int = Field(7, ge=0, le=36_500, description="Days a task that is done stays listed")
     tokens_per_day: int | None = Field(
         None, ge=0, description="Language model tokens the tasks of one cube may spend a UTC day; default: any number"
     )
@@ -173,12 +168,12 @@ class HeatSettings(BaseModel):
     preset: Literal["paper", "pypi"] = Field(
         "pypi", description="Parameters of `memoryos`, and its defaults for what is not set here: `paper` or `pypi`"
     )
-    tau_days: float = Field(
-        7.0, ge=1 / 1440, le=366, description="Days in which a heat of `forward_decay` falls to 37 %"
+    tau_days: float | None = Field(
+        None, ge=1 / 1440, le=366, description="Days in which a heat of `forward_decay` falls to 37 %; default: 20"
     )
     promote_above: float = Field(5.0, gt=0, description="Heat from which a segment is read into long-term memory")
     demote_below: float = Field(
-        1.0, ge=0, description="Heat below which a segment is archived; less than PROMOTE_ABOVE"
+        0.05, ge=0, description="Heat below which a segment is archived; less than PROMOTE_ABOVE"
     )
     short_capacity: int = Field(10, ge=1, description="Pages of one conversation in the short tier")
     mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")

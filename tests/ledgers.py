@@ -43,7 +43,7 @@ class Store:
         drafts = fast.read(read, tuple(tags), info or {}, ZoneInfo("UTC"))
         request = None if key is None else Request(key, messages)
         with self._change(cube) as change:
-            return changes.add(change, drafts, conversation, request)
+            return changes.add(change, drafts, conversation, request, 10)
 
     def update(self, item: str, memory: str, cube: str = "default") -> None:
         with self._change(cube) as change:

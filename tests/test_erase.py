@@ -115,7 +115,7 @@ def test_the_event_chain_holds_after_bodies_were_erased(memos: MemOS) -> None:
 
 def expire(memos: MemOS) -> None:
     """Do what the hourly job does."""
-    assert memos._periodic.fire(Chore("retention", timedelta(hours=1)))
+    assert memos._scheduler.periodic.fire(Chore("retention", timedelta(hours=1)))
     memos.tasks.wait(timeout_s=60)
     assert [task.state for task in memos.tasks.list(kinds=["retention"], limit=1)] == ["done"]
 

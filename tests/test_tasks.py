@@ -37,7 +37,7 @@ def go(memos: MemOS) -> Iterator[threading.Event]:
         assert event.wait(60)
         run.go_on(0.9)
 
-    memos._runner.register([Job("slow", slow), Job("quick", lambda run: None), Job("bad", bad)])
+    memos._scheduler.runner.register([Job("slow", slow), Job("quick", lambda run: None), Job("bad", bad)])
     yield event
     event.set()
 
@@ -49,7 +49,7 @@ def bad(run: Run) -> None:
 def put(memos: MemOS, kind: str, cube: str = "default") -> str:
     with memos.ledger.write() as connection:
         [task] = rows.enqueue(connection, cube, [NewTask(kind)], memos.clock.now())
-    memos._runner.wake()
+    memos._scheduler.runner.wake()
     return task
 
 
@@ -82,7 +82,7 @@ def test_a_failed_task_is_listed_with_its_error_and_retried(memos: MemOS, go: th
     memos.tasks.wait(task, timeout_s=60)
     [failed] = memos.tasks.list(states=["failed"])
     assert (failed.id, failed.error) == (task, "InvalidInput: payload: names no page")
-    memos._runner.register([Job("bad", lambda run: None)])  # mended
+    memos._scheduler.runner.register([Job("bad", lambda run: None)])  # mended
     memos.tasks.retry(task)
     memos.tasks.wait(task, timeout_s=60)
     assert memos.tasks.get(task).state is TaskState.DONE
@@ -141,8 +141,8 @@ def test_wrong_calls_are_refused(memos: MemOS, call: object, told: str) -> None:
 
 def test_what_is_deleted_is_not_erased_before_its_time_and_periodic_jobs_fire_once(memos: MemOS) -> None:
     chore = Chore("retention", HOUR)
-    assert memos._periodic.fire(chore) in (True, False)  # it may have been fired since the start
-    assert not memos._periodic.fire(chore)
+    assert memos._scheduler.periodic.fire(chore) in (True, False)  # it may have been fired since the start
+    assert not memos._scheduler.periodic.fire(chore)
     memos.tasks.wait(timeout_s=60)
     assert {task.state for task in memos.tasks.list(kinds=["retention"])} == {TaskState.DONE}
 
@@ -196,7 +196,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
     assert run("list").stdout.startswith("no task") or "retention" in run("list").stdout
     with MemOS.open(tmp_path, embedder=None) as memos:
-        memos._runner.stop()
+        memos._scheduler.runner.stop()
         done, other = put(memos, "retention", ""), put(memos, "of a newer version")
     waited = run("wait", done, "--json")
     assert (waited.returncode, json.loads(waited.stdout)["state"]) == (0, "done"), waited

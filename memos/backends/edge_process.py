@@ -134,12 +134,18 @@ class Shard:
         ]
         places: dict[int, int] = {}
         ranked = []
-        answers = self._shard.query_batch(edge.QueryBatchRequest(requests))
+        answers: list[list[Any]] = self._shard.query_batch(edge.QueryBatchRequest(requests))
         for (name, _), found in zip(arms, answers, strict=True):
             least = 0.0 if name in SPARSE else _NOISE
-            kept = [(places.setdefault(_number(p), len(places)), p.score) for p in found if p.score > least]
+            kept = [(places.setdefault(p.id.int, len(places)), p.score) for p in found if p.score > least]
             ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
         return self._keys.of(list(places), self._ask_keys), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]
+
+    def turns(self, points: Sequence[str]) -> dict[str, bytes]:
+        """Return the turn vectors of those points that are there, as float32 bytes."""
+        asked: list[Any] = list(points)
+        records: list[Any] = self._shard.retrieve(asked, with_payload=False, with_vector=["turn"])
+        return {str(record.id): array("f", record.vector["turn"]).tobytes() for record in records}
 
     def _ask_keys(self, points: Sequence[int]) -> dict[int, str]:
         asked: list[Any] = [UUID(int=point) for point in points]

@@ -119,10 +119,12 @@ class OpenAIChat:
     def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
         prompt = "\n".join(message.content for message in request.messages)
         reserved = estimate_tokens(prompt) + (request.max_tokens or self._settings.max_tokens)
-        if not self._limit.take(reserved, until - time.monotonic()):
+        left_s = until - time.monotonic()
+        if not self._limit.take(reserved, left_s):
             raise BackendTimeout(
                 f"The rate limit set for the model {self._model} leaves no room for this call in time: try again "
-                "later, or raise REQUESTS_PER_MINUTE or TOKENS_PER_MINUTE."
+                "later, or raise REQUESTS_PER_MINUTE or TOKENS_PER_MINUTE.",
+                retry_after_s=max(0.0, left_s),
             )
         used = 0
         try:

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from memos.backends.child import Child, Died, current_file, write_durably
 from memos.backends.edge_process import WireArm, WirePoint, copy_sparse
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
-from memos.ports import ScoredPoint, SparseVector, Stamp, VectorPoint, VectorSearch
+from memos.ports import ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 
 _NAME = re.compile(r"gen-\d{6,}")
 # Journal entries that may be left for the last step of a switch, while writers wait.
@@ -89,6 +91,11 @@ class QdrantEdgeIndex:
         return [
             list(map(ScoredPoint, map(keys.__getitem__, array("I", at)), array("f", scores))) for at, scores in ranked
         ]
+
+    def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """Return the turn vectors of those points that are held."""
+        found = self._call("turns", list(ids)) if ids else {}
+        return {id_: np.frombuffer(vector, dtype=np.float32) for id_, vector in found.items()}
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube."""

@@ -20,7 +20,7 @@ SPARSE = (Arm.TURN_BM25.value, Arm.WINDOW_BM25.value)
 BUILD_WIDTH = 200
 SEARCH_WIDTH = 64
 
-KEYWORDS = ("item", "type", "tier", "status", "tags", "conversation", "key", "role", "speaker")
+KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "speaker")
 INTEGERS = (
     "said_at",
     "created_at",

@@ -11,13 +11,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from memos.backends import qdrant_collection
 from memos.backends.qdrant_calls import Connection, IdfCorpusParams, connect, models
 from memos.backends.qdrant_filters import compile_search
 from memos.backends.qdrant_points import SEARCH_WIDTH, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
-from memos.ports import ArmQuery, ScoredPoint, SparseVector, Stamp, VectorPoint, VectorSearch
+from memos.ports import ArmQuery, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.settings import QdrantSettings
 
 _SERVER = ServerDialect()
@@ -123,6 +125,24 @@ class QdrantServerIndex:
                 least = 0.0 if request.arms[place].arm in SPARSE else _NOISE
                 found[place] = [ScoredPoint(point_key(p.payload), p.score) for p in answer.points if p.score > least]
         return found
+
+    def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
+        """Return the turn vectors of those points that are held."""
+        found: dict[str, Vector] = {}
+        for start in range(0, len(ids), _PRUNE_BATCH):
+            records = self._retrieve(ids[start : start + _PRUNE_BATCH])
+            for record in records:
+                vectors = record.vector if isinstance(record.vector, dict) else {}
+                if "turn" in vectors:
+                    found[str(record.id)] = np.asarray(vectors["turn"], dtype=np.float32)
+        return found
+
+    def _retrieve(self, ids: Sequence[str]) -> list[models.Record]:
+        return self._connection.run(
+            lambda left_s: self._client.retrieve(
+                self._name, list(ids), with_payload=False, with_vectors=["turn"], timeout=left_s
+            )
+        )
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube."""

@@ -21,8 +21,8 @@ class _Bucket:
 
     def delay(self, amount: float, now: float) -> float:
         """Return the seconds until `amount` can be taken."""
-        self._level = min(self._size, self._level + max(0.0, now - self._at) * self._rate)
-        self._at = max(self._at, now)
+        self._level = min(self._size, self._level + (now - self._at) * self._rate)
+        self._at = now
         return max(0.0, (min(amount, self._size) - self._level) / self._rate)
 
     def take(self, amount: float) -> None:

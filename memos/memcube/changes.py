@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from memos.clock import Clock, new_id
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import cubes, items, outbox, tasks, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import Place
 from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Status
@@ -59,9 +59,16 @@ class Request:
     body: Json
 
 
-def add(change: Change, drafts: Sequence[Draft], conversation: str | None, request: Request | None) -> AddReceipt:
+def add(
+    change: Change,
+    drafts: Sequence[Draft],
+    conversation: str | None,
+    request: Request | None,
+    short_capacity: int,
+) -> AddReceipt:
     """Store drafts in order; a message id the conversation has already is not stored again.
 
+    A conversation with more than `short_capacity` pages gets the task that moves the oldest on.
     Raises: Conflict when a message id or an idempotency key comes back with other content.
     """
     if request is not None and (earlier := _earlier(change, request)) is not None:
@@ -93,12 +100,15 @@ def add(change: Change, drafts: Sequence[Draft], conversation: str | None, reque
         if entries:
             change.connection.execute(sa.insert(table), entries)
     items.insert_versions(change.connection, states, change.actor, "added")
+    fresh = [state.id for state in states]
     if place is not None:
         cubes.advance(change.connection, place)
-    fresh = [state.id for state in states]
     outbox.enqueue(change.connection, change.cube, fresh)
     if fresh:
         _event(change, "add", None, {"items": fresh})
+        if place is None or tiers.is_crowded(place.first_short, place.page, short_capacity):
+            overflow = tiers.overflow_task(None if place is None else place.id, change.now)
+            tasks.enqueue(change.connection, change.cube, [overflow], change.now)
     receipt = AddReceipt(change.cube, conversation, tuple(ids), tuple(duplicates), indexed=False)
     if request is not None:
         _remember(change, request, receipt)
@@ -326,6 +336,9 @@ def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kin
         _event(change, kind, before.id, {"from": before.version, "to": state.version})
         after.append(replace(state))
     if after:
+        # Vector, keywords and summary of a segment are made from what its messages say now.
+        held = tiers.pages_of(change.connection, [state.id for state in after])
+        tiers.remake(change.connection, change.cube, (page.segment for page in held), change.now)
         covered = items.followers(change.connection, after, WINDOW - 1)
         items.touch(change.connection, covered)
         outbox.enqueue(change.connection, change.cube, [*(state.id for state in after), *covered])
@@ -337,6 +350,11 @@ def _expect(before: Item, expected_version: int | None) -> None:
         raise Conflict(
             f"Item {before.id} is at version {before.version}, not {expected_version}; read it again and retry."
         )
+
+
+def record(change: Change, kind: str, body: Json) -> None:
+    """Append an event about no single item to the cube's chain; the body holds ids and numbers only."""
+    _event(change, kind, None, body)
 
 
 def _event(change: Change, kind: str, item_id: str | None, body: Json) -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import cubes, items, outbox, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import EraseReceipt, LinkKind, Status
@@ -70,6 +70,7 @@ def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
     states = list(items.current(connection, [change.cube], doomed).values())
     covered = items.followers(connection, states, WINDOW - 1)
     message_ids = _messages_of(connection, doomed)
+    held = tiers.pages_of(connection, doomed)
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
     _detach_successors(connection, doomed)
@@ -79,12 +80,14 @@ def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
         (t.sources, t.sources.c.item_id),
         (t.sources, t.sources.c.message_id),
         (t.versions, t.versions.c.item_id),
+        (t.warmth, t.warmth.c.item_id),
         (t.items, t.items.c.id),
         (t.messages, t.messages.c.id),
     ):
         ids = message_ids if column in (t.messages.c.id, t.sources.c.message_id) else doomed
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
+    tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     # An error may quote a value; ids alone cannot tell whose.
@@ -106,7 +109,8 @@ def drop(change: Change) -> EraseReceipt:
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     """Remove the rows of a cube without items."""
-    for table in (t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage):
+    of_cube = (t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage)
+    for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 

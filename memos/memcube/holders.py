@@ -57,6 +57,9 @@ TABLES: tuple[Holder, ...] = (
     Holder("tasks", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("queues", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
     Holder("usage", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("segments", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("pages", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("warmth", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+import numpy as np
 import sqlalchemy as sa
 
 from memos.clock import to_micros
@@ -15,7 +16,7 @@ from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
 from memos.model import FOUND, Item, Json, Status
-from memos.ports import Embedder, SparseEncoder, VectorIndex, VectorPoint
+from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.text import render
 
 CHUNK_TOKENS = 200
@@ -86,6 +87,21 @@ class VectorFollower:
     def first_turn(self, state: Item) -> str:
         """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
         return self._chunks(state, (), UTC)[0].turn
+
+    def turns_of(self, states: Sequence[Item]) -> Vector:
+        """Return float32 (len(states), dimension): the turn vectors of items as they are now.
+
+        The index has nearly all of them; the others are embedded. Raises: BackendUnavailable, ModelError.
+        """
+        found = self._index.turns([point_id(state.version_id, 0) for state in states])
+        missing = [state for state in states if point_id(state.version_id, 0) not in found]
+        if missing:
+            made = self._embedder.embed_documents([self.first_turn(state) for state in missing])
+            found |= {point_id(state.version_id, 0): vector for state, vector in zip(missing, made, strict=True)}
+        turns = np.zeros((len(states), self._embedder.fingerprint.dimension), dtype=np.float32)
+        for place, state in enumerate(states):
+            turns[place] = found[point_id(state.version_id, 0)]
+        return turns
 
     def _before(self, connection: sa.Connection, states: Mapping[str, list[Item]]) -> dict[str, tuple[list[Item], ...]]:
         """Return for each item the versions of the messages its window covers, oldest message first."""

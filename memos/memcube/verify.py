@@ -7,7 +7,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import cubes, items, outbox
+from memos.memcube.ledger import cubes, items, outbox, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
@@ -49,6 +49,11 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
             Difference("ledger", "sourceless", item_id, "has no source message")
             for item_id in connection.scalars(sourceless)
         ]
+        for cube in cube_ids:
+            found += [
+                Difference("tiers", "misplaced", subject, what)
+                for subject, what in tiers.misplaced(connection, cube, _SHOWN)
+            ]
         found += [
             Difference(row.target, "parked", row.item, row.error)
             for row in outbox.parked(connection)

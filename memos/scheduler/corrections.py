@@ -14,7 +14,7 @@ from memos.text.statements import key_of, statements
 
 
 def correct(
-    change: Change, draft: Draft, related: Sequence[str], conversation: str | None, at: datetime
+    change: Change, draft: Draft, related: Sequence[str], conversation: str | None, short_capacity: int
 ) -> FeedbackReceipt:
     """Store the correction in `draft` and settle what it replaces.
 
@@ -22,7 +22,7 @@ def correct(
     of the same speaker become superseded; without such a key nothing is, the link alone says so.
     """
     replaced: list[Item] = []
-    key, value = draft.key, draft.value
+    key, value, at = draft.key, draft.value, draft.message.chat_time
     stated = statements(draft.memory)
     if stated:
         attribute, value = stated[0].attribute, stated[0].value
@@ -30,7 +30,7 @@ def correct(
         subject = _subject(draft, rivals)
         key = key_of(subject, attribute) if subject else None
         replaced = [old for old in rivals if old.key == key and _differs(old.value, value) and _older(old, at)]
-    receipt = changes.add(change, [replace(draft, key=key, value=value)], conversation, None)
+    receipt = changes.add(change, [replace(draft, key=key, value=value)], conversation, None, short_capacity)
     new_item = receipt.item_ids[0]
     # One of them may have been erased since it was found.
     known = items.current(change.connection, [change.cube], related)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from memos.errors import InvalidInput, shown
-from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, not_negative
+from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, not_negative, tau_for
 from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy, Policy
 from memos.settings import HeatSettings
 
@@ -89,11 +89,14 @@ def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
     raise InvalidInput("policy", f"must be forward_decay or memoryos, got {shown(name)}")
 
 
-def rules_of(settings: HeatSettings) -> HeatRules:
-    """Return the rules of an installation; under `memoryos`, what was not set comes from the preset.
+def rules_of(settings: HeatSettings, share: float = 1.0) -> HeatRules:
+    """Return the rules of a cube; under `memoryos`, what was not set comes from the preset.
+
+    `share` of the cube's segments have room in the mid tier; without a tau in the settings it decides forward decay's.
 
     Raises: InvalidInput.
     """
+    tau = tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
     values = {
         name: getattr(settings, name)
         for name in ("promote_above", "demote_below", "short_capacity", "mid_capacity", "similarity")
@@ -102,7 +105,7 @@ def rules_of(settings: HeatSettings) -> HeatRules:
         preset = _preset(settings.preset)
         values |= {name: getattr(preset, name) for name in values if name not in settings.model_fields_set}
     return HeatRules(
-        named_policy(settings.policy, tau=timedelta(days=settings.tau_days), preset=settings.preset),
+        named_policy(settings.policy, tau=tau, preset=settings.preset),
         Thresholds(values.pop("promote_above"), values.pop("demote_below")),
         **values,
     )

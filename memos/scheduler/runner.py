@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -37,17 +37,36 @@ _CLEAN_EVERY_S = 600.0
 
 log = logging.getLogger("memos.tasks")
 
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds and counts that every worker goes by.
+
+    A lease ends `lease_s` after its last renewal. A failed attempt is repeated after up to `backoff_s`, doubled each
+    time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end when the process does.
+    What is done or cancelled stays listed for `keep_days`.
+    """
+
+    lease_s: float = 60.0
+    max_attempts: int = 5
+    backoff_s: float = 2.0
+    backoff_max_s: float = 900.0
+    stop_s: float = 10.0
+    keep_days: int = 7
+
+
 Ending = Callable[[sa.Connection], object]
 
 
 class Runner:
     """Runs tasks until it is stopped; every process of an installation may have one."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, settings: TaskSettings) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, settings: TaskSettings, limits: Limits | None = None) -> None:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger
         self._clock = clock
         self._settings = settings
+        self._limits = limits or Limits()
         self._jobs: dict[str, Job] = {}
         self._stop = threading.Event()
         self._work = threading.Condition()
@@ -82,7 +101,7 @@ class Runner:
         """End after the present steps; what does not end in time is given back, and keeps nothing of its attempt."""
         self._stop.set()
         self.wake()
-        deadline = time.monotonic() + self._settings.stop_s
+        deadline = time.monotonic() + self._limits.stop_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         for run in list(self._running.values()):
@@ -120,7 +139,7 @@ class Runner:
         if due is None or due > now:
             return None
         costs = {kind: job.cost for kind, job in self._jobs.items()}
-        lease = Lease(self.owner, now + timedelta(seconds=self._settings.lease_s))
+        lease = Lease(self.owner, now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
             while (task := tasks.take(connection, lease, now, costs)) is not None:
                 if self._in_budget(connection, task, now):
@@ -152,6 +171,9 @@ class Runner:
                     run.record(connection)
         finally:
             self._running.pop(run.task.id, None)
+        if run.task.priority >= tasks.PRIORITY:
+            # Nobody waits for it: leave the machine to those who do.
+            self._stop.wait((time.monotonic() - run.started) * (1 / self._settings.busy_share - 1))
 
     def _outcome(self, run: Run) -> Ending | None:
         """Do the job; return what to write down besides what was spent, None when that is done or not ours to do."""
@@ -182,11 +204,11 @@ class Runner:
     def _failure(self, run: Run, error: Exception, *, passing: bool) -> Ending:
         task, text = run.task, f"{type(error).__name__}: {error}"
         log.warning("task %s (%s), attempt %d: %s", task.id, task.kind, task.attempts, text)
-        if passing and task.attempts < self._settings.max_attempts:
+        if passing and task.attempts < self._limits.max_attempts:
             wait = tasks.backoff(
                 task.attempts,
-                self._settings.backoff_s,
-                self._settings.backoff_max_s,
+                self._limits.backoff_s,
+                self._limits.backoff_max_s,
                 random.random(),  # noqa: S311
             )
             asked = getattr(error, "retry_after_s", None) or 0.0
@@ -224,7 +246,7 @@ class Runner:
     # Leases
 
     def _keep_leases(self) -> None:
-        while not self._stop.wait(self._settings.lease_s / _RENEWALS):
+        while not self._stop.wait(self._limits.lease_s / _RENEWALS):
             try:
                 self.keep_leases()
             except MemosError as error:
@@ -235,18 +257,18 @@ class Runner:
     def keep_leases(self) -> None:
         """Renew what runs here, take back what ran out elsewhere, and forget what ended long ago."""
         now = self._clock.now()
-        lease = Lease(self.owner, now + timedelta(seconds=self._settings.lease_s))
+        lease = Lease(self.owner, now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
             for run in list(self._running.values()):
                 if not (run.finished or tasks.renew(connection, run.task.id, lease, run.progress)):
                     run.lost = True
         with self._ledger.write() as connection:
-            back = tasks.reclaim(connection, now, self._settings.max_attempts)
+            back = tasks.reclaim(connection, now, self._limits.max_attempts)
         if back:
             log.warning("%d tasks of workers that stopped wait again", len(back))
             self.wake()
         if time.monotonic() - self._cleaned_at >= _CLEAN_EVERY_S:
             with self._ledger.write() as connection:
-                more = tasks.clean(connection, now - timedelta(days=self._settings.keep_days))
+                more = tasks.clean(connection, now - timedelta(days=self._limits.keep_days))
             if not more:
                 self._cleaned_at = time.monotonic()

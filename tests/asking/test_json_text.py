@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memos.asking.json_text import json_values
@@ -69,6 +69,7 @@ def test_text_no_store_can_keep_is_mended() -> None:
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
 
+@settings(deadline=None)
 @given(
     st.text(st.characters(exclude_characters="{["), max_size=30),
     st.dictionaries(STORABLE, st.recursive(st.none() | st.booleans() | st.integers() | STORABLE, st.lists)),

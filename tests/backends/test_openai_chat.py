@@ -61,7 +61,12 @@ def opened() -> Iterator[Open]:
 def waits() -> Iterator[list[float]]:
     """The seconds waited before each retry."""
     seen: list[float] = []
-    stamina.instrumentation.set_on_retry_hooks([lambda details: seen.append(details.wait_for)])
+
+    def note(details: stamina.instrumentation.RetryDetails) -> None:
+        seen.append(details.wait_for)
+        assert details.wait_for < 30  # fail before waiting
+
+    stamina.instrumentation.set_on_retry_hooks([note])
     yield seen
     stamina.instrumentation.set_on_retry_hooks(None)
 
@@ -539,12 +544,13 @@ def test_calls_that_find_no_room_in_time_say_so(opened: Open) -> None:
     assert len(server.asked) == 1
 
 
-def test_a_rate_limit_that_leaves_no_room_in_time_says_so(opened: Open) -> None:
-    model, server = opened([answer("ok")], requests_per_minute=1, timeout_s=5, retries=0)
+def test_a_rate_limit_that_leaves_no_room_in_time_says_so(opened: Open, waits: list[float]) -> None:
+    model, server = opened([answer("ok")], requests_per_minute=1, timeout_s=5, retries=3)
     model.complete(asking())
-    with pytest.raises(BackendTimeout, match="REQUESTS_PER_MINUTE"):
+    with pytest.raises(BackendTimeout, match="REQUESTS_PER_MINUTE") as caught:
         model.complete(asking())
-    assert len(server.asked) == 1
+    assert caught.value.retry_after_s is not None
+    assert (waits, len(server.asked)) == ([], 1)
 
 
 def test_tokens_that_were_not_used_are_given_back(opened: Open) -> None:

@@ -82,6 +82,17 @@ def test_points_are_found_at_once_by_every_arm(index: VectorIndex) -> None:
     assert ask(index, Arm.WINDOW_BM25, BM25.encode_query("around")) in (["item-1", "item-2"], ["item-2", "item-1"])
 
 
+def test_turn_vectors_of_points_that_are_there_come_back(index: VectorIndex) -> None:
+    points = [point(1, "cello music"), point(2, "garden walk")]
+    index.upsert(points)
+    found = index.turns([points[1].id, str(uuid.uuid4()), points[0].id])
+    assert set(found) == {points[0].id, points[1].id}
+    for held in points:
+        assert found[held.id].dtype == np.float32
+        assert float(found[held.id] @ held.turn) == pytest.approx(1, abs=0.02)
+    assert index.turns([]) == {}
+
+
 def test_several_arms_come_back_in_the_order_asked(index: VectorIndex) -> None:
     index.upsert([point(1, "cello"), point(2, "garden")])
     arms = (ArmQuery(Arm.TURN_BM25, BM25.encode_query("garden")), ArmQuery(Arm.TURN, axis(1)))

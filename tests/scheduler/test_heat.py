@@ -1,4 +1,4 @@
-"""The formulas of heat: order, sums, clocks, borders, for any date of 1970 to 2100 and any tau from a minute to a year."""
+"""The formulas of heat: order, sums, clocks and borders, for dates of 1970 to 2100 and taus from a minute to a year."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.errors import InvalidInput
-from memos.scheduler.heat import NEVER, ForwardDecay, MemoryOsHeat, log_add_exp
+from memos.scheduler.heat import NEVER, ForwardDecay, MemoryOsHeat, log_add_exp, tau_for
 
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 12, 31, tzinfo=UTC)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -20,7 +20,7 @@ DAY, WEEK = timedelta(days=1), timedelta(days=7)
 EXACT = 1e-6
 
 taus = st.timedeltas(timedelta(minutes=1), timedelta(days=366))
-moments = st.datetimes(datetime(1970, 1, 1), datetime(2100, 12, 31), timezones=st.just(UTC))
+moments = st.timedeltas(timedelta(0), LAST - FIRST).map(lambda since: FIRST + since)
 weights = st.floats(1e-3, 1e3)
 accesses = st.lists(st.tuples(moments, weights), min_size=1, max_size=8)
 levels = st.floats(-1e8, 1e8)
@@ -161,6 +161,18 @@ def test_a_border_that_is_none_is_refused(heat: float) -> None:
     assert refused.value.field == "heat"
 
 
+def test_a_larger_tier_has_a_longer_memory() -> None:
+    days = [tau_for(share) / DAY for share in (0.01, 0.05, 0.2, 1)]
+    assert days == pytest.approx([1, 2.85, 7, 20], rel=0.01)
+    assert tau_for(1e-12) == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.01, math.nan])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(InvalidInput, match="share"):
+        tau_for(share)
+
+
 # MemoryOS
 
 
@@ -181,7 +193,9 @@ def test_memoryos_lies_at_most_gamma_above_its_lasting_part(
 
 
 @given(st.integers(0, 50), moments, moments, moments)
-def test_one_visit_outweighs_any_recency_in_memoryos(visits: int, one: datetime, other: datetime, now: datetime) -> None:
+def test_one_visit_outweighs_any_recency_in_memoryos(
+    visits: int, one: datetime, other: datetime, now: datetime
+) -> None:
     formula = MemoryOsHeat(1, 1, 1, timedelta(seconds=1e7))
     assert formula.heat(visits + 1, 1, one, now) >= formula.heat(visits, 1, other, now)
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from memos.errors import InvalidInput
-from memos.scheduler.heat import ForwardDecay, MemoryOsHeat
+from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, tau_for
 from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy
 from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of
 from memos.settings import HeatSettings, Settings
@@ -66,9 +66,14 @@ def test_an_unknown_policy_or_preset_is_refused_by_name() -> None:
 def test_the_default_is_forward_decay() -> None:
     settings = Settings().heat
     rules = rules_of(settings)
-    assert rules.policy == DecayPolicy(ForwardDecay(timedelta(days=settings.tau_days)))
+    assert rules.policy == DecayPolicy(ForwardDecay(timedelta(days=20)))
     assert (rules.short_capacity, rules.mid_capacity, rules.similarity) == (10, 2000, 0.6)
     assert rules.thresholds.demote_below < rules.thresholds.promote_above
+
+
+def test_the_fuller_the_tier_the_shorter_the_memory_unless_a_tau_is_set() -> None:
+    assert rules_of(HeatSettings(), share=0.2).policy == DecayPolicy(ForwardDecay(tau_for(0.2)))
+    assert rules_of(HeatSettings(tau_days=3), share=0.2).policy == DecayPolicy(ForwardDecay(timedelta(days=3)))
 
 
 def test_presets_of_memoryos() -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -24,7 +25,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.ledger.usage import Spending
 from memos.model import WHOLE, Task, TaskState
-from memos.scheduler.runner import Runner
+from memos.scheduler.runner import Limits, Runner
 from memos.scheduler.task_run import Job, LeaseLost, Run
 from memos.settings import TaskSettings
 from tests.ledgers import Store
@@ -62,8 +63,10 @@ def notes(ledger: Ledger) -> set[str]:
 
 @contextmanager
 def running(ledger: Ledger, *jobs: Job, **settings: object) -> Iterator[Runner]:
-    given = {"workers": 1, "backoff_s": 0.05, "backoff_max_s": 0.2, "stop_s": 30, **settings}
-    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given))
+    given: dict[str, Any] = {"workers": 1, "busy_share": 1, **settings}
+    fast: dict[str, Any] = {"backoff_s": 0.05, "backoff_max_s": 0.2, "stop_s": 30}
+    limits = fast | {name: given.pop(name) for name in Limits.__slots__ if name in given}
+    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given), Limits(**limits))
     runner.register(jobs)
     runner.start()
     try:
@@ -300,7 +303,7 @@ import sqlalchemy as sa
 from memos.clock import SystemClock
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.scheduler.runner import Runner
+from memos.scheduler.runner import Limits, Runner
 from memos.scheduler.task_run import Job
 from memos.settings import TaskSettings
 
@@ -313,7 +316,8 @@ def job(run):
             value=sa.cast(sa.cast(t.meta.c.value, sa.Integer) + 1, sa.String)))
         connection.execute(sa.insert(t.meta).values(key=run.task.id, value="effect"))
 
-runner = Runner(Ledger.open(sys.argv[1]), SystemClock(), TaskSettings(workers=2, lease_s=1, max_attempts=1000))
+limits = Limits(lease_s=1, max_attempts=1000)
+runner = Runner(Ledger.open(sys.argv[1]), SystemClock(), TaskSettings(workers=2, busy_share=1), limits)
 runner.register([Job("work", job)])
 runner.start()
 print("at work", flush=True)

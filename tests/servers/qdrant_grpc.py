@@ -138,7 +138,8 @@ class _Service(grpc.GenericRpcHandler):
 
     def _retrieve(self, asked: Any) -> Any:
         ids = [GrpcToRest.convert_point_id(point) for point in asked.ids]
-        records = self._holds.retrieve(asked.collection_name, ids)
+        wanted = list(asked.with_vectors.include.names)
+        records = self._holds.retrieve(asked.collection_name, ids, with_vectors=wanted or False)
         return wire.GetResponse(result=[RestToGrpc.convert_retrieved_point(record) for record in records])
 
     def _facet(self, asked: Any) -> Any:

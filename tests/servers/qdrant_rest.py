@@ -165,7 +165,7 @@ class QdrantDouble:
 
     def _retrieve(self, name: str, body: Body) -> Any:
         asked = models.PointRequest(**body)
-        return self.holds.retrieve(name, asked.ids, with_payload=True)
+        return self.holds.retrieve(name, asked.ids, with_payload=True, with_vectors=asked.with_vector or False)
 
     def _batch(self, name: str, body: Body) -> Any:
         self.holds.batch_update_points(name, models.UpdateOperations(**body).operations)

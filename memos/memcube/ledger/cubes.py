@@ -146,6 +146,7 @@ class Place:
     page: int = 0
     session: int = 0
     said_at: datetime | None = None
+    first_short: int = 0
 
 
 def conversation(connection: sa.Connection, cube_id: str, name: str, now: datetime) -> Place:
@@ -154,7 +155,7 @@ def conversation(connection: sa.Connection, cube_id: str, name: str, now: dateti
         sa.select(conversations).where(conversations.c.cube_id == cube_id, conversations.c.name == name)
     ).one_or_none()
     if row is not None:
-        return Place(row.id, row.next_position, row.next_page, row.session, row.said_at)
+        return Place(row.id, row.next_position, row.next_page, row.session, row.said_at, row.first_short)
     conversation_id = new_id()
     connection.execute(
         sa.insert(conversations).values(

@@ -62,6 +62,10 @@ cubes = sa.Table(
     sa.Column("event_seq", sa.BigInteger, nullable=False),
     sa.Column("event_chain", sa.LargeBinary(32), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
+    # The tau under which the levels of this cube were counted; empty until something was.
+    sa.Column("heat_tau_s", sa.Float),
+    # Messages without a conversation that were made up to then have rows in `pages`.
+    sa.Column("lone_until", UtcMicros),
     sa.CheckConstraint("event_seq >= 0", name="ck_cubes_event_seq"),
 )
 
@@ -77,6 +81,8 @@ conversations = sa.Table(
     sa.Column("session", sa.Integer, nullable=False, server_default="0"),
     sa.Column("said_at", UtcMicros),
     sa.Column("created_at", UtcMicros, nullable=False),
+    # Pages from this number on are in the short tier; those before it have rows in `pages`.
+    sa.Column("first_short", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("cube_id", "name", name="uq_conversations_name"),
 )
 
@@ -99,6 +105,7 @@ items = sa.Table(
     sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
+    sa.Index("ix_items_page", "conversation_id", "page"),
 )
 
 versions = sa.Table(
@@ -366,4 +373,63 @@ leases = sa.Table(
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("owner", sa.String(128), nullable=False),
     sa.Column("until", UtcMicros, nullable=False),
+)
+
+
+# What an item's or segment's heat is computed from (`memos.scheduler.policy.Warmth`).
+def _warmth() -> tuple[sa.Column[Any], ...]:
+    return (
+        sa.Column("level", sa.Float, nullable=False),
+        sa.Column("visits", sa.Integer, nullable=False),
+        sa.Column("interactions", sa.Integer, nullable=False),
+        sa.Column("last", UtcMicros),
+    )
+
+
+# Pages of one topic. `spans` are [item, start, end] of the sentences that make its summary, `told` a summary that a
+# model wrote, `words` [keyword, pages] pairs, `vector` the float32 sum of the pages' unit vectors, `unread` whether a
+# page of it has not been read into long-term memory.
+segments = sa.Table(
+    "segments",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("spans", sa.JSON, nullable=False),
+    sa.Column("told", sa.Text),
+    sa.Column("words", sa.JSON, nullable=False),
+    sa.Column("vector", sa.LargeBinary),
+    sa.Column("pages", sa.Integer, nullable=False),
+    sa.Column("unread", sa.Boolean, nullable=False),
+    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
+    *_warmth(),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("updated_at", UtcMicros, nullable=False),
+    sa.CheckConstraint("pages >= 0", name="ck_segments_pages"),
+    sa.Index("ix_segments_hot", "cube_id", "state", "unread", "level"),
+)
+
+# The pages of the mid tier; a page's id is that of its first message. A message without a conversation is a page.
+pages = sa.Table(
+    "pages",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("conversation_id", sa.String(36), sa.ForeignKey("conversations.id")),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("segment_id", sa.String(36), sa.ForeignKey("segments.id"), nullable=False),
+    sa.Column("read", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("moved_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("conversation_id", "number", name="uq_pages_number"),
+    sa.Index("ix_pages_segment", "segment_id", "read"),
+)
+
+# Only items that were accessed have a row.
+warmth = sa.Table(
+    "warmth",
+    metadata,
+    sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+    *_warmth(),
+    sa.Index("ix_warmth_hot", "cube_id", "level"),
 )

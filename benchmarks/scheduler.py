@@ -1,0 +1,42 @@
+"""What the scheduler decides and costs: `python -m benchmarks.scheduler --data locomo_dev.json`.
+
+Parts, all unless --parts names some: `heat` simulates which memories stay at hand (benchmarks/heat_simulation.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks import heat_simulation
+from benchmarks.report import Report, output_parser, run
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {"heat": heat_simulation.measure}
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Run the parts one after the other; their figures stand side by side, `n` by part."""
+    reports = {name: PARTS[name](arguments) for name in arguments.parts}
+    figures: dict[str, Any] = {"n": {name: report.figures["n"] for name, report in reports.items()}}
+    for report in reports.values():
+        figures |= {name: figure for name, figure in report.figures.items() if name != "n"}
+    return Report(figures, tables=[table for report in reports.values() for table in report.tables])
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the arguments."""
+    parser = output_parser(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="only these")
+    heat_simulation.add_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, print the closing line."""
+    return run("scheduler", parse(argv), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

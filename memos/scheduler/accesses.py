@@ -1,0 +1,125 @@
+"""Counts what was looked up and used, in memory, and writes it down in batches: no search waits for a write.
+
+A kill loses the counts of the last seconds, never a memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.clock import Clock
+from memos.errors import NotFound
+from memos.memcube.ledger import cubes, items, queues, tiers
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.schema import warmth
+from memos.memcube.ledger.tiers import SegmentRow
+from memos.scheduler.policy import Access, Policy, Warmth
+
+_MOST_WAITING = 10_000
+_FLUSH_EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One access that is not written down yet."""
+
+    cube: str
+    item: str
+    access: Access
+    at: datetime
+
+
+class Accesses:
+    """The accesses of one process, thread-safe."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, policy: Policy) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._policy = policy
+        self._waiting: list[Counted] = []
+        self._lock = threading.Lock()
+        self._flushed_at = time.monotonic()
+
+    def note(self, found: Iterable[tuple[str, str]], access: Access) -> None:
+        """Count an access of these (cube, item) pairs; beyond 10,000 unwritten ones no more are counted."""
+        now = self._clock.now()
+        counted = [Counted(cube, item, access, now) for cube, item in found]
+        with self._lock:
+            if len(self._waiting) < _MOST_WAITING:
+                self._waiting += counted
+
+    def flush_if_due(self) -> None:
+        """Write down what was counted when the last time is some seconds ago. Raises: BackendUnavailable."""
+        if time.monotonic() - self._flushed_at >= _FLUSH_EVERY_S:
+            self._flushed_at = time.monotonic()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write down what was counted: the warmth of items and of the segments they are in.
+
+        Raises: BackendUnavailable; then it is tried again with the next flush.
+        """
+        with self._lock:
+            counted, self._waiting = self._waiting, []
+        try:
+            while counted:
+                cube = counted[0].cube
+                # A cube that was dropped meanwhile has nothing to warm.
+                with suppress(NotFound), self._ledger.write() as connection:
+                    cubes.lock(connection, cube)
+                    self._write(connection, cube, [one for one in counted if one.cube == cube])
+                counted = [one for one in counted if one.cube != cube]
+        finally:
+            with self._lock:
+                self._waiting = counted + self._waiting
+
+    def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
+        now = self._clock.now()
+        known = set(items.current(connection, [cube], {one.item for one in counted}))  # the others are gone
+        warm = _warmth_of(connection, known)
+        for one in counted:
+            if one.item in known:
+                warm[one.item] = self._policy.accessed(warm.get(one.item, Warmth()), one.access, one.at, now)
+        for item, after in warm.items():
+            row = {"level": after.level, "visits": after.visits, "interactions": after.interactions, "last": after.last}
+            if not queues.insert_new(connection, warmth, {"item_id": item, "cube_id": cube, **row}):
+                connection.execute(sa.update(warmth).where(warmth.c.item_id == item).values(row))
+        self._warm_segments(connection, counted, known, now)
+
+    def _warm_segments(
+        self, connection: sa.Connection, counted: Sequence[Counted], known: set[str], now: datetime
+    ) -> None:
+        places = tiers.segments_by_item(connection, known)
+        segments = tiers.get_segments(connection, set(places.values()))
+        for one in counted:
+            segment = segments.get(places.get(one.item, ""))
+            if segment is not None:
+                heat(segment, self._policy.accessed(warmth_of(segment), one.access, one.at, now))
+        tiers.save(connection, segments.values(), segments)
+
+
+def warmth_of(segment: SegmentRow) -> Warmth:
+    """Return what a segment's heat is computed from; a new one has none."""
+    return Warmth(segment.level, segment.visits, segment.interactions, segment.last) if segment.last else Warmth()
+
+
+def heat(segment: SegmentRow, warm: Warmth) -> None:
+    """Keep a warmth with a segment."""
+    segment.level, segment.visits, segment.interactions, segment.last = (
+        warm.level, warm.visits, warm.interactions, warm.last,
+    )  # fmt: skip
+
+
+def _warmth_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Warmth]:
+    found = {}
+    for batch in items.in_batches(ids):
+        for row in connection.execute(sa.select(warmth).where(warmth.c.item_id.in_(batch))):
+            found[row.item_id] = Warmth(row.level, row.visits, row.interactions, row.last)
+    return found

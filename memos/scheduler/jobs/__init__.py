@@ -1,0 +1,1 @@
+"""What each kind of background task does, one module a kind."""

@@ -1,0 +1,168 @@
+"""Moves the oldest pages of a conversation from the short tier into segments, in the transaction that ends the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import items, tasks, tiers
+from memos.memcube.ledger.tiers import Overflow, Page, SegmentRow
+from memos.model import Item, Status
+from memos.ports import Vector
+from memos.scheduler.accesses import warmth_of
+from memos.scheduler.policy import Access
+from memos.scheduler.rules import HeatRules
+from memos.scheduler.segmenting import Candidates, PageView, SegmentView, Sentence, counted, sentences, telling
+from memos.scheduler.task_run import Run
+from memos.text.render import said
+
+ACTOR = "scheduler"
+
+TurnsOf = Callable[[Sequence[Item]], Vector]
+"""Returns float32 (messages, dimension), the vectors of messages."""
+
+_PAGES_AT_ONCE = 32
+# A pasted megabyte is not what tells a topic.
+_SCANNED_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowJob:
+    """Empties the short tier as far as it is over its capacity.
+
+    `turns_of` returns the vectors of messages.
+    """
+
+    rules: HeatRules
+    turns_of: TurnsOf
+
+    def run(self, run: Run) -> None:
+        """Move pages of the conversation that the task names, or messages without one."""
+        cube, conversation = run.task.cube, run.task.payload.get("conversation")
+        with run.ledger.read() as connection:
+            found = tiers.overflow(connection, cube, conversation, self.rules.short_capacity, _PAGES_AT_ONCE)
+        if found is None:
+            return
+        # Outside the transaction: it may take a while.
+        vectors = page_vectors(self.turns_of, [live(page) for page in found.pages])
+        run.go_on(0.5)
+        with run.finishing() as connection:
+            change = changes.begin(connection, cube, ACTOR, run.clock)
+            if tiers.is_still(connection, cube, found):
+                self._place(change, found, vectors)
+            if tiers.overflow(connection, cube, conversation, self.rules.short_capacity, 1) is not None:
+                tasks.enqueue(connection, cube, [tiers.overflow_task(conversation, change.now)], change.now)
+
+    def _place(self, change: Change, found: Overflow, vectors: Vector) -> None:
+        connection, conversation = change.connection, found.conversation
+        segments = {segment.id: segment for segment in tiers.open_segments(connection, change.cube)}
+        known = set(segments)
+        candidates = Candidates([view(segment) for segment in segments.values()], vectors.shape[1])
+        previous = None if conversation is None else tiers.segment_of(connection, conversation, found.first - 1)
+        grown: dict[str, list[Page]] = {}
+        for page, vector in zip(found.pages, vectors, strict=True):
+            seen = PageView(vector, keywords_of(page))
+            joined = candidates.best(seen, previous, self.rules.similarity)
+            segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
+            segments[segment.id] = self._with(segment, seen, page, change.now)
+            candidates.put(view(segments[segment.id]))
+            grown.setdefault(segment.id, []).append(page)
+            previous = segment.id if conversation is not None else None
+        for id_, pages in grown.items():
+            segments[id_].spans = spans(connection, segments[id_], pages)
+        tiers.save(connection, [segments[id_] for id_ in grown], known)
+        placed = [(page, id_) for id_, pages in grown.items() for page in pages]
+        tiers.place_pages(connection, change.cube, conversation, placed, change.now)
+        tiers.move_on(connection, change.cube, found)
+        if placed:
+            self._tell(change, placed, segments)
+
+    def _with(self, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
+        """Return the segment with one more page: a longer sum of vectors, more keywords, more heat."""
+        at = page.messages[-1].said_at or now
+        warm = self.rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
+        return replace(
+            segment,
+            vector=view.vector if segment.vector is None else segment.vector + view.vector,
+            keywords=counted(segment.keywords, view.keywords),
+            pages=segment.pages + 1,
+            unread=True,
+            updated_at=now,
+            level=warm.level,
+            visits=warm.visits,
+            interactions=warm.interactions,
+            last=warm.last,
+        )
+
+    def _tell(self, change: Change, placed: Sequence[tuple[Page, str]], segments: dict[str, SegmentRow]) -> None:
+        heats = {id_: self.rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
+        body = {
+            "tier": "mid",
+            "pages": {page.id: id_ for page, id_ in placed},
+            "heat": {id_: round(heat, 4) for id_, heat in heats.items()},
+        }
+        changes.record(change, "move", body)
+
+
+def view(segment: SegmentRow) -> SegmentView:
+    """Return a segment as pages are compared with it."""
+    return SegmentView(segment.id, segment.vector, segment.keywords)
+
+
+def live(page: Page) -> list[Item]:
+    """Return a page's messages that are not deleted."""
+    return [message for message in page.messages if message.status is not Status.DELETED]
+
+
+def keywords_of(page: Page) -> frozenset[str]:
+    """Return the keywords of a page's messages."""
+    return frozenset(word for message in live(page) for word in message.keywords)
+
+
+def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
+    """Return float32 (pages, dimension): the direction of each page's messages together, zero for a page of none."""
+    vectors = turns_of([message for page in pages for message in page])
+    found = np.zeros((len(pages), vectors.shape[1]), dtype=np.float32)
+    place = 0
+    for number, page in enumerate(pages):
+        total = vectors[place : place + len(page)].sum(axis=0)
+        norm = float(np.linalg.norm(total))
+        found[number] = total / norm if norm > 0 else total
+        place += len(page)
+    return found
+
+
+def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page]) -> list[tuple[str, int, int]]:
+    """Return the sentences that tell what the segment is about now: of those that told it before and the new ones."""
+    before = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
+    old = [
+        Sentence(item, start, end, before[item].memory[start:end])
+        for item, start, end in segment.spans
+        if item in before
+    ]
+    new = [
+        sentence
+        for page in grown
+        for message in live(page)
+        for sentence in sentences(message.id, message.memory[:_SCANNED_CHARS])
+    ]
+    return [(chosen.item, chosen.start, chosen.end) for chosen in telling([*old, *new], segment.keywords)]
+
+
+def summary(connection: sa.Connection, segment: SegmentRow) -> str:
+    """Return what a segment is about: a model's words when there are some, else its own messages'."""
+    if segment.told is not None:
+        return segment.told
+    states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
+    live = {id_: state for id_, state in states.items() if state.status is not Status.DELETED}
+    told = [
+        said(live[item].speaker, live[item].memory[start:end]) for item, start, end in segment.spans if item in live
+    ]
+    return "\n".join(told)
