@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 DATA ?= ../shared/bench/data
 # Processes of tests; each starts servers of its own.
 WORKERS ?= 2
+# pip's advice to upgrade it is noise here.
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: demo test test-servers check lint types layers setup setup-dev bench picture clean
 

@@ -126,7 +126,7 @@ def measure_volume(
     for backend, settings in places.items():
         dialogues = Dialogues(arguments.seed)
         filler = embedder if arguments.real_vectors else BagOfWords(embedder, arguments.seed)
-        fill_s = fill(settings, volume, dialogues, filler)
+        fill_s, tidy_s = fill(settings, volume, dialogues, filler)
         graphs_s = build_graphs(settings, embedder)
         sizes = bytes_on_disk(settings.home)
         if backend == "servers" and servers is not None:
@@ -137,6 +137,7 @@ def measure_volume(
             "bytes_on_disk": sizes,
             "cold_start": cold_start(settings, volume.names[0], arguments.cold_starts),
             "fill_s": round(fill_s, 1),
+            "tidy_s": round(tidy_s, 1),
             "graphs_s": None if graphs_s is None else round(graphs_s, 1),
         }
         del filler

@@ -24,7 +24,7 @@ def lines(
         matplotlib.use("svg")
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        raise BadData(path, "cannot be drawn without matplotlib: pip install 'memstrata[bench]'") from error
+        raise BadData(path, "cannot be drawn without matplotlib: pip install '.[bench]'") from error
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for name, (across, up) in series.items():

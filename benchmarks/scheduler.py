@@ -1,6 +1,7 @@
 """What the scheduler decides and costs: `python -m benchmarks.scheduler --data locomo_dev.json`.
 
-Parts, all unless --parts names some: `heat` simulates which memories stay at hand (benchmarks/heat_simulation.py).
+Parts, all unless --parts names some: `heat` simulates which memories stay at hand (benchmarks/heat_simulation.py),
+`tasks` times the task queue (benchmarks/task_rates.py).
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import heat_simulation
+from benchmarks import heat_simulation, task_rates
 from benchmarks.report import Report, output_parser, run
 
-PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {"heat": heat_simulation.measure}
+PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
+    "heat": heat_simulation.measure,
+    "tasks": task_rates.measure,
+}
 
 
 def measure(arguments: argparse.Namespace) -> Report:
@@ -30,6 +34,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = output_parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="only these")
     heat_simulation.add_arguments(parser)
+    task_rates.add_arguments(parser)
     return parser.parse_args(argv)
 
 

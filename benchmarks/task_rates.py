@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import threading
 import time
@@ -10,7 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from rich.table import Table
 
+from benchmarks.report import Report
 from memos.clock import SystemClock
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -19,8 +22,26 @@ from memos.scheduler.runner import Runner
 from memos.scheduler.task_run import Job, Run
 from memos.settings import TaskSettings
 
+_CUBES = (1, 10, 100)
 _WORKERS = 2
 _PAUSE_S = 0.002  # between two tasks whose start is timed, so that each finds the workers idle
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what this part asks for."""
+    parser.add_argument("--drained", type=int, default=2_000, help="tasks of a full queue (default 2,000)")
+    parser.add_argument("--timed", type=int, default=300, help="single tasks whose start is timed (default 300)")
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Return tasks a second and start delays at 1, 10 and 100 cubes."""
+    found = rates(_CUBES, arguments.drained, arguments.timed)
+    table = Table(title="task queue, SQLite", title_justify="left")
+    for name in ("cubes", "tasks a second", "start p50 ms", "start p99 ms"):
+        table.add_column(name, justify="right")
+    for cubes, figures in found.items():
+        table.add_row(cubes, *(f"{figure:,.1f}" for figure in figures.values()))
+    return Report({"n": {"drained": arguments.drained, "timed": arguments.timed}, "tasks": found}, tables=[table])
 
 
 def rates(cube_counts: Sequence[int], drained: int, timed: int) -> dict[str, dict[str, float]]:
@@ -47,7 +68,7 @@ def _measure(ledger: Ledger, cubes: Sequence[str], drained: int, timed: int) -> 
 
     for cube in cubes:
         _put(ledger, cube, drained // len(cubes))
-    runner = Runner(ledger, SystemClock(), TaskSettings(workers=_WORKERS))
+    runner = Runner(ledger, SystemClock(), TaskSettings(workers=_WORKERS, busy_share=1))
     runner.register([Job("nothing", job)])
     count, delays = drained // len(cubes) * len(cubes), []
     started = time.perf_counter()

@@ -19,7 +19,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from memos.api.views import error_view
 from memos.cli_moving import moving_app
@@ -54,6 +54,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def main_options(
+    told: Annotated[bool, typer.Option("--version", help="Print the version", is_eager=True)] = False,
+) -> None:
+    """Take options that stand before a command."""
+    if told:
+        console.print(__version__, highlight=False)
+        raise typer.Exit
+
+
 cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
@@ -121,8 +133,10 @@ def search(
     def human() -> None:
         if token_budget is not None:
             console.print(visible(result.context), markup=False, highlight=False, soft_wrap=True)
+        elif result.hits:
+            console.print(hits_table(result, cell(query), ids=True))
         else:
-            console.print(hits_table(result, cell(query)))
+            console.print(f"nothing found in {', '.join(map(cell, cube or [DEFAULT_CUBE]))}", highlight=False)
         for hit in result.hits if explain else ():
             console.print(f"{hit.item.id}: {_shares(hit)}", highlight=False, soft_wrap=True)
         if result.missing_arms:
@@ -149,7 +163,7 @@ def get(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_j
         found = memos.get(item, actor=actor)
 
     def human() -> None:
-        _items_table([found])
+        _items_lines([found])
         for source in found.sources:
             told = f"source {source.message_id} [{source.start}:{source.end}] {visible(source.speaker)}, {source.at}"
             console.print(told, markup=False, highlight=False, soft_wrap=True)
@@ -171,7 +185,7 @@ def list_(
     wanted = _json_option("--filter", filter_)
     with opened(data_dir) as memos:
         found = memos.list(cube=cube, actor=actor, filter=wanted, limit=limit, offset=offset)
-    show(found, as_json, lambda: _items_table(found))
+    show(found, as_json, lambda: _items_lines(found))
 
 
 @app.command()
@@ -187,7 +201,7 @@ def update(
     """Write a memory's next version."""
     with opened(data_dir) as memos:
         found = memos.update(item, text, actor=actor, expected_version=expected_version, reason=reason)
-    show(found, as_json, lambda: _items_table([found]))
+    show(found, as_json, lambda: _items_lines([found]))
 
 
 @app.command()
@@ -235,6 +249,11 @@ def erase(
 
     def human() -> None:
         console.print(f"receipt {receipt.id}: {receipt.state}, {len(receipt.item_ids)} items", highlight=False)
+        kept = ", ".join(store for store, state in receipt.stores.items() if state == "deleted")
+        if kept:
+            console.print(
+                f"deleted from servers: {kept}; what they free is overwritten in their own time (docs/deploy.md)"
+            )
         for place in receipt.backups:
             told = "could not be told" if place in receipt.untold_backups else "a restore leaves it out"
             console.print(
@@ -294,7 +313,7 @@ def rollback(
     """Make an old version the current one again."""
     with opened(data_dir) as memos:
         found = memos.rollback(item, to_version, actor=actor)
-    show(found, as_json, lambda: _items_table([found]))
+    show(found, as_json, lambda: _items_lines([found]))
 
 
 @cubes_app.command("list")
@@ -439,7 +458,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's folder")] = False,
     svg: Annotated[Path | None, typer.Option(help="Also save the output as a picture")] = None,
 ) -> None:
-    """Show the main job on a bundled conversation, in a folder of its own."""
+    """Show the main job on a bundled conversation, in a temporary folder unless one is named."""
     from memos.demo.run import run_demo  # noqa: PLC0415
 
     if svg is not None and not svg.parent.is_dir():
@@ -463,14 +482,13 @@ def version(as_json: AsJson = False) -> None:
     show({"version": __version__}, as_json, lambda: console.print(__version__, highlight=False))
 
 
-def _items_table(found: list[Item]) -> None:
-    # An id is there to be copied: it stays whole on a narrow terminal.
-    id_column = Column("id", no_wrap=True, min_width=36)
-    table = Table(id_column, "v", "status", "speaker", Column("memory", min_width=16))
+def _items_lines(found: list[Item]) -> None:
+    # No table: an id is there to be copied, and a memory to be read, also on a narrow terminal.
     for item in found:
-        row = (item.id, str(item.version), item.status, item.speaker, item.memory[:2000])
-        table.add_row(*map(cell, row))
-    console.print(table)
+        about = f"{item.id}  v{item.version}  {item.status}  {item.tier}  {visible(item.speaker)}"
+        console.print(about, markup=False, highlight=False, soft_wrap=True)
+        for line in item.memory[:2000].splitlines():
+            console.print(f"    {visible(line)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _json_option(name: str, text: str | None) -> Any:

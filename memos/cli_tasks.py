@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from memos.cli_shared import AsJson, DataDir, console, interruptible, opened, progress_bar, show
 from memos.model import Task
@@ -30,13 +29,12 @@ def list_tasks(
         found = memos.tasks.list(cubes=cube or None, states=state or [], kinds=kind or [], limit=limit)
 
     def human() -> None:
-        table = Table("id", "kind", "cube", "state", "tries", "due", "told", box=None)
         for task in found:
-            table.add_row(
-                task.id, task.kind, visible(task.cube) or "(all)", task.state, str(task.attempts),
-                f"{task.not_before:%F %T}", visible(task.error or task.note or ""),
-            )  # fmt: skip
-        console.print(table if found else "no tasks", markup=False)
+            told = task.error or task.note
+            about = f"{task.id}  {task.kind}  {task.cube or '(all)'}  {task.state}  due {task.not_before:%F %T}"
+            _say(about + (f"\n    {told}" if told else ""))
+        if not found:
+            _say("no tasks")
 
     show(found, as_json, human)
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,13 @@ from memos.backends.bm25 import QdrantBm25
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.clock import Clock, RisingClock
-from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
+from memos.clock import Clock, RisingClock, new_id
+from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, PermissionDenied
 from memos.memcube.graph import GraphFollower
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.outbox import Target
+from memos.memcube.ledger.postgres import last_alone, set_alone
 from memos.memcube.lock import FolderLock
 from memos.memcube.moving import unfinished_copy
 from memos.memcube.projection import Follower, OwnProjection, Projection
@@ -125,7 +126,8 @@ def assemble(
             stack.callback(lock.release)
         ledger = _open_ledger(home, settings)
         stack.callback(ledger.close)
-        ledger.hold(alone="vector" in embedded or "graph" in embedded)
+        alone = {"vector", "graph"} & set(embedded)
+        _claim(ledger, home, alone)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
             rising = RisingClock(clock, cube_rows.newest_event(connection))
@@ -161,6 +163,36 @@ def assemble(
             generations=generations,
             closing=stack.pop_all(),
         )
+
+
+def _claim(ledger: Ledger, home: Path, alone: Collection[str]) -> None:
+    """Claim the ledger; embedded indexes that were not the last to follow a ledger on a server are filled anew."""
+    if ledger.is_sqlite or not alone:
+        ledger.hold(alone=None)
+        return
+    file = home / "holder"
+    if not file.exists():
+        write_private(file, new_id())
+    folder = file.read_text(encoding="utf-8").strip()
+    ledger.hold(alone=folder)
+    with ledger.write() as connection:
+        before = last_alone(connection)
+        set_alone(connection, folder)
+    if before not in (None, folder):
+        log.warning("another process had this ledger since this one: the indexes in %s are filled anew", home)
+        for name in alone:
+            shutil.rmtree(home / name)
+            _make_folder(home / name)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a small file for its owner alone, whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def _open_vector(
@@ -244,7 +276,10 @@ def _make_private(path: Path) -> None:
 
 def _open_ledger(home: Path, settings: Settings) -> Ledger:
     if settings.ledger_url is not None:
-        return Ledger.open(settings.ledger_url.get_secret_value())
+        url = settings.ledger_url.get_secret_value()
+        if url.startswith("sqlite"):
+            raise InvalidInput("ledger_url", "names sqlite; leave it out: the home folder then has the ledger")
+        return Ledger.open(url)
     path = home / "ledger.db"
     _make_private(path)
     ledger = Ledger.open(sqlite_url(path))

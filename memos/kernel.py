@@ -475,6 +475,8 @@ class MemOS:
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
     ) -> VerifyReport:
         """Compare the ledger with itself and both indexes; with `repair` bring the indexes back to it."""
+        if cubes is None and not self._every_cube():
+            return VerifyReport(0, {}, (), 0)
         scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
         return self._repair.verify(scope.cubes, repair=repair, strangers=cubes is None)
 
@@ -643,6 +645,7 @@ class MemOS:
     def _writing(self) -> Iterator[sa.Connection]:
         self._check_open()
         self._parts.check_space()
+        self.ledger.renew_hold()  # what others may be doing alone must not be disturbed, nor followed by halves
         with self.ledger.write() as connection:
             yield connection
 

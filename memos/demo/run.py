@@ -65,14 +65,16 @@ def _exchanges(messages: list[Any]) -> list[list[Any]]:
     return groups
 
 
-def hits_table(result: SearchResult, title: str) -> Table:
-    """Return hits as a table: score, relevance, date, speaker, tier and the exact source passage."""
+def hits_table(result: SearchResult, title: str, *, ids: bool = False) -> Table:
+    """Return hits as a table: score, relevance, date, speaker, tier, the exact source passage and, asked for, ids."""
     table = Table(title=title, title_justify="left", title_style="bold", expand=True)
     for name, width in (("score", 6), ("relevance", 9), ("date", 14), ("speaker", 8), ("tier", 5)):
         table.add_column(name, min_width=width, no_wrap=True)
-    table.add_column("source passage", ratio=1)
+    # Folded, or Chinese, which has no spaces, would end at the edge.
+    table.add_column("source passage", ratio=1, overflow="fold")
     for hit in result.hits:
-        table.add_row(*_cells(hit))
+        *cells, passage = _cells(hit)
+        table.add_row(*cells, f"{passage}\n[dim]{hit.item.id}[/dim]" if ids else passage)
     return table
 
 
@@ -120,7 +122,7 @@ def _history(memos: MemOS, item_id: str, console: Console) -> None:
     table = Table(title=f"history of {item_id}", title_justify="left", title_style="bold", expand=True)
     for name in ("v", "when", "who", "why", "status"):
         table.add_column(name, no_wrap=True)
-    table.add_column("memory", ratio=1)
+    table.add_column("memory", ratio=1, overflow="fold")
     for entry in memos.history(item_id):
         row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", _plain(entry.actor, 22), _plain(entry.reason, 22))
         table.add_row(*row, entry.after.status, _plain(entry.after.memory, 400))

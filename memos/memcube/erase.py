@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, outbox, tiers
+from memos.memcube.ledger import cubes, items, outbox, queues, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import EraseReceipt, LinkKind, Status
@@ -90,6 +90,7 @@ def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
     tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
+    queues.lock(connection, change.cube)
     # An error may quote a value; ids alone cannot tell whose.
     connection.execute(sa.update(t.tasks).where(t.tasks.c.cube_id == change.cube).values(error=None))
     _remove_empty_conversations(connection, change.cube)
@@ -109,6 +110,7 @@ def drop(change: Change) -> EraseReceipt:
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     """Remove the rows of a cube without items."""
+    queues.lock(connection, cube)
     of_cube = (t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage)
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))

@@ -69,6 +69,7 @@ PATHS: tuple[Holder, ...] = (
     Holder("ledger.db-shm", Holds.IDS, "", _LEDGER, "ledger.db"),
     Holder("vector", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
     Holder("graph", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
+    Holder("holder", Holds.IDS, "", "memos.engines.assemble", "program"),
     Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
 )
 

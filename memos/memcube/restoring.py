@@ -77,8 +77,10 @@ def restore_archive(
 def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
     """Raise Conflict when a ledger has content that may not be replaced."""
     if not replace and not rows.is_blank(connection):
+        where = connection.engine.url.render_as_string(hide_password=True)
         raise Conflict(
-            "There are memories in the place to restore to: choose another --data-dir, or replace them (--replace)."
+            f"There are memories in the place to restore to, {where}: choose another one (--data-dir, or "
+            "MEMOS_LEDGER_URL where it is set), or replace them for good (--replace)."
         )
 
 

@@ -58,10 +58,12 @@ class Periodic:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._begin, name="memos-periodic", daemon=True)
         self._scheduler: Any = None
+        self._started = False
 
     def start(self) -> None:
         """Begin to look; calling it again changes nothing."""
-        if not self._thread.is_alive() and not self._stop.is_set():
+        if not self._started and not self._stop.is_set():
+            self._started = True
             self._thread.start()
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ Knows queues and leases, and of a job only its kind, its cost and how it ended.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
@@ -24,6 +25,7 @@ from memos.clock import Clock
 from memos.errors import BackendUnavailable, Conflict, MemosError, ModelError
 from memos.memcube.ledger import queues, tasks, usage
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.tasks import Delay, Lease
 from memos.memcube.ledger.usage import Spending
 from memos.model import Task, TaskState
@@ -44,7 +46,7 @@ class Limits:
 
     A lease ends `lease_s` after its last renewal. A failed attempt is repeated after up to `backoff_s`, doubled each
     time up to `backoff_max_s`, until `max_attempts` failed. Running tasks have `stop_s` to end when the process does.
-    What is done or cancelled stays listed for `keep_days`.
+    What is done or cancelled stays listed for `keep_days`. On servers, clocks of two processes may be `skew_s` apart.
     """
 
     lease_s: float = 60.0
@@ -52,6 +54,7 @@ class Limits:
     backoff_s: float = 2.0
     backoff_max_s: float = 900.0
     stop_s: float = 10.0
+    skew_s: float = 2 * MOST_SKEW.total_seconds()
     keep_days: int = 7
 
 
@@ -72,6 +75,8 @@ class Runner:
         self._work = threading.Condition()
         self._wakes = 0
         self._running: dict[str, Run] = {}
+        self._attempts = itertools.count(1)
+        self._skew = timedelta(seconds=0 if ledger.is_sqlite else self._limits.skew_s)
         self._threads: list[threading.Thread] = []
         self._cleaned_at = -_CLEAN_EVERY_S
         self.last_error: str | None = None
@@ -139,16 +144,17 @@ class Runner:
         if due is None or due > now:
             return None
         costs = {kind: job.cost for kind, job in self._jobs.items()}
-        lease = Lease(self.owner, now + timedelta(seconds=self._limits.lease_s))
+        # One owner for each attempt: a task may be cancelled, retried and taken again beside its earlier attempt.
+        lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
             while (task := tasks.take(connection, lease, now, costs)) is not None:
-                if self._in_budget(connection, task, now):
+                if self._in_budget(connection, task, lease.owner, now):
                     break
-        return None if task is None else self._begun(task)
+        return None if task is None else self._begun(task, lease.owner)
 
-    def _begun(self, task: Task) -> Run:
-        run = Run(self._ledger, self._clock, task, self.owner, self._stop, partial(self._may_spend, task))
-        self._running[task.id] = run
+    def _begun(self, task: Task, owner: str) -> Run:
+        run = Run(self._ledger, self._clock, task, owner, self._stop, partial(self._may_spend, task))
+        self._running[owner] = run
         return run
 
     def _idle(self, seen: int) -> None:
@@ -170,7 +176,7 @@ class Runner:
                         end(connection)
                     run.record(connection)
         finally:
-            self._running.pop(run.task.id, None)
+            self._running.pop(run.owner, None)
         if run.task.priority >= tasks.PRIORITY:
             # Nobody waits for it: leave the machine to those who do.
             self._stop.wait((time.monotonic() - run.started) * (1 / self._settings.busy_share - 1))
@@ -215,19 +221,19 @@ class Runner:
             until = self._clock.now() + max(wait, timedelta(seconds=asked))
             return self._back(run, Delay(until, f"attempt {task.attempts} failed", text))
         state = TaskState.DEAD if passing else TaskState.FAILED
-        return lambda connection: tasks.fail(connection, task, self.owner, state, text, self._clock.now())
+        return lambda connection: tasks.fail(connection, task, run.owner, state, text, self._clock.now())
 
     def _back(self, run: Run, delay: Delay) -> Ending:
-        return lambda connection: tasks.give_back(connection, run.task, self.owner, delay, self._clock.now())
+        return lambda connection: tasks.give_back(connection, run.task, run.owner, delay, self._clock.now())
 
     # Budgets
 
-    def _in_budget(self, connection: sa.Connection, task: Task, now: datetime) -> bool:
+    def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
         """Say whether a leased task may begin; if not, it and all its cube's like it wait for the next day."""
         if not self._jobs[task.kind].budgeted or self._within(usage.today(connection, task.cube, now)):
             return True
         delay = Delay(usage.next_day(now), self._budget_note(), counted=False)
-        tasks.give_back(connection, task, self.owner, delay, now)
+        tasks.give_back(connection, task, owner, delay, now)
         tasks.postpone(connection, task.cube, [kind for kind, job in self._jobs.items() if job.budgeted], delay)
         return False
 
@@ -257,13 +263,13 @@ class Runner:
     def keep_leases(self) -> None:
         """Renew what runs here, take back what ran out elsewhere, and forget what ended long ago."""
         now = self._clock.now()
-        lease = Lease(self.owner, now + timedelta(seconds=self._limits.lease_s))
+        until = now + timedelta(seconds=self._limits.lease_s)
+        for run in list(self._running.values()):
+            with self._ledger.write() as connection:
+                kept = tasks.renew(connection, run.task.id, Lease(run.owner, until), run.progress)
+            run.lost = run.lost or not (kept or run.finished)
         with self._ledger.write() as connection:
-            for run in list(self._running.values()):
-                if not (run.finished or tasks.renew(connection, run.task.id, lease, run.progress)):
-                    run.lost = True
-        with self._ledger.write() as connection:
-            back = tasks.reclaim(connection, now, self._limits.max_attempts)
+            back = tasks.reclaim(connection, now, self._limits.max_attempts, self._skew)
         if back:
             log.warning("%d tasks of workers that stopped wait again", len(back))
             self.wake()

@@ -102,5 +102,5 @@ class Run:
     def record(self, connection: sa.Connection) -> None:
         """Write down what the attempt spent, on the task and in its cube's account."""
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
-        tasks.spent(connection, self.task.id, spent.tokens, spent.seconds)
-        usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
+        if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
+            usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)

@@ -239,7 +239,7 @@ def test_a_missing_driver_is_named() -> None:
         "except BackendUnavailable as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert "pip install 'memstrata[neo4j]'" in done.stdout
+    assert "pip install '.[neo4j]'" in done.stdout
 
 
 def test_a_transaction_that_has_to_wait_too_long_is_given_up_and_can_be_repeated(

@@ -196,7 +196,7 @@ class TestReaching:
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert done.stdout.count("\n") == 1
-        assert "pip install 'memstrata[qdrant]'" in done.stdout
+        assert "pip install '.[qdrant]'" in done.stdout
 
 
 class TestGrpc:

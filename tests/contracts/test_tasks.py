@@ -171,8 +171,10 @@ def test_a_lease_that_ran_out_is_taken_back_and_its_owner_keeps_nothing(ledger: 
     task = taken(ledger, owner="slow")
     with ledger.write() as connection:
         assert tasks.renew(connection, task_id, Lease("slow", NOW + 3 * MINUTE), 0.5)
-        assert tasks.reclaim(connection, NOW + 2 * MINUTE, 5) == []
-        assert [back.id for back in tasks.reclaim(connection, NOW + 4 * MINUTE, 5)] == [task_id]
+        assert tasks.reclaim(connection, NOW + 2 * MINUTE, 5, timedelta(0)) == []
+        late = NOW + 3.5 * MINUTE  # by a clock that may be ahead of the owner's
+        assert tasks.reclaim(connection, late, 5, MINUTE) == []
+        assert [back.id for back in tasks.reclaim(connection, NOW + 4 * MINUTE, 5, MINUTE / 2)] == [task_id]
     waiting = get(ledger, task_id)
     assert (waiting.state, waiting.attempts) == (TaskState.WAITING, 1)
     assert "slow" in (waiting.error or "")
@@ -193,7 +195,7 @@ def test_a_task_whose_workers_always_die_ends_dead(ledger: Ledger) -> None:
         taken(ledger, now=now)
         now += 2 * MINUTE
         with ledger.write() as connection:
-            tasks.reclaim(connection, now, 3)
+            tasks.reclaim(connection, now, 3, timedelta(0))
     assert get(ledger, task_id).state is TaskState.DEAD
     assert take(ledger, now=now) is None
 
@@ -335,7 +337,7 @@ def test_queues_stay_true_whatever_happens(ledger: Ledger, seed: int) -> None:
                 task = tasks.take(connection, Lease("me", now + MINUTE), now, COSTS)
                 held += [] if task is None else [task]
             elif act == "reclaim":
-                tasks.reclaim(connection, now, 3)
+                tasks.reclaim(connection, now, 3, timedelta(0))
             elif act == "end" and held:
                 tasks.finish(connection, held.pop().id, "me", now)
             elif act == "back" and held:
@@ -350,7 +352,7 @@ def test_queues_stay_true_whatever_happens(ledger: Ledger, seed: int) -> None:
     for _ in range(200):  # nothing is stuck
         now += MINUTE
         with ledger.write() as connection:
-            tasks.reclaim(connection, now, 10)
+            tasks.reclaim(connection, now, 10, timedelta(0))
             task = tasks.take(connection, Lease("me", now + MINUTE), now, COSTS)
             if task is not None:
                 assert tasks.finish(connection, task.id, "me", now)

@@ -316,7 +316,7 @@ def job(run):
             value=sa.cast(sa.cast(t.meta.c.value, sa.Integer) + 1, sa.String)))
         connection.execute(sa.insert(t.meta).values(key=run.task.id, value="effect"))
 
-limits = Limits(lease_s=1, max_attempts=1000)
+limits = Limits(lease_s=1, max_attempts=1000, skew_s=0)
 runner = Runner(Ledger.open(sys.argv[1]), SystemClock(), TaskSettings(workers=2, busy_share=1), limits)
 runner.register([Job("work", job)])
 runner.start()
@@ -370,3 +370,34 @@ def test_killed_workers_lose_no_task_and_double_no_effect(
     assert int(values["count"]) == total
     assert sum(value == "effect" for value in values.values()) == total
     assert kills >= 4
+
+
+def test_an_attempt_that_was_cancelled_takes_nothing_from_the_next_one(ledger: Ledger) -> None:
+    begun, go, ends = threading.Event(), threading.Event(), []
+
+    def job(run: Run) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go.wait(LIMIT_S)
+            try:
+                with run.finishing() as connection:
+                    note(connection, "first")
+            except LeaseLost:
+                ends.append("first lost")
+                raise
+        with run.finishing() as connection:
+            note(connection, "second")
+
+    with running(ledger, Job("work", job), workers=2) as runner:
+        [task_id] = put(ledger, NewTask("work"))
+        assert begun.wait(LIMIT_S)
+        with ledger.write() as connection:
+            tasks.cancel(connection, get(ledger, task_id), datetime.now(UTC))
+        with ledger.write() as connection:
+            tasks.retry(connection, get(ledger, task_id), datetime.now(UTC))
+        runner.wake()
+        assert ended(ledger, task_id).state is TaskState.DONE
+        go.set()
+        until(lambda: bool(ends))
+    assert notes(ledger) == {"second"}
+    assert get(ledger, task_id).state is TaskState.DONE

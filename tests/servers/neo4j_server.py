@@ -43,7 +43,7 @@ class Missing(Exception):
 def resolve() -> str:
     """Return the class path of the server, downloaded once for all test runs of this user. Raises: Missing."""
     if not importlib.util.find_spec("neo4j"):
-        raise Missing("the driver is not there; run: pip install 'memstrata[neo4j]'")
+        raise Missing("the driver is not there; run: pip install '.[neo4j]'")
     for tool in ("java", "mvn"):
         if not shutil.which(tool):
             raise Missing(f"{tool} is not there; {INSTALL}")

@@ -14,11 +14,13 @@ import sqlalchemy as sa
 
 from memos.clock import new_id
 from memos.errors import Conflict, NotFound
+from memos.memcube.ledger import postgres
 from memos.memcube.ledger.schema import conversations, cubes, events, items, meta
 from memos.model import Cube, Fingerprint, Json
 
 _GENESIS = bytes(32)
 _INSTALLATION = "mark:installation"
+_DATABASE = "mark:database"
 
 
 def create(connection: sa.Connection, cube: Cube) -> None:
@@ -59,15 +61,23 @@ def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
 
 
 def installation(connection: sa.Connection) -> str:
-    """Return the name under which this ledger's indexes stand on servers; made at the first call.
+    """Return the name under which this ledger's indexes stand on servers; made at the first call, and for a copy.
 
     It begins with "mark:" since, like the marks, it is about indexes and goes into no copy of the ledger.
     """
-    known = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _INSTALLATION))
-    if known is not None:
-        return str(known)
-    name = os.urandom(5).hex()
-    connection.execute(sa.insert(meta).values(key=_INSTALLATION, value=name))
+    here = "" if connection.dialect.name == "sqlite" else postgres.identity(connection)
+    rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.in_([_INSTALLATION, _DATABASE])))
+    known: dict[str, str] = {row.key: row.value for row in rows}
+    if _INSTALLATION in known and known.get(_DATABASE, here) == here:
+        name = known[_INSTALLATION]
+    else:
+        # New, or a copy of the database, made by the server's own tools: the indexes are the original's.
+        name = os.urandom(5).hex()
+    for key, value in ((_INSTALLATION, name), (_DATABASE, here)):
+        if key not in known:
+            connection.execute(sa.insert(meta).values(key=key, value=value))
+        elif known[key] != value:
+            connection.execute(sa.update(meta).where(meta.c.key == key).values(value=value))
     return name
 
 

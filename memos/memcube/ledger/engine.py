@@ -57,7 +57,7 @@ class Ledger:
             sqlite.prepare(engine)
             ledger = cls(engine, parsed.database or "in memory")
         else:
-            ledger = cls(postgres.make_engine(parsed, pool_use_lifo=True, **pool), parsed.render_as_string())
+            ledger = cls(postgres.make_engine(parsed, pool_use_lifo=True, **pool), postgres.place_of(parsed))
         try:
             ledger._migrate()
         except BaseException:
@@ -94,8 +94,8 @@ class Ledger:
                     yield connection
                 self._changes += 1
 
-    def hold(self, *, alone: bool) -> None:
-        """Claim the ledger for this process: alone, as embedded indexes need it, or beside others.
+    def hold(self, *, alone: str | None) -> None:
+        """Claim the ledger for this process: alone, as the embedded indexes of the folder of this id need it, or not.
 
         SQLite's folder is locked already. Raises: BackendUnavailable when another process is in the way.
         """
@@ -205,6 +205,14 @@ def _parsed(url: str) -> sa.URL:
         name = parsed.get_backend_name()
     except (exc.ArgumentError, ValueError) as error:
         raise InvalidInput("ledger_url", "is no URL; write it like postgresql://user@host/database") from error
+    if "@" in (parsed.host or ""):
+        raise InvalidInput("ledger_url", "has a second @; write one in a password as %40")
+    if any(key in parsed.query for key in ("password", "sslpassword")):
+        raise InvalidInput("ledger_url", "has a password behind the question mark; write it before the host")
+    if "\0" in url or any(
+        "\0" in part for part in (parsed.password or "", parsed.database or "", parsed.username or "")
+    ):
+        raise InvalidInput("ledger_url", "has a NUL character")
     if name not in ("sqlite", "postgresql", "postgres"):
         raise InvalidInput("ledger_url", f"names {name}; ledgers are kept in sqlite or postgresql")
     return parsed

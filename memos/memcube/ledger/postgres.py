@@ -23,6 +23,7 @@ from memos.errors import (
     InvalidInput,
     MemosError,
 )
+from memos.memcube.ledger.schema import meta
 
 OLDEST = 140_000
 """The oldest server that is supported, as `server_version_num` writes it: 14.0."""
@@ -61,7 +62,7 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
         )
     except ImportError as error:
         raise InvalidInput(
-            "ledger_url", "needs PostgreSQL's driver: run `pip install 'memstrata[postgres]'`"
+            "ledger_url", "needs PostgreSQL's driver: run `pip install '.[postgres]'` in memstrata's clone"
         ) from error
 
     @sa.event.listens_for(engine, "connect")
@@ -76,6 +77,11 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
         connection.autocommit = False
 
     return engine
+
+
+def place_of(url: sa.URL) -> str:
+    """Return where a ledger is, without anything secret."""
+    return f"postgresql://{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
 
 
 def check_server(connection: sa.Connection, now: datetime) -> None:
@@ -110,6 +116,16 @@ def check_server(connection: sa.Connection, now: datetime) -> None:
         )
 
 
+def identity(connection: sa.Connection) -> str:
+    """Return what tells this database from a copy: the server's identifier, where it may be asked, and its oid."""
+    oid = connection.exec_driver_sql("SELECT oid FROM pg_database WHERE datname = current_database()").scalar_one()
+    allowed = connection.exec_driver_sql("SELECT has_function_privilege('pg_control_system()', 'execute')").scalar_one()
+    if not allowed:
+        return f"{oid}"
+    server = connection.exec_driver_sql("SELECT system_identifier FROM pg_control_system()").scalar_one()
+    return f"{server}/{oid}"
+
+
 def lock_schema(connection: sa.Connection) -> None:
     """Let one process at a time bring the schema up to date; the lock ends with the transaction."""
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
@@ -118,11 +134,14 @@ def lock_schema(connection: sa.Connection) -> None:
 class Hold:
     """A process's claim on the ledger: alone, as an embedded index needs it, or beside others that claim the same.
 
-    It lives on a connection of its own and ends with it; `renew` notices that and claims again.
+    It lives on a connection of its own and ends with it; `renew` notices that and claims again. `alone` is the id of
+    the folder with the embedded indexes; when another folder's process was alone in between, its indexes followed
+    changes that these have missed, and this process cannot go on.
     """
 
-    def __init__(self, engine: sa.Engine, *, alone: bool) -> None:
+    def __init__(self, engine: sa.Engine, *, alone: str | None) -> None:
         self._engine = engine
+        self._missed = False
         self._alone = alone
         self._connection: sa.Connection | None = None
         self._lock = threading.Lock()
@@ -135,6 +154,9 @@ class Hold:
             if self._connection is not None and time.monotonic() - self._renewed_at < _RENEW_S:
                 return
             self._renewed_at = time.monotonic()
+            again = self._connection is not None
+            if self._missed:
+                raise _missed()
             if self._connection is not None:
                 try:
                     self._connection.exec_driver_sql("SELECT 1")
@@ -154,6 +176,11 @@ class Hold:
                     else "A process with an embedded index uses this ledger: end it, or set MEMOS_QDRANT__URL and "
                     "MEMOS_NEO4J__URL for it too."
                 )
+            if again and self._alone is not None and last_alone(connection) != self._alone:
+                self._missed = True
+                connection.invalidate()
+                connection.close()
+                raise _missed()
             self._connection = connection
 
     def release(self) -> None:
@@ -165,10 +192,36 @@ class Hold:
                 self._connection = None
 
 
+_ALONE = "mark:alone"
+
+
+def last_alone(connection: sa.Connection) -> str | None:
+    """Return the id of the folder whose embedded indexes followed this ledger last."""
+    found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ALONE))
+    return found
+
+
+def set_alone(connection: sa.Connection, folder: str) -> None:
+    """Say that this folder's embedded indexes follow the ledger from now on."""
+    if last_alone(connection) is None:
+        connection.execute(sa.insert(meta).values(key=_ALONE, value=folder))
+    else:
+        connection.execute(sa.update(meta).where(meta.c.key == _ALONE).values(value=folder))
+
+
+def _missed() -> BackendUnavailable:
+    return BackendUnavailable(
+        "This process lost its claim on the ledger, and another one with embedded indexes worked on it meanwhile: open "
+        "this installation again, which fills its indexes anew."
+    )
+
+
 def translate(error: exc.DBAPIError, where: str) -> MemosError:
     """Map a driver's error to the tree by its SQLSTATE; the text never shows values, which may be memories."""
     state = getattr(error.orig, "sqlstate", None) or ""
-    told = " ".join(str(error.orig).split("DETAIL:")[0].split())
+    diagnosis = getattr(error.orig, "diag", None)
+    said = getattr(diagnosis, "message_primary", None) or str(error.orig).split("DETAIL:")[0]
+    told = " ".join(said.split())
     if isinstance(error, exc.IntegrityError):
         return Conflict(f"The ledger refused the change ({told}); read again and retry.")
     if state in _DENIED or "password authentication failed" in told or "no password supplied" in told:

@@ -48,7 +48,10 @@ class Lease:
 
 def enqueue(connection: sa.Connection, cube: str, new: Sequence[NewTask], now: datetime) -> list[str]:
     """Store tasks; return their ids, for one whose kind and key wait already the id of that one."""
-    ids, plain = [], []
+    ids: list[str] = []
+    plain: list[dict[str, Any]] = []
+    if new:
+        queues.lock(connection, cube)  # before any task: a waiting one must not be taken or cancelled meanwhile
     for task in new:
         row = _row(cube, task, now)
         ids.append(row["id"])
@@ -141,6 +144,8 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
 
     When another of its kind and key waits already, that one does this one's work, and this one is done with.
     """
+    if connection.scalar(sa.select(tasks.c.id).where(tasks.c.id == task.id)) is None:
+        return False  # dropped with its cube
     queues.lock(connection, task.cube)
     if task.key is not None and _waits(connection, task):
         gone = {"state": TaskState.CANCELLED, "finished_at": now, "note": "another task of this kind and key waits"}
@@ -158,17 +163,20 @@ def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, n
     return True
 
 
-def reclaim(connection: sa.Connection, now: datetime, most_attempts: int) -> list[Task]:
-    """Take back the tasks whose lease ran out; one that was tried as often as it may is dead."""
-    overdue = sa.select(tasks).where(_RUNNING, tasks.c.lease_until < now)
+def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: timedelta) -> list[Task]:
+    """Take back the tasks whose lease ran out; one that was tried as often as it may is dead.
+
+    `skew` is how far the clocks of two processes may be apart.
+    """
+    overdue = sa.select(tasks).where(_RUNNING, tasks.c.lease_until < now - skew)
     rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
     found = []
     for task in map(_to_task, rows):
         owner = task.lease_owner or ""
         queues.lock(connection, task.cube)
         # The lease may have been renewed since it was looked at.
-        still = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.lease_owner == owner, tasks.c.lease_until < now)
-        if not connection.execute(still.values(lease_until=now)).rowcount:
+        still = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.lease_until == task.lease_until)
+        if not connection.execute(still.where(tasks.c.lease_owner == owner).values(lease_until=now)).rowcount:
             continue
         error = f"The worker {owner} stopped while it ran this task."
         if task.attempts >= most_attempts:
@@ -208,10 +216,10 @@ def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay
     connection.execute(sa.update(tasks).where(*early).values(later))
 
 
-def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) -> None:
-    """Add what an attempt spent, whoever has the task now."""
+def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) -> bool:
+    """Add what an attempt spent, whoever has the task now; False when it is gone with its cube."""
     added = {"tokens": tasks.c.tokens + tokens, "seconds": tasks.c.seconds + seconds}
-    connection.execute(sa.update(tasks).where(tasks.c.id == task_id).values(added))
+    return bool(connection.execute(sa.update(tasks).where(tasks.c.id == task_id).values(added)).rowcount)
 
 
 def clean(connection: sa.Connection, before: datetime) -> int:
@@ -271,6 +279,7 @@ def unended(connection: sa.Connection, cubes: Sequence[str] | None) -> int:
 
 
 # Inside
+
 
 _RUNNING = sa.text("state = 'running'")
 _NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None}
