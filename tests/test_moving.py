@@ -31,6 +31,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = "The door code is 47B19-xylophone."
 
 
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings without background tasks, which would make a copy differ from what it was copied from."""
+    return settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"workers": 0})})
+
+
 def at(settings: Settings, home: Path) -> Settings:
     return settings.model_copy(update={"home": home})
 

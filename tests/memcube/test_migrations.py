@@ -18,14 +18,20 @@ def opened(home: Path) -> MemOS:
 def make_first_schema(home: Path) -> None:
     """Take away what the later migrations added, and the vector index that is made from it."""
     with sqlite3.connect(home / "ledger.db") as connection:
-        for table in ("tombstone_backups", "backups"):
+        later = ("pages", "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups", "backups")
+        for table in later:
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX ix_items_page")
         for table, column in (
             ("versions", "keywords"),
             ("items", "session"),
             ("items", "said_at"),
             ("conversations", "session"),
             ("conversations", "said_at"),
+            ("conversations", "first_short"),
+            ("cubes", "heat_tau_s"),
+            ("cubes", "lone_until"),
+            ("messages", "trust"),
         ):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
