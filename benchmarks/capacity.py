@@ -78,7 +78,7 @@ def measure_on(servers: Servers, settings: Settings, embedder: Embedder, argumen
     volume = Volume(arguments.memories, min(arguments.cubes, arguments.memories))
     dialogues = Dialogues(arguments.seed)
     empty_graph = neo4j_bytes(servers)
-    fill_s, _ = fill(settings, volume, dialogues, BagOfWords(embedder, arguments.seed))
+    fill_s = fill(settings, volume, dialogues, BagOfWords(embedder, arguments.seed))
     build_graphs(settings, embedder)
     tables = table_bytes(servers, settings)
     graph = {name: size - empty_graph.get(name, 0) for name, size in neo4j_bytes(servers).items()}

@@ -42,7 +42,7 @@ from benchmarks.volumes import (
 from memos import MemOS
 from memos.backends.minilm import MiniLmEmbedder
 from memos.ports import Embedder
-from memos.settings import Settings
+from memos.settings import Settings, TaskSettings
 
 LAYOUTS = {"one-cube": False, "many-cubes": True}
 BACKENDS = {"embedded": ("embedded",), "servers": ("servers",), "both": ("embedded", "servers")}
@@ -123,10 +123,13 @@ def measure_volume(
 ) -> dict[str, dict[str, Any]]:
     """Return every figure of installations that hold the same, by backend; they are timed in turns."""
     figures = {}
+    # Without background tasks: they are another program's work in the time of this one (benchmarks.scheduler).
+    idle = TaskSettings(workers=0)
+    places = {backend: settings.model_copy(update={"tasks": idle}) for backend, settings in places.items()}
     for backend, settings in places.items():
         dialogues = Dialogues(arguments.seed)
         filler = embedder if arguments.real_vectors else BagOfWords(embedder, arguments.seed)
-        fill_s, tidy_s = fill(settings, volume, dialogues, filler)
+        fill_s = fill(settings, volume, dialogues, filler)
         graphs_s = build_graphs(settings, embedder)
         sizes = bytes_on_disk(settings.home)
         if backend == "servers" and servers is not None:
@@ -137,7 +140,6 @@ def measure_volume(
             "bytes_on_disk": sizes,
             "cold_start": cold_start(settings, volume.names[0], arguments.cold_starts),
             "fill_s": round(fill_s, 1),
-            "tidy_s": round(tidy_s, 1),
             "graphs_s": None if graphs_s is None else round(graphs_s, 1),
         }
         del filler

@@ -99,13 +99,9 @@ class Volume:
         return plan
 
 
-def fill(settings: Settings, volume: Volume, dialogues: Dialogues, embedder: Embedder) -> tuple[float, float]:
-    """Add everything through `MemOS.add`, flushed when it returns.
-
-    Returns the seconds until all was added, and then until the background had moved every page to its tier.
-    """
+def fill(settings: Settings, volume: Volume, dialogues: Dialogues, embedder: Embedder) -> float:
+    """Add everything through `MemOS.add`, flushed when it returns; return the seconds it took."""
     started = time.perf_counter()
-    settings = settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"busy_share": 1.0})})
     with MemOS.open(settings=settings, embedder=embedder) as memos:
         for cube in volume.names:
             memos.cubes.create(cube)
@@ -114,10 +110,7 @@ def fill(settings: Settings, volume: Volume, dialogues: Dialogues, embedder: Emb
             cube, conversation, messages = next(batches)
             while not memos.add(messages, cube=cube, conversation=conversation, idempotency_key=conversation).indexed:
                 pass
-        added = time.perf_counter()
-        memos.tasks.wait()
-        tidied = time.perf_counter()
-    return added - started, tidied - added
+    return time.perf_counter() - started
 
 
 def build_graphs(settings: Settings, embedder: Embedder) -> float | None:

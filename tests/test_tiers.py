@@ -17,8 +17,12 @@ import sqlalchemy as sa
 from memos import MemOS, Settings
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tiers
-from memos.model import Tier
+from memos.model import Item, Tier
+from memos.ports import Vector
+from memos.scheduler.jobs.overflow import OverflowJob
 from memos.scheduler.periodic import Chore
+from memos.scheduler.runner import Runner
+from memos.scheduler.task_run import Job
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -113,6 +117,32 @@ def test_an_erased_message_is_in_no_segment_and_its_words_nowhere(memos: MemOS) 
     assert b"zanzibar" not in b"".join(path.read_bytes() for path in memos.home.rglob("*") if path.is_file())
 
 
+def test_a_message_erased_while_its_page_is_on_its_way_leaves_no_word_in_a_segment(memos: MemOS) -> None:
+    memos._scheduler.stop()
+    doomed = memos.add("The wombat password of the greenhouse is zanzibar.").item_ids[0]
+    kept = memos.add("The kettle on the balcony is purple.").item_ids[0]
+    follower = memos._parts.vector_follower
+
+    def turns_of(states: Sequence[Item]) -> Vector:
+        vectors = follower.turns_of(states)
+        if doomed in {state.id for state in states}:
+            memos.erase(doomed)
+        return vectors
+
+    job = OverflowJob(memos._scheduler.rules, turns_of)
+    runner = Runner(memos.ledger, memos.clock, memos.settings.tasks)
+    runner.register([Job(tiers.OVERFLOW, job.run)])
+    runner.start()
+    settled(memos)
+    runner.stop()
+    [segment] = memos.segments()
+    assert (segment.pages, "kettle" in segment.summary) == (1, True)
+    assert memos.get(kept).tier == Tier.MID
+    with memos.ledger.read() as connection:
+        assert "zanzibar" not in str(connection.execute(sa.select(t.segments)).all())
+    assert memos.verify().clean
+
+
 def test_what_a_message_says_now_is_what_its_segment_says(memos: MemOS) -> None:
     item = memos.add("The kettle on the balcony is purple.").item_ids[0]
     settled(memos)
@@ -136,6 +166,7 @@ def test_what_is_found_warms_its_segment_and_a_search_writes_nothing(memos: MemO
     settled(memos)
     before = {segment.summary: segment.heat for segment in memos.segments()}
     memos._worker.stop()
+    memos._scheduler.stop()  # both write now and then
     changes = memos.ledger.changes
     for _ in range(5):
         memos.search("tomato garden", top_k=1)

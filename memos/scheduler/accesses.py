@@ -18,6 +18,7 @@ from memos.clock import Clock
 from memos.errors import NotFound
 from memos.memcube.ledger import cubes, items, queues, tiers
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import warmth
 from memos.memcube.ledger.tiers import SegmentRow
 from memos.scheduler.policy import Access, Policy, Warmth
@@ -82,15 +83,17 @@ class Accesses:
 
     def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
         now = self._clock.now()
-        known = set(items.current(connection, [cube], {one.item for one in counted}))  # the others are gone
+        known = _present(connection, cube, {one.item for one in counted})
         warm = _warmth_of(connection, known)
         for one in counted:
             if one.item in known:
                 warm[one.item] = self._policy.accessed(warm.get(one.item, Warmth()), one.access, one.at, now)
-        for item, after in warm.items():
-            row = {"level": after.level, "visits": after.visits, "interactions": after.interactions, "last": after.last}
-            if not queues.insert_new(connection, warmth, {"item_id": item, "cube_id": cube, **row}):
-                connection.execute(sa.update(warmth).where(warmth.c.item_id == item).values(row))
+        rows = [
+            {"item_id": item, "cube_id": cube, "level": after.level, "visits": after.visits,
+             "interactions": after.interactions, "last": after.last}
+            for item, after in warm.items()
+        ]  # fmt: skip
+        queues.upsert(connection, warmth, rows)
         self._warm_segments(connection, counted, known, now)
 
     def _warm_segments(
@@ -115,6 +118,15 @@ def heat(segment: SegmentRow, warm: Warmth) -> None:
     segment.level, segment.visits, segment.interactions, segment.last = (
         warm.level, warm.visits, warm.interactions, warm.last,
     )  # fmt: skip
+
+
+def _present(connection: sa.Connection, cube: str, ids: Iterable[str]) -> set[str]:
+    """Return those of the items that are still there."""
+    found: set[str] = set()
+    for batch in items.in_batches(ids):
+        here = sa.select(item_rows.c.id).where(item_rows.c.id.in_(batch), item_rows.c.cube_id == cube)
+        found.update(connection.scalars(here))
+    return found
 
 
 def _warmth_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Warmth]:

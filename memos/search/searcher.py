@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from threading import Event
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -126,17 +125,12 @@ class Searcher:
         """Recall at most `limit` points an arm, and more while too few distinct candidates come through."""
         rules = Rules.of(request)
         # Half of a search needs no vector, and the embedder leaves the interpreter to others.
-        embedded = Event()
-        helped = self.helper.submit(self._beside_embedding, request, rules, limit, embedded)
+        helped = self.helper.submit(self._beside_embedding, request, rules, limit)
         with clock.stage("embed"):
-            try:
-                dense = self.embedder.embed_query(request.query)
-            finally:
-                embedded.set()
+            dense = self.embedder.embed_query(request.query)
         with clock.stage("recall"):
-            arms = self._recall(request, rules, _dense_arms(dense), limit)
             beside = helped.result()
-            arms = {**arms, **beside.arms}
+            arms = {**self._recall(request, rules, _dense_arms(dense), limit), **beside.arms}
         while True:
             with clock.stage("recall"):
                 missing = tuple(arm for arm, found in arms.items() if found is None)
@@ -157,16 +151,12 @@ class Searcher:
             with clock.stage("recall"):
                 arms = self._recall(request, rules, (*_dense_arms(dense), *_term_arms(beside.terms)), limit)
 
-    def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int, embedded: Event) -> _Beside:
-        """Do what needs no vector: see what waits, ask the term arms, read the question, look around their best.
-
-        The last two wait for the embedder, which wants every core, and are done while the dense arms are asked.
-        """
+    def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> _Beside:
+        """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED)
         arms = self._recall(request, rules, _term_arms(terms), limit)
-        embedded.wait()
         question = read_question(request.query, request.reference_time, request.zone)
         return _Beside(question, terms, waiting, arms, self._near_the_best(request, arms))
 

@@ -6,7 +6,7 @@ cube with the lowest turn is served next and its turn moves on by cost / weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,6 +89,15 @@ def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any
     [first, *_] = table.primary_key
     returned = connection.execute(insert.values(row).on_conflict_do_nothing().returning(first))
     return returned.one_or_none() is not None
+
+
+def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, or replace those with the same primary key."""
+    if rows:
+        insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+        keys = [column.name for column in table.primary_key]
+        others = {name: insert.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=others), list(rows))
 
 
 def _entry(connection: sa.Connection, weight: float) -> float:

@@ -143,15 +143,6 @@ def _lone(connection: sa.Connection, cube: str, most: int) -> Overflow | None:
     return Overflow(None, alone, since=since, until=rows[-1].created_at)
 
 
-def is_still(connection: sa.Connection, cube: str, found: Overflow) -> bool:
-    """Say whether nobody else has moved on what `overflow` found."""
-    if found.conversation is None:
-        until: datetime | None = connection.scalar(sa.select(cubes.c.lone_until).where(cubes.c.id == cube))
-        return until == found.since
-    here = sa.select(conversations.c.first_short).where(conversations.c.id == found.conversation)
-    return connection.scalar(here) == found.first
-
-
 def _pages(connection: sa.Connection, cube: str, conversation: str, first: int, end: int) -> tuple[Page, ...]:
     query = sa.select(item_rows.c.id).where(
         item_rows.c.conversation_id == conversation, item_rows.c.page >= first, item_rows.c.page < end
@@ -214,6 +205,22 @@ def open_segments(connection: sa.Connection, cube: str) -> list[SegmentRow]:
     """Return the segments of a cube that pages may join."""
     query = sa.select(segments).where(segments.c.cube_id == cube, segments.c.state == OPEN)
     return [_to_segment(row) for row in connection.execute(query)]
+
+
+def comparable(
+    connection: sa.Connection, cube: str, most: int
+) -> list[tuple[str, NDArray[np.float32] | None, dict[str, int]]]:
+    """Return id, vector and keywords of the hottest segments that pages may join: all that comparing takes of them."""
+    query = (
+        sa.select(segments.c.id, segments.c.vector, segments.c.words)
+        .where(segments.c.cube_id == cube, segments.c.state == OPEN)
+        .order_by(segments.c.level.desc(), segments.c.id)
+        .limit(most)
+    )
+    return [
+        (row.id, None if row.vector is None else np.frombuffer(row.vector, dtype=np.float32), dict(row.words))
+        for row in connection.execute(query)
+    ]
 
 
 def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:

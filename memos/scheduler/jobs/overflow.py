@@ -28,7 +28,8 @@ ACTOR = "scheduler"
 TurnsOf = Callable[[Sequence[Item]], Vector]
 """Returns float32 (messages, dimension), the vectors of messages."""
 
-_PAGES_AT_ONCE = 32
+# Many, since each task compares them with all segments.
+_PAGES_AT_ONCE = 128
 # A pasted megabyte is not what tells a topic.
 _SCANNED_CHARS = 4_000
 
@@ -55,21 +56,27 @@ class OverflowJob:
         run.go_on(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            if tiers.is_still(connection, cube, found):
-                self._place(change, found, vectors)
+            still = tiers.overflow(connection, cube, conversation, self.rules.short_capacity, _PAGES_AT_ONCE)
+            # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
+            if still is not None and said_by(still.pages) == said_by(found.pages):
+                self._place(change, still, vectors)
             if tiers.overflow(connection, cube, conversation, self.rules.short_capacity, 1) is not None:
                 tasks.enqueue(connection, cube, [tiers.overflow_task(conversation, change.now)], change.now)
 
     def _place(self, change: Change, found: Overflow, vectors: Vector) -> None:
         connection, conversation = change.connection, found.conversation
-        segments = {segment.id: segment for segment in tiers.open_segments(connection, change.cube)}
-        known = set(segments)
-        candidates = Candidates([view(segment) for segment in segments.values()], vectors.shape[1])
+        comparable = tiers.comparable(connection, change.cube, self.rules.mid_capacity)
+        candidates = Candidates([SegmentView(*segment) for segment in comparable], vectors.shape[1])
+        segments: dict[str, SegmentRow] = {}
+        known: set[str] = set()
         previous = None if conversation is None else tiers.segment_of(connection, conversation, found.first - 1)
         grown: dict[str, list[Page]] = {}
         for page, vector in zip(found.pages, vectors, strict=True):
             seen = PageView(vector, keywords_of(page))
             joined = candidates.best(seen, previous, self.rules.similarity)
+            if joined is not None and joined not in segments:
+                segments |= tiers.get_segments(connection, [joined])
+                known.add(joined)
             segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
             segments[segment.id] = self._with(segment, seen, page, change.now)
             candidates.put(view(segments[segment.id]))
@@ -114,6 +121,11 @@ class OverflowJob:
 def view(segment: SegmentRow) -> SegmentView:
     """Return a segment as pages are compared with it."""
     return SegmentView(segment.id, segment.vector, segment.keywords)
+
+
+def said_by(pages: Sequence[Page]) -> list[tuple[str, int]]:
+    """Return which versions of which messages pages hold, in order."""
+    return [(message.id, message.version) for page in pages for message in page.messages]
 
 
 def live(page: Page) -> list[Item]:

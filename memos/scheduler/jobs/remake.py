@@ -10,7 +10,7 @@ from memos.memcube import changes
 from memos.memcube.ledger import tiers
 from memos.memcube.ledger.tiers import Page
 from memos.model import Item
-from memos.scheduler.jobs.overflow import ACTOR, TurnsOf, keywords_of, live, page_vectors, spans
+from memos.scheduler.jobs.overflow import ACTOR, TurnsOf, keywords_of, live, page_vectors, said_by, spans
 from memos.scheduler.task_run import Run
 
 
@@ -32,7 +32,7 @@ class RemakeJob:
             segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
             if segment is None:
                 return
-            if _said(_pages(tiers.members(connection, segment_id))) != _said(pages):
+            if said_by(_pages(tiers.members(connection, segment_id))) != said_by(pages):
                 tiers.remake(connection, cube, [segment_id], change.now)
                 return
             words = Counter(word for page in pages for word in sorted(keywords_of(page)))
@@ -51,7 +51,3 @@ def _pages(messages: Sequence[Item]) -> list[Page]:
         place = (message.conversation or message.id, message.page or 0)
         by_page.setdefault(place, []).append(message)
     return [Page(number, tuple(members)) for (_, number), members in by_page.items()]
-
-
-def _said(pages: Sequence[Page]) -> set[tuple[str, int]]:
-    return {(message.id, message.version) for page in pages for message in page.messages}
