@@ -67,12 +67,13 @@ class Periodic:
             self._thread.start()
 
     def stop(self) -> None:
-        """End after the present firing."""
+        """End after the present firing; safe to call twice."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._scheduler is not None:
-            self._scheduler.shutdown(wait=True)
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.shutdown(wait=True)
 
     def fire(self, chore: Chore) -> bool:
         """Enqueue a chore's task if this period's was not yet; the errors of a store are left to the next look."""
