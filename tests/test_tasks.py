@@ -74,7 +74,7 @@ def test_waiting_ends_with_the_work_or_with_the_time(memos: MemOS, go: threading
         list(memos.tasks.follow(slow, timeout_s=0.1))
     go.set()
     memos.tasks.wait(timeout_s=60)
-    assert memos.tasks.counts() == {TaskState.DONE: 2}
+    assert memos.tasks.counts(cubes=["default"]) == {TaskState.DONE: 2}
 
 
 def test_a_failed_task_is_listed_with_its_error_and_retried(memos: MemOS, go: threading.Event) -> None:

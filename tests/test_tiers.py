@@ -46,7 +46,7 @@ def pages_of(count: int, said: str = "Exchange number {} about the garden.") -> 
 
 def settled(memos: MemOS) -> None:
     memos.tasks.wait(timeout_s=120)
-    assert set(memos.tasks.counts()) <= {"done", "cancelled"}
+    assert not {"failed", "dead"} & set(memos.tasks.counts())  # a periodic task may just have begun
 
 
 def tier_of(memos: MemOS, ids: Sequence[str]) -> list[str]:
@@ -114,6 +114,7 @@ def test_an_erased_message_is_in_no_segment_and_its_words_nowhere(memos: MemOS) 
     assert memos.verify().clean
     memos.erase(other)
     assert memos.segments() == ()
+    memos.close()  # files come and go while it is open
     assert b"zanzibar" not in b"".join(path.read_bytes() for path in memos.home.rglob("*") if path.is_file())
 
 
@@ -214,7 +215,7 @@ def test_another_embedder_makes_the_vectors_again(tmp_path: Path, settings: Sett
         memos.reembed()
         settled(memos)
         with memos.ledger.read() as connection:
-            [segment] = tiers.open_segments(connection, "default")
+            [segment] = tiers.hottest(connection, "default", 10)
         assert segment.vector is not None
         assert segment.vector.shape == (32,)
         memos.add(GARDEN + " Again.")

@@ -201,12 +201,6 @@ def move_on(connection: sa.Connection, cube: str, found: Overflow) -> None:
 # Segments
 
 
-def open_segments(connection: sa.Connection, cube: str) -> list[SegmentRow]:
-    """Return the segments of a cube that pages may join."""
-    query = sa.select(segments).where(segments.c.cube_id == cube, segments.c.state == OPEN)
-    return [_to_segment(row) for row in connection.execute(query)]
-
-
 def comparable(
     connection: sa.Connection, cube: str, most: int
 ) -> list[tuple[str, NDArray[np.float32] | None, dict[str, int]]]:
