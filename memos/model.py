@@ -91,6 +91,20 @@ ENDED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.C
 """States a task leaves only when it is retried by hand."""
 
 
+DERIVED = frozenset(
+    {
+        ItemType.USER,
+        ItemType.ASSISTANT,
+        ItemType.PREFERENCE,
+        ItemType.INSTRUCTION,
+        ItemType.PROFILE,
+        ItemType.SKILL,
+        ItemType.SUMMARY,
+    }
+)
+"""Types of items that are made out of others."""
+
+
 class LinkKind(StrEnum):
     """How one item refers to another."""
 
@@ -185,6 +199,39 @@ class Draft:
     confidence: float = 1.0
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters `start` to `end` of one item's text."""
+
+    item: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing a reader found in messages, not stored yet; `spans` name at least one passage that says so.
+
+    `subject` is whom it is about, `reader` what found it. `valid_to` in the past: it is over. With `extraction` the
+    model's answer it comes from is kept.
+    """
+
+    type: ItemType
+    memory: str
+    spans: tuple[Span, ...]
+    subject: str
+    reader: str
+    said_at: datetime
+    key: str | None = None
+    value: str | None = None
+    confidence: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    tags: tuple[str, ...] = ()
+    trust: Trust = Trust.TRUSTED
+    extraction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,5 +357,15 @@ def record(change: Change, kind: str, body: Json) -> None:
     _event(change, kind, None, body)
 
 
+def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
+    """Append an event about one item to the cube's chain; the body holds ids and numbers only."""
+    _event(change, kind, item_id, body)
+
+
+def edit(change: Change, before: Item, fields: Mapping[str, Any], reason: str, *, kind: str = "update") -> Item:
+    """Write an item's next version with other field values, from a state that was just read. Raises: Conflict."""
+    return _append(change, [(before, fields)], kind, reason)[0]
+
+
 def _event(change: Change, kind: str, item_id: str | None, body: Json) -> None:
     cubes.record_event(change.connection, change.cube, change.now, change.actor, kind, item_id, body)

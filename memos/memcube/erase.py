@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, outbox, queues, tiers
+from memos.memcube.ledger import cubes, items, moves, outbox, queues, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import EraseReceipt, LinkKind, Status
@@ -27,14 +27,15 @@ _PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
 def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) -> EraseReceipt:
     """Remove the items, what was derived from them, and their raw messages. Raises: NotFound, nothing is changed."""
     connection = change.connection
-    doomed = _with_derived(connection, {items.require(connection, [change.cube], i).id for i in item_ids})
+    named = {items.require(connection, [change.cube], i).id for i in item_ids}
+    doomed = _with_derived(connection, named)
     states = items.current(connection, [change.cube], doomed).values()
     held = backups.holding(
         connection,
         min((state.created_at for state in states), default=None),
         cubes.get(connection, change.cube).created_at if whole_cube else None,
     )
-    removed, covered = _remove(change, doomed)
+    removed, covered = _remove(change, doomed, named)
     if whole_cube:
         removed["cubes"] = 1
     receipt_id = new_id()
@@ -50,7 +51,7 @@ def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) 
 def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
     """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more."""
     doomed = _with_derived(change.connection, set(item_ids))
-    _remove(change, doomed)
+    _remove(change, doomed, set(item_ids))
     known: set[str] = set()
     for batch in items.in_batches(doomed):
         query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
@@ -64,15 +65,20 @@ def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
 
 
-def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
-    """Remove every row about the items; return counts by table and the neighbours whose windows change."""
+def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[str], list[str]]:
+    """Remove every row about the items; return counts by table and the neighbours whose windows change.
+
+    What was not `named` is erased since one of the things it was made of is; the others are read again.
+    """
     connection = change.connection
     states = list(items.current(connection, [change.cube], doomed).values())
     covered = items.followers(connection, states, WINDOW - 1)
     message_ids = _messages_of(connection, doomed)
     held = tiers.pages_of(connection, doomed)
+    origins = _other_origins(connection, doomed - named) - doomed
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
+    _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     for table, column in (
         (t.links, t.links.c.from_id),
@@ -88,6 +94,7 @@ def _remove(change: Change, doomed: set[str]) -> tuple[Counter[str], list[str]]:
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
+    moves.read_again(connection, origins)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)
@@ -111,7 +118,10 @@ def drop(change: Change) -> EraseReceipt:
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     """Remove the rows of a cube without items."""
     queues.lock(connection, cube)
-    of_cube = (t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage)
+    of_cube = (
+        t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
+        t.extraction_items, t.extractions, t.retention_rules,
+    )  # fmt: skip
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
@@ -132,12 +142,27 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
     return doomed
 
 
+def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
+    """Return what items were made of: what stays of it may say the same by itself."""
+    found: set[str] = set()
+    for batch in items.in_batches(derived):
+        query = sa.select(t.links.c.to_id).where(
+            t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM
+        )
+        found.update(connection.scalars(query))
+    return found
+
+
 def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
     """Return the raw messages only doomed items stem from; a message with other items keeps them."""
     found: set[str] = set()
     for batch in items.in_batches(doomed):
         found.update(connection.scalars(sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(batch))))
-    return found
+    kept: set[str] = set()
+    for batch in items.in_batches(found):
+        query = sa.select(t.sources.c.message_id, t.sources.c.item_id).where(t.sources.c.message_id.in_(batch))
+        kept.update(row.message_id for row in connection.execute(query) if row.item_id not in doomed)
+    return found - kept
 
 
 def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], removed: Counter[str]) -> None:
@@ -154,6 +179,20 @@ def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], rem
             for table in (t.requests, t.request_items):
                 query = sa.delete(table).where(table.c.cube_id == cube, table.c.idempotency_key.in_(part))
                 removed[table.name] += connection.execute(query).rowcount
+
+
+def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
+    """Drop what a model answered when it was shown one of these items: it may quote it."""
+    shown = t.extraction_items
+    answers: set[str] = set()
+    for batch in items.in_batches(doomed):
+        answers.update(connection.scalars(sa.select(shown.c.extraction_id).where(shown.c.item_id.in_(batch))))
+    for batch in items.in_batches(answers):
+        named = t.sources.c.extraction_id.in_(batch)
+        connection.execute(sa.update(t.sources).where(named).values(extraction_id=None))
+        connection.execute(sa.delete(shown).where(shown.c.extraction_id.in_(batch)))
+        gone = connection.execute(sa.delete(t.extractions).where(t.extractions.c.id.in_(batch)))
+        removed["extractions"] += gone.rowcount
 
 
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:

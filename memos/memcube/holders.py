@@ -60,6 +60,9 @@ TABLES: tuple[Holder, ...] = (
     Holder("segments", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
     Holder("pages", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("warmth", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("extractions", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("extraction_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("retention_rules", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 

@@ -18,7 +18,10 @@ def opened(home: Path) -> MemOS:
 def make_first_schema(home: Path) -> None:
     """Take away what the later migrations added, and the vector index that is made from it."""
     with sqlite3.connect(home / "ledger.db") as connection:
-        later = ("pages", "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups", "backups")
+        later = (
+            "retention_rules", "extraction_items", "extractions", "pages", "segments", "warmth", "tasks", "queues",
+            "usage", "leases", "tombstone_backups", "backups",
+        )  # fmt: skip
         for table in later:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_items_page")
@@ -32,6 +35,9 @@ def make_first_schema(home: Path) -> None:
             ("cubes", "heat_tau_s"),
             ("cubes", "lone_until"),
             ("messages", "trust"),
+            ("items", "pinned"),
+            ("items", "cold"),
+            ("sources", "extraction_id"),
         ):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

@@ -326,6 +326,12 @@ def with_key(connection: sa.Connection, cube: str, attribute: str) -> list[Item]
     return [to_item(row) for row in connection.execute(query)]
 
 
+def with_keys(connection: sa.Connection, cube: str, keys: Sequence[str]) -> list[Item]:
+    """Return the cube's items with one of these keys as they are now, of any status."""
+    query = _SELECT.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None), versions.c.key.in_(keys))
+    return [to_item(row) for row in connection.execute(query)]
+
+
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 

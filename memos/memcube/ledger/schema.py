@@ -107,6 +107,9 @@ items = sa.Table(
     # Grows with every change that an index must follow, also a neighbour's; the index keeps it per point.
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
+    # Kept in sight by hand; and of a segment that was archived, so ranked lower.
+    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("cold", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
@@ -181,6 +184,27 @@ messages = sa.Table(
     sa.UniqueConstraint("cube_id", "conversation_id", "external_id", name="uq_messages_external"),
 )
 
+# What a model answered when it was asked what messages say, as it came.
+extractions = sa.Table(
+    "extractions",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("reader", sa.String(64), nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("output", sa.Text, nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+)
+
+# The messages that a model was shown for one answer, also those it found nothing in.
+extraction_items = sa.Table(
+    "extraction_items",
+    metadata,
+    sa.Column("item_id", sa.String(36), primary_key=True),
+    sa.Column("extraction_id", sa.String(36), sa.ForeignKey("extractions.id"), primary_key=True, index=True),
+    sa.Column("cube_id", sa.String(128), nullable=False),
+)
+
 sources = sa.Table(
     "sources",
     metadata,
@@ -191,6 +215,7 @@ sources = sa.Table(
     sa.Column("end", sa.Integer, nullable=False),
     # What made the item out of the source: a reader and its version.
     sa.Column("reader", sa.String(64), nullable=False),
+    sa.Column("extraction_id", sa.String(36)),
     sa.CheckConstraint('start >= 0 AND "end" >= start', name="ck_sources_span"),
 )
 
@@ -392,8 +417,8 @@ def _warmth() -> tuple[sa.Column[Any], ...]:
 
 
 # Pages of one topic. `spans` are [item, start, end] of the sentences that make its summary, `told` a summary that a
-# model wrote, `words` [keyword, pages] pairs, `vector` the float32 sum of the pages' unit vectors, `unread` whether a
-# page of it has not been read into long-term memory.
+# model wrote when there were `told_pages`, `words` [keyword, pages] pairs, `vector` the float32 sum of the pages' unit
+# vectors, `unread` whether a page of it has not been read into long-term memory.
 segments = sa.Table(
     "segments",
     metadata,
@@ -402,6 +427,7 @@ segments = sa.Table(
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("spans", sa.JSON, nullable=False),
     sa.Column("told", sa.Text),
+    sa.Column("told_pages", sa.Integer, nullable=False, server_default="0"),
     sa.Column("words", sa.JSON, nullable=False),
     sa.Column("vector", sa.LargeBinary),
     sa.Column("pages", sa.Integer, nullable=False),
@@ -437,4 +463,20 @@ warmth = sa.Table(
     sa.Column("cube_id", sa.String(128), nullable=False),
     *_warmth(),
     sa.Index("ix_warmth_hot", "cube_id", "level"),
+)
+
+# What to do with items of a cube when they get older than `age_days`; an empty list means any.
+retention_rules = sa.Table(
+    "retention_rules",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False, index=True),
+    sa.Column("action", sa.String(16), nullable=False),
+    sa.Column("types", sa.JSON, nullable=False),
+    sa.Column("tags", sa.JSON, nullable=False),
+    sa.Column("statuses", sa.JSON, nullable=False),
+    sa.Column("age_days", sa.Float, nullable=False),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.CheckConstraint("age_days >= 0", name="ck_retention_rules_age"),
 )

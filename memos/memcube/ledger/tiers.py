@@ -44,6 +44,7 @@ class SegmentRow:
     state: str = OPEN
     spans: list[tuple[str, int, int]] = field(default_factory=list)
     told: str | None = None
+    told_pages: int = 0
     keywords: dict[str, int] = field(default_factory=dict)
     vector: NDArray[np.float32] | None = None
     pages: int = 0
@@ -221,7 +222,7 @@ def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow
     """Return a cube's segments, open ones first, those of the highest level first."""
     query = sa.select(segments).where(segments.c.cube_id == cube)
     query = query.order_by(segments.c.state.desc(), segments.c.level.desc(), segments.c.id).limit(limit)
-    return [_to_segment(row) for row in connection.execute(query)]
+    return [to_segment(row) for row in connection.execute(query)]
 
 
 def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SegmentRow]:
@@ -229,7 +230,7 @@ def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Seg
     found = {}
     for batch in items.in_batches(ids):
         for row in connection.execute(sa.select(segments).where(segments.c.id.in_(batch))):
-            found[row.id] = _to_segment(row)
+            found[row.id] = to_segment(row)
     return found
 
 
@@ -256,7 +257,8 @@ def members(connection: sa.Connection, segment: str) -> list[Item]:
     return sorted(states.values(), key=lambda state: (state.said_at or state.created_at, state.id))
 
 
-def _to_segment(row: Any) -> SegmentRow:
+def to_segment(row: Any) -> SegmentRow:
+    """Return a row of `segments` as a value."""
     return SegmentRow(
         id=row.id,
         cube=row.cube_id,
@@ -265,6 +267,7 @@ def _to_segment(row: Any) -> SegmentRow:
         state=row.state,
         spans=[(item, start, end) for item, start, end in row.spans],
         told=row.told,
+        told_pages=row.told_pages,
         keywords=dict(row.words),
         vector=None if row.vector is None else np.frombuffer(row.vector, dtype=np.float32),
         pages=row.pages,
@@ -284,6 +287,7 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
         "state": segment.state,
         "spans": [list(span) for span in segment.spans],
         "told": segment.told,
+        "told_pages": segment.told_pages,
         "words": [list(pair) for pair in segment.keywords.items()],
         "vector": None if segment.vector is None else segment.vector.astype(np.float32).tobytes(),
         "pages": segment.pages,
@@ -370,7 +374,7 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
     present = {message.id for message in messages}
     segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
     segment.spans = [span for span in segment.spans if span[0] in present]
-    segment.told, segment.vector = None, None
+    segment.told, segment.told_pages, segment.vector = None, 0, None
     save(connection, [segment], [segment.id])
     return True
 

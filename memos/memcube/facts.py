@@ -1,0 +1,180 @@
+"""Stores what readers found in messages as items with sources, and keeps facts of one key in order of time.
+
+Runs inside the caller's transaction; whether two facts are the same is said by the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import IntegrityError
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import items, outbox
+from memos.memcube.ledger import schema as t
+from memos.model import DERIVED, Fact, Item, LinkKind, Role, Span, Status, Tier
+from memos.text.entities import entities
+from memos.text.keywords import keywords
+
+_SUBJECTS_ROLE = {"assistant": Role.ASSISTANT}
+
+
+def store(
+    change: Change,
+    fact: Fact,
+    *,
+    status: Status = Status.ACTIVE,
+    valid_to: datetime | None = None,
+    superseded_by: str | None = None,
+) -> Item:
+    """Store a fact as a new item with its sources and links; `valid_to` ends it earlier than the fact itself says."""
+    state = Item(
+        id=new_id(),
+        cube=change.cube,
+        version=1,
+        version_id=new_id(),
+        memory=fact.memory,
+        type=fact.type,
+        tier=Tier.LONG,
+        status=status,
+        speaker=fact.subject,
+        role=_SUBJECTS_ROLE.get(fact.subject, Role.USER),
+        key=fact.key,
+        value=fact.value,
+        tags=fact.tags,
+        info={},
+        confidence=fact.confidence,
+        entities=entities(fact.memory),
+        keywords=keywords(fact.memory),
+        conversation=None,
+        position=None,
+        page=None,
+        session=None,
+        said_at=fact.said_at,
+        valid_from=fact.valid_from,
+        valid_to=fact.valid_to if valid_to is None else valid_to,
+        created_at=change.now,
+        updated_at=change.now,
+        superseded_by=superseded_by,
+    )
+    row = {
+        "id": state.id, "cube_id": change.cube, "said_at": state.said_at, "version": 1,
+        "version_id": state.version_id, "revision": 1, "created_at": change.now,
+    }  # fmt: skip
+    change.connection.execute(sa.insert(t.items), [row])
+    items.insert_versions(change.connection, [state], change.actor, f"read by {fact.reader}")
+    add_sources(change, state.id, fact)
+    outbox.enqueue(change.connection, change.cube, [state.id])
+    changes.record_item(change, "derive", state.id, {"from": sorted({span.item for span in fact.spans})})
+    return state
+
+
+def add_sources(change: Change, item_id: str, fact: Fact) -> int:
+    """Name a fact's passages as sources of an item, those it has not yet; return how many are new."""
+    connection = change.connection
+    here = t.sources.c.item_id == item_id
+    columns = (t.sources.c.message_id, t.sources.c.start, t.sources.c.end, t.sources.c.ordinal)
+    known = connection.execute(sa.select(*columns).where(here)).all()
+    have = {(row.message_id, row.start, row.end) for row in known}
+    ordinal = max((row.ordinal for row in known), default=-1)
+    rows = []
+    for message_id, start, end in _passages(connection, change.cube, fact.spans):
+        if (message_id, start, end) not in have:
+            have.add((message_id, start, end))
+            ordinal += 1
+            rows.append(
+                {"item_id": item_id, "ordinal": ordinal, "message_id": message_id, "start": start, "end": end,
+                 "reader": fact.reader, "extraction_id": fact.extraction}
+            )  # fmt: skip
+    if rows:
+        connection.execute(sa.insert(t.sources), rows)
+    origins = [(item_id, LinkKind.DERIVED_FROM, origin) for origin in dict.fromkeys(span.item for span in fact.spans)]
+    items.link(connection, origins, change.cube, change.now)
+    return len(rows)
+
+
+def _passages(connection: sa.Connection, cube: str, spans: Sequence[Span]) -> list[tuple[str, int, int]]:
+    """Return (message, start, end) of spans in items' texts. Raises: IntegrityError for a span of nothing."""
+    states = items.current(connection, [cube], {span.item for span in spans})
+    sources = items.sources_of(connection, states)
+    found = []
+    for span in spans:
+        state = states.get(span.item)
+        if state is None or not sources.get(span.item):
+            raise IntegrityError(f"A fact names item {span.item}, which is not in cube {cube!r} or has no source.")
+        first = sources[span.item][0]
+        if state.memory == first.passage and 0 <= span.start < span.end <= len(state.memory):
+            found.append((first.message_id, first.start + span.start, first.start + span.end))
+        else:
+            # The item says something else than its message by now: all of its passage is where that comes from.
+            found.append((first.message_id, first.start, first.end))
+    return list(dict.fromkeys(found))
+
+
+def merge(change: Change, item: Item, fact: Fact) -> bool:
+    """Let an item stand for a fact that says the same; False when it had those sources already."""
+    if not add_sources(change, item.id, fact):
+        return False
+    items.touch(change.connection, [item.id])  # the graph follows its links
+    outbox.enqueue(change.connection, change.cube, [item.id])
+    changes.record_item(change, "merge", item.id, {"from": sorted({span.item for span in fact.spans})})
+    edits = {}
+    if fact.valid_from is not None and (item.valid_from is None or fact.valid_from < item.valid_from):
+        edits["valid_from"] = fact.valid_from
+    if fact.confidence > item.confidence:
+        edits["confidence"] = fact.confidence
+    if edits:
+        changes.edit(change, item, edits, "said again")
+    return True
+
+
+def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
+    """Mark an item replaced by another from a moment on, and link them."""
+    items.link(change.connection, [(new, LinkKind.SUPERSEDES, old.id)], change.cube, change.now)
+    edits = {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new}
+    changes.edit(change, old, edits, f"superseded by {new}", kind="supersede")
+    items.touch(change.connection, [new])
+    outbox.enqueue(change.connection, change.cube, [new])
+
+
+def end(change: Change, item: Item, at: datetime) -> None:
+    """Say until when something was so."""
+    changes.edit(change, item, {"valid_to": at}, "it is over", kind="end")
+
+
+def with_keys(connection: sa.Connection, cube: str, keys: Iterable[str]) -> dict[str, list[Item]]:
+    """Return the derived items of these keys that were not deleted, by key, the earliest by event time first."""
+    found: dict[str, list[Item]] = {}
+    for batch in items.in_batches(set(keys)):
+        for state in items.with_keys(connection, cube, batch):
+            if state.type in DERIVED and state.key is not None and state.status is not Status.DELETED:
+                found.setdefault(state.key, []).append(state)
+    for states in found.values():
+        states.sort(key=lambda state: (event_time(state), state.id))
+    return found
+
+
+def event_time(state: Item) -> datetime:
+    """Return when what an item says began to be so, as far as is known."""
+    return state.valid_from or state.said_at or state.created_at
+
+
+def keep_answer(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
+    """Keep what a model answered about some messages; return the id that sources name it by."""
+    answer = new_id()
+    values = {"id": answer, "cube_id": change.cube, "reader": reader, "model": model, "output": output}
+    change.connection.execute(sa.insert(t.extractions), [{**values, "created_at": change.now}])
+    rows = [{"item_id": item, "extraction_id": answer, "cube_id": change.cube} for item in dict.fromkeys(shown)]
+    if rows:
+        change.connection.execute(sa.insert(t.extraction_items), rows)
+    return answer
+
+
+def answered(fact: Fact, extraction: str | None) -> Fact:
+    """Return the fact with the answer it comes from."""
+    return fact if extraction is None else replace(fact, extraction=extraction)
