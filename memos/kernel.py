@@ -51,8 +51,9 @@ from memos.reader import fast
 from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler.corrections import correct
+from memos.scheduler.nearness import Nearness
 from memos.scheduler.repair import Repair
-from memos.scheduler.scheduler import Scheduler
+from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task_run import Job, Run
 from memos.scheduler.worker import Worker
 from memos.search.searcher import Searcher, SearchRequest
@@ -171,8 +172,9 @@ class MemOS:
             Job("verify", self._verify, budgeted=False),
             Job("backup", self._back_up, budgeted=False),
         ]
-        turns_of = parts.vector_follower.turns_of
-        self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, turns_of, upkeep)
+        near = Nearness(parts.ledger, parts.vector, parts.embedder).of
+        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
+        self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
         self._worker = Worker(
             (self._vector, self._graph), (self._purge, self._optimise, self._scheduler.accesses.flush_if_due)
@@ -461,6 +463,32 @@ class MemOS:
         """Return the topics of a cube's older pages with their summaries, the hottest first. Raises: NotFound."""
         scope = self._scope([cube], actor, embeds=False)
         return tuple(self._scheduler.segments(scope.cubes[0], within("limit", limit, 1, 10_000)))
+
+    def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
+        """Keep an item in working memory, or a segment out of the archive; undo it with `pinned=False`.
+
+        Raises: NotFound.
+        """
+        with self._change(self._scope([cube], actor, embeds=False)) as change:
+            self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
+
+    def move(self, segment: str, tier: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
+        """Send a segment by hand: `long` has its pages read now, `archive` ranks it lower, `mid` brings it back.
+
+        Raises: NotFound, InvalidInput, Conflict (pages not read yet may not go into the archive).
+        """
+        with self._change(self._scope([cube], actor)) as change:
+            self._scheduler.move(change, check_name("segment", segment, 64), tier)
+        self._scheduler.runner.wake()
+
+    def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
+        """Have pages of the mid tier read into long-term memory in the background: of hot segments, or all.
+
+        Wait for it with `memos.tasks.wait()`. Raises: NotFound.
+        """
+        with self._change(self._scope([cube], actor)) as change:
+            self._scheduler.analyse(change, everything=everything)
+        self._scheduler.runner.wake()
 
     @_repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:

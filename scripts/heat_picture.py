@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memos.scheduler.heat import tau_for
 from memos.scheduler.policy import Access, Policy, Warmth
-from memos.scheduler.rules import HeatRules, rules_of
+from memos.scheduler.rules import HeatRules, rules_of, wanted_tau
 from memos.settings import HeatSettings
 
 DAYS = 60
@@ -94,7 +94,7 @@ def draw(path: Path) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "heat"  # else ids differ from run to run
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    rules = rules_of(HeatSettings(), share=SHARE)
+    rules = rules_of(HeatSettings(), wanted_tau(HeatSettings(), SHARE))
     border = rules.thresholds
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.add_subplot()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memos.scheduler.rules import rules_of
+from memos.scheduler.rules import rules_of, wanted_tau
 from memos.settings import HeatSettings
 
 ROOT = Path(__file__).parent.parent
@@ -20,7 +20,7 @@ def script() -> dict[str, Any]:
 
 
 def test_what_is_used_is_promoted_and_what_is_left_alone_is_archived(script: dict[str, Any]) -> None:
-    rules = rules_of(HeatSettings(), share=script["SHARE"])
+    rules = rules_of(HeatSettings(), wanted_tau(HeatSettings(), script["SHARE"]))
     found = {name: script["course"](life, rules) for name, life in script["LIVES"].items()}
     journey, job, choir, once, allergy = found.values()
     assert (len(journey.promoted), len(journey.archived)) == (1, 1)

@@ -23,6 +23,7 @@ from memos.scheduler.jobs.overflow import OverflowJob
 from memos.scheduler.periodic import Chore
 from memos.scheduler.runner import Runner
 from memos.scheduler.task_run import Job
+from memos.scheduler.triggers import Triggers
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +131,7 @@ def test_a_message_erased_while_its_page_is_on_its_way_leaves_no_word_in_a_segme
             memos.erase(doomed)
         return vectors
 
-    job = OverflowJob(memos._scheduler.rules, turns_of)
+    job = OverflowJob(memos._scheduler.cube_rules, turns_of, Triggers(lambda: False))
     runner = Runner(memos.ledger, memos.clock, memos.settings.tasks)
     runner.register([Job(tiers.OVERFLOW, job.run)])
     runner.start()

@@ -41,6 +41,10 @@ class Askers:
                 self._opened[settings] = Asker(model, ReplyCache(settings.cache_bytes))
             return self._opened[settings]
 
+    def has(self, purpose: Purpose) -> bool:
+        """Say whether a purpose has a model, without opening it."""
+        return self._given is not None or self._settings.model_for(purpose) is not None
+
     @property
     def reader(self) -> Asker | None:
         """What extracts memories, None without a model."""

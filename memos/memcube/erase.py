@@ -131,13 +131,7 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
     """Follow DERIVED_FROM upwards: what was made out of an erased item is erased too."""
     doomed, front = set(start), set(start)
     while front:
-        found: set[str] = set()
-        for batch in items.in_batches(front):
-            query = sa.select(t.links.c.from_id).where(
-                t.links.c.to_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM
-            )
-            found.update(connection.scalars(query))
-        front = found - doomed
+        front = items.derived_from(connection, front) - doomed
         doomed |= front
     return doomed
 
@@ -146,9 +140,7 @@ def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
     """Return what items were made of: what stays of it may say the same by itself."""
     found: set[str] = set()
     for batch in items.in_batches(derived):
-        query = sa.select(t.links.c.to_id).where(
-            t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM
-        )
+        query = sa.select(t.links.c.to_id).where(t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM)
         found.update(connection.scalars(query))
     return found
 

@@ -5,9 +5,10 @@ Runs inside the caller's transaction; whether two facts are the same is said by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,7 +18,7 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger import schema as t
-from memos.model import DERIVED, Fact, Item, LinkKind, Role, Span, Status, Tier
+from memos.model import DERIVED, Fact, Item, Json, LinkKind, Role, Span, Status, Tier
 from memos.text.entities import entities
 from memos.text.keywords import keywords
 
@@ -31,6 +32,7 @@ def store(
     status: Status = Status.ACTIVE,
     valid_to: datetime | None = None,
     superseded_by: str | None = None,
+    info: Mapping[str, Json] | None = None,
 ) -> Item:
     """Store a fact as a new item with its sources and links; `valid_to` ends it earlier than the fact itself says."""
     state = Item(
@@ -47,7 +49,7 @@ def store(
         key=fact.key,
         value=fact.value,
         tags=fact.tags,
-        info={},
+        info=dict(info or {}),
         confidence=fact.confidence,
         entities=entities(fact.memory),
         keywords=keywords(fact.memory),
@@ -123,7 +125,7 @@ def merge(change: Change, item: Item, fact: Fact) -> bool:
     items.touch(change.connection, [item.id])  # the graph follows its links
     outbox.enqueue(change.connection, change.cube, [item.id])
     changes.record_item(change, "merge", item.id, {"from": sorted({span.item for span in fact.spans})})
-    edits = {}
+    edits: dict[str, Any] = {}
     if fact.valid_from is not None and (item.valid_from is None or fact.valid_from < item.valid_from):
         edits["valid_from"] = fact.valid_from
     if fact.confidence > item.confidence:
@@ -135,9 +137,14 @@ def merge(change: Change, item: Item, fact: Fact) -> bool:
 
 def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
     """Mark an item replaced by another from a moment on, and link them."""
-    items.link(change.connection, [(new, LinkKind.SUPERSEDES, old.id)], change.cube, change.now)
     edits = {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new}
     changes.edit(change, old, edits, f"superseded by {new}", kind="supersede")
+    link_superseded(change, new, old.id)
+
+
+def link_superseded(change: Change, new: str, old: str) -> None:
+    """Link an item to one that it had replaced before that was known."""
+    items.link(change.connection, [(new, LinkKind.SUPERSEDES, old)], change.cube, change.now)
     items.touch(change.connection, [new])
     outbox.enqueue(change.connection, change.cube, [new])
 

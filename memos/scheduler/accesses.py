@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,10 +21,16 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import warmth
 from memos.memcube.ledger.tiers import SegmentRow
+from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.policy import Access, Policy, Warmth
+from memos.scheduler.rules import HeatRules
 
 _MOST_WAITING = 10_000
 _FLUSH_EVERY_S = 2.0
+
+
+Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
+"""Hears of a cube's segments whose heat was just written, in the transaction that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,11 @@ class Counted:
 class Accesses:
     """The accesses of one process, thread-safe."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, policy: Policy) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, rules: CubeRules, warmed: Warmed) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._policy = policy
+        self._rules = rules
+        self._warmed = warmed
         self._waiting: list[Counted] = []
         self._lock = threading.Lock()
         self._flushed_at = time.monotonic()
@@ -83,29 +90,36 @@ class Accesses:
 
     def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
         now = self._clock.now()
+        rules = self._rules.ready(connection, cube)
         known = _present(connection, cube, {one.item for one in counted})
         warm = _warmth_of(connection, known)
         for one in counted:
             if one.item in known:
-                warm[one.item] = self._policy.accessed(warm.get(one.item, Warmth()), one.access, one.at, now)
+                warm[one.item] = rules.policy.accessed(warm.get(one.item, Warmth()), one.access, one.at, now)
         rows = [
             {"item_id": item, "cube_id": cube, "level": after.level, "visits": after.visits,
              "interactions": after.interactions, "last": after.last}
             for item, after in warm.items()
         ]  # fmt: skip
         queues.upsert(connection, warmth, rows)
-        self._warm_segments(connection, counted, known, now)
+        segments = _warm_segments(connection, rules.policy, counted, known, now)
+        self._warmed(connection, cube, rules, segments, now)
 
-    def _warm_segments(
-        self, connection: sa.Connection, counted: Sequence[Counted], known: set[str], now: datetime
-    ) -> None:
-        places = tiers.segments_by_item(connection, known)
-        segments = tiers.get_segments(connection, set(places.values()))
-        for one in counted:
-            segment = segments.get(places.get(one.item, ""))
-            if segment is not None:
-                heat(segment, self._policy.accessed(warmth_of(segment), one.access, one.at, now))
-        tiers.save(connection, segments.values(), segments)
+
+def _warm_segments(
+    connection: sa.Connection, policy: Policy, counted: Sequence[Counted], known: set[str], now: datetime
+) -> list[SegmentRow]:
+    """Count accesses of messages for the segments they are in, those of facts for where they were read; return them."""
+    origins = items.origins_of(connection, known)
+    places = tiers.segments_by_item(connection, known.union(*origins.values()))
+    segments = tiers.get_segments(connection, set(places.values()))
+    for one in counted:
+        said = {one.item, *origins.get(one.item, ())} if one.item in known else set()
+        for segment_id in {places[item] for item in said if item in places}:
+            segment = segments[segment_id]
+            heat(segment, policy.accessed(warmth_of(segment), one.access, one.at, now))
+    tiers.save(connection, segments.values(), segments)
+    return list(segments.values())
 
 
 def warmth_of(segment: SegmentRow) -> Warmth:

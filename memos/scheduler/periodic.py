@@ -39,7 +39,11 @@ class Chore:
 
 def chores_of(settings: UpkeepSettings) -> list[Chore]:
     """Return what comes back, and how often."""
-    chores = [Chore("retention", timedelta(hours=1)), Chore("settle", timedelta(hours=1))]
+    chores = [
+        Chore("retention", timedelta(hours=1)),
+        Chore("settle", timedelta(hours=1)),
+        Chore("heat", timedelta(hours=1)),
+    ]
     if settings.verify_every_h:
         chores.append(Chore("verify", timedelta(hours=settings.verify_every_h)))
     if settings.backup_folder is not None:

@@ -75,6 +75,10 @@ class Policy(Protocol):
         """Return the warmth of a segment whose pages have just been read into long-term memory."""
         ...
 
+    def recounted(self, warmth: Warmth) -> Warmth:
+        """Return the warmth as this policy levels it from the counts alone; for one that another policy kept."""
+        ...
+
     def heat(self, warmth: Warmth, now: datetime) -> float:
         """Return the heat now."""
         ...
@@ -107,6 +111,13 @@ class DecayPolicy:
         """Return the same warmth: what was analysed is told by the pages, not by the heat."""
         del now
         return warmth
+
+    def recounted(self, warmth: Warmth) -> Warmth:
+        """Return the warmth as if every counted access had been the last one."""
+        count = warmth.visits + warmth.interactions
+        if warmth.last is None or not count:
+            return replace(warmth, level=NEVER)
+        return replace(warmth, level=self.decay.add(NEVER, warmth.last, warmth.last, float(count)))
 
     def heat(self, warmth: Warmth, now: datetime) -> float:
         """Return exp(S - now / tau)."""
@@ -143,6 +154,10 @@ class MemoryOsPolicy:
     def analysed(self, warmth: Warmth, now: datetime) -> Warmth:
         """Return the warmth with both counts at 0 and a visit of now, as the original resets them."""
         return self._levelled(Warmth(last=_later(warmth.last, now)))
+
+    def recounted(self, warmth: Warmth) -> Warmth:
+        """Return the warmth with the level that its counts give."""
+        return self._levelled(warmth)
 
     def heat(self, warmth: Warmth, now: datetime) -> float:
         """Return H."""

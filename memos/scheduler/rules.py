@@ -89,14 +89,20 @@ def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
     raise InvalidInput("policy", f"must be forward_decay or memoryos, got {shown(name)}")
 
 
-def rules_of(settings: HeatSettings, share: float = 1.0) -> HeatRules:
-    """Return the rules of a cube; under `memoryos`, what was not set comes from the preset.
-
-    `share` of the cube's segments have room in the mid tier; without a tau in the settings it decides forward decay's.
+def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
+    """Return forward decay's tau: that of the settings, else what suits a tier with room for this share of all.
 
     Raises: InvalidInput.
     """
-    tau = tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
+    return tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
+
+
+def rules_of(settings: HeatSettings, tau: timedelta | None = None) -> HeatRules:
+    """Return the rules of a cube whose levels are counted under `tau`; `memoryos` takes what was not set from a preset.
+
+    Raises: InvalidInput.
+    """
+    tau = tau or wanted_tau(settings)
     values = {
         name: getattr(settings, name)
         for name in ("promote_above", "demote_below", "short_capacity", "mid_capacity", "similarity")

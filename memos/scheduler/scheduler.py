@@ -5,52 +5,83 @@ Wires jobs, their workers, periodic jobs and access counts; what each does is in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
+from memos.asking.askers import Askers
 from memos.clock import Clock
-from memos.errors import MemosError
-from memos.memcube.ledger import tasks, tiers
+from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import moves, tasks, tiers
 from memos.memcube.ledger.engine import Ledger
-from memos.model import Hit, Segment
+from memos.model import Hit, Segment, Tier
+from memos.reader.facts import FactReader
 from memos.scheduler.accesses import Accesses, warmth_of
+from memos.scheduler.cube_rules import CubeRules
+from memos.scheduler.jobs.analyse import AnalyseJob
 from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
 from memos.scheduler.jobs.remake import RemakeJob
+from memos.scheduler.jobs.sweep import SweepJob, move
+from memos.scheduler.judging import Judge
+from memos.scheduler.nearness import NearOf
 from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.policy import Access
 from memos.scheduler.rules import rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task_run import Job, Run
+from memos.scheduler.triggers import Triggers
 from memos.settings import Settings
 
 _CROWDED_AT_ONCE = 500
 
 
-class Scheduler:
-    """The background of one open installation; `upkeep` are the jobs that need more than the ledger."""
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the jobs need besides the ledger: vectors, what lies near a fact, models, and to tell that facts are there.
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        clock: Clock,
-        settings: Settings,
-        turns_of: TurnsOf,
-        upkeep: Sequence[Job],
-    ) -> None:
+    `upkeep` are jobs that need more still.
+    """
+
+    turns_of: TurnsOf
+    near: NearOf
+    askers: Askers
+    settled: Callable[[], object]
+    upkeep: Sequence[Job]
+
+
+class Scheduler:
+    """The background of one open installation."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, settings: Settings, means: Means) -> None:
         self._ledger = ledger
         self._clock = clock
+        self._askers = means.askers
         self.rules = rules_of(settings.heat)
-        self.accesses = Accesses(ledger, clock, self.rules.policy)
+        self.cube_rules = CubeRules(settings.heat)
+        triggers = Triggers(self._has_reader)
+        self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks)
+        analyse = AnalyseJob(
+            self.cube_rules, clock, FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge),
+            means.near, self._has_reader, means.settled,
+        )  # fmt: skip
         self.runner.register(
             [
-                *upkeep,
+                *means.upkeep,
                 Job("settle", self._settle, budgeted=False),
-                Job(tiers.OVERFLOW, OverflowJob(self.rules, turns_of).run, budgeted=False),
-                Job(tiers.REMAKE, RemakeJob(turns_of).run, budgeted=False),
+                Job("heat", self._look_at_heat, budgeted=False),
+                Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, means.turns_of, triggers).run, budgeted=False),
+                Job(tiers.REMAKE, RemakeJob(means.turns_of).run, budgeted=False),
+                Job(moves.ANALYSE, analyse.run),
+                Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
         self.periodic = Periodic(ledger, clock, self.runner, chores_of(settings.upkeep))
+
+    def _has_reader(self) -> bool:
+        return self._askers.has("reader")
 
     def start(self) -> None:
         """Begin to work; calling it again changes nothing."""
@@ -72,14 +103,55 @@ class Scheduler:
         """Return a cube's segments, the hottest first."""
         now = self._clock.now()
         with self._ledger.read() as connection:
+            policy = self.cube_rules.of(connection, cube).policy
             return [
                 Segment(
                     row.id, row.cube, row.state, summary(connection, row), tuple(row.keywords), row.pages,
-                    self.rules.policy.heat(warmth_of(row), now), row.visits, row.pinned, row.created_at,
-                    row.updated_at,
+                    policy.heat(warmth_of(row), now), row.visits, row.pinned, row.created_at, row.updated_at,
                 )
                 for row in tiers.hottest(connection, cube, limit)
             ]  # fmt: skip
+
+    def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
+        """Keep an item in sight or a segment out of the archive. Raises: NotFound."""
+        if not moves.pin(change.connection, change.cube, id_, pinned=pinned):
+            raise NotFound("item or segment", id_)
+        changes.record(change, "pin" if pinned else "unpin", {"id": id_})
+
+    def move(self, change: Change, segment: str, tier: str) -> None:
+        """Send a segment to a tier by hand. Raises: NotFound, Conflict (unread pages), InvalidInput."""
+        row = tiers.get_segments(change.connection, [segment]).get(segment)
+        if row is None or row.cube != change.cube:
+            raise NotFound("segment", segment)
+        match tier:
+            case Tier.LONG:
+                moves.enqueue(change.connection, change.cube, moves.analyse_task(segment=segment), change.now)
+            case Tier.MID | "archive":
+                if tier == "archive" and row.unread:
+                    raise Conflict(f"Segment {segment} has pages that were not read yet; move it to long first.")
+                state = tiers.ARCHIVED if tier == "archive" else tiers.OPEN
+                if row.state != state:
+                    move(change, self.cube_rules.ready(change.connection, change.cube), [row], state)
+            case _:
+                raise InvalidInput("tier", f"must be long, mid or archive, got {shown(tier)}")
+
+    def analyse(self, change: Change, *, everything: bool) -> None:
+        """Have unread pages read into long-term memory: those of hot segments, or all."""
+        task = moves.analyse_task(everything=everything)
+        moves.enqueue(change.connection, change.cube, task, change.now)
+
+    def sweep(self, change: Change) -> None:
+        """Have the cube's segments go where their heat says."""
+        moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
+
+    def _look_at_heat(self, run: Run) -> None:
+        """Have every cube with segments swept: heat falls by itself, and nobody writes when it does."""
+        with self._ledger.read() as connection:
+            found = moves.cubes_with_segments(connection)
+        for cube in found:
+            run.go_on()
+            with self._ledger.write() as connection:
+                moves.enqueue(connection, cube, moves.sweep_task(), self._clock.now())
 
     def _settle(self, run: Run) -> None:
         """See to conversations that are longer than the short tier may be, after an upgrade or another setting."""

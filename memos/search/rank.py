@@ -33,6 +33,9 @@ NEWEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
+COLD = -0.10
+"""Of an archived segment: found, after what is as good and in use."""
+
 
 # Who asks at length tells something too.
 _SHORT_CHARS = 200
@@ -130,6 +133,8 @@ def _factors(
         yield "asking", ASKING * asking
     if item.role == Role.ASSISTANT:
         yield "assistant", ASSISTANT
+    if item.cold:
+        yield "cold", COLD
 
 
 def _overlaps(item: Brief, asked: Sequence[tuple[int, int]]) -> bool:

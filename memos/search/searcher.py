@@ -22,7 +22,7 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
 from memos.memcube.vectors import VectorFollower
-from memos.model import FOUND, Arm, ArmScore, Boost, Hit, ItemType, Scope, SearchResult, Status
+from memos.model import DERIVED, FOUND, Arm, ArmScore, Boost, Hit, ItemType, Scope, SearchResult, Status
 from memos.ports import (
     ArmQuery,
     Embedder,
@@ -307,7 +307,30 @@ def _collapse(
             kept.append(entry)
         elif same != entry.item.id:
             copies[same] = (*copies.get(same, ()), entry.item.id)
-    return tuple(kept), copies
+    return _fold(connection, kept, copies), copies
+
+
+def _fold(connection: sa.Connection, kept: Sequence[Ranked], copies: dict[str, tuple[str, ...]]) -> tuple[Ranked, ...]:
+    """Let a fact and the one message it was read from be one hit, the better of the two; they say the same."""
+    derived = [entry.item.id for entry in kept if entry.item.type in DERIVED]
+    if not derived:
+        return tuple(kept)
+    partner: dict[str, list[str]] = {}
+    for fact, origins in items.origins_of(connection, derived).items():
+        if len(origins) == 1:
+            [origin] = origins
+            partner.setdefault(origin, []).append(fact)
+            partner.setdefault(fact, []).append(origin)
+    shown: list[Ranked] = []
+    stands: set[str] = set()
+    for entry in kept:
+        better = next((other for other in partner.get(entry.item.id, ()) if other in stands), None)
+        if better is None:
+            shown.append(entry)
+            stands.add(entry.item.id)
+        else:
+            copies[better] = (*copies.get(better, ()), entry.item.id)
+    return tuple(shown)
 
 
 def _same(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from memos.errors import InvalidInput
 from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, tau_for
 from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy
-from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of
+from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of, wanted_tau
 from memos.settings import HeatSettings, Settings
 
 
@@ -72,8 +72,9 @@ def test_the_default_is_forward_decay() -> None:
 
 
 def test_the_fuller_the_tier_the_shorter_the_memory_unless_a_tau_is_set() -> None:
-    assert rules_of(HeatSettings(), share=0.2).policy == DecayPolicy(ForwardDecay(tau_for(0.2)))
-    assert rules_of(HeatSettings(tau_days=3), share=0.2).policy == DecayPolicy(ForwardDecay(timedelta(days=3)))
+    assert wanted_tau(HeatSettings(), 0.2) == tau_for(0.2)
+    assert wanted_tau(HeatSettings(tau_days=3), 0.2) == timedelta(days=3)
+    assert rules_of(HeatSettings(), timedelta(days=3)).policy == DecayPolicy(ForwardDecay(timedelta(days=3)))
 
 
 def test_presets_of_memoryos() -> None:

@@ -182,6 +182,7 @@ class Brief(NamedTuple):
     said_at: int | None
     valid_from: int | None
     valid_to: int | None
+    cold: bool
 
 
 BRIEF_CHARS = 2_000
@@ -203,6 +204,8 @@ _BRIEF = (
         sa.type_coerce(items.c.said_at, sa.BigInteger),
         sa.type_coerce(versions.c.valid_from, sa.BigInteger),
         sa.type_coerce(versions.c.valid_to, sa.BigInteger),
+        # A number in SQLite, which is as good.
+        sa.type_coerce(items.c.cold, sa.Integer),
     )
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
@@ -437,6 +440,25 @@ def links_from(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[
         query = sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(batch))
         for row in connection.execute(query):
             found[row.from_id].append((row.kind, row.to_id))
+    return found
+
+
+def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[str]]:
+    """Return what derived items were made of, by item."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for item_id, linked in links_from(connection, ids).items():
+        for kind, target in linked:
+            if kind == LinkKind.DERIVED_FROM:
+                found[item_id].add(target)
+    return found
+
+
+def derived_from(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
+    """Return the items that were made of one of these."""
+    found: set[str] = set()
+    for batch in in_batches(ids):
+        made = sa.select(links.c.from_id).where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
+        found.update(connection.scalars(made))
     return found
 
 

@@ -21,11 +21,18 @@ ANALYSE, SWEEP = "analyse", "sweep"
 """Kinds of tasks: unread pages of hot segments are read; a cube's segments go where their heat says."""
 
 
-def analyse_task(*, segment: str | None = None, everything: bool = False) -> NewTask:
-    """Return the task that reads hot segments of a cube, one after the other; or one segment; or all unread pages."""
+def analyse_task(
+    *, segment: str | None = None, least: int = 1, everything: bool = False, cheaply: bool = False
+) -> NewTask:
+    """Return the task that reads hot segments with so many unread pages; or one segment; or all unread pages.
+
+    `cheaply` asks no model: what goes into the archive is not worth a call.
+    """
     if segment is not None:
-        return NewTask(ANALYSE, {"segment": segment}, key=segment)
-    return NewTask(ANALYSE, {"all": True}, key="all") if everything else NewTask(ANALYSE, {}, key="")
+        return NewTask(ANALYSE, {"segment": segment, **({"cheaply": True} if cheaply else {})}, key=segment)
+    if everything:
+        return NewTask(ANALYSE, {"all": True}, key="all")
+    return NewTask(ANALYSE, {"least": least}, key=f"hot:{least}")
 
 
 def sweep_task() -> NewTask:
@@ -33,18 +40,27 @@ def sweep_task() -> NewTask:
     return NewTask(SWEEP, {}, key="")
 
 
-def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int) -> list[SegmentRow]:
-    """Return open segments with unread pages from a level on, the hottest first."""
-    query = (
-        sa.select(segments)
-        .where(*_range(cube, OPEN, unread=True), segments.c.level >= level)
-        .order_by(segments.c.level.desc())
-        .limit(limit)
-    )
+def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int, least: int = 1) -> list[SegmentRow]:
+    """Return open segments with at least so many unread pages from a level on, the hottest first."""
+    query = sa.select(segments).where(*_range(cube, OPEN, unread=True), segments.c.level >= level)
+    if least > 1:
+        query = query.where(_unread_pages(segments.c.id) >= least)
+    query = query.order_by(segments.c.level.desc()).limit(limit)
     return [tiers.to_segment(row) for row in connection.execute(query)]
 
 
-def any_unread(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
+def _unread_pages(segment: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
+    unread = (pages.c.segment_id == segment, pages.c.read.is_(False))
+    return sa.select(sa.func.count()).select_from(pages).where(*unread).correlate(segments).scalar_subquery()
+
+
+def unread_count(connection: sa.Connection, segment: str) -> int:
+    """Return how many pages of a segment were not read yet."""
+    unread = (pages.c.segment_id == segment, pages.c.read.is_(False))
+    return int(connection.scalar(sa.select(sa.func.count()).select_from(pages).where(*unread)) or 0)
+
+
+def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[SegmentRow]:
     """Return segments with unread pages in any state, open ones and the hottest first."""
     found: list[SegmentRow] = []
     for state in (OPEN, ARCHIVED):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,15 +12,17 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, tasks, tiers
+from memos.memcube.ledger import items, moves, tasks, tiers
 from memos.memcube.ledger.tiers import Overflow, Page, SegmentRow
 from memos.model import Item, Status
 from memos.ports import Vector
 from memos.scheduler.accesses import warmth_of
+from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.policy import Access
 from memos.scheduler.rules import HeatRules
 from memos.scheduler.segmenting import Candidates, PageView, SegmentView, Sentence, counted, sentences, telling
 from memos.scheduler.task_run import Run
+from memos.scheduler.triggers import Triggers
 from memos.text.render import said
 
 ACTOR = "scheduler"
@@ -41,14 +43,16 @@ class OverflowJob:
     `turns_of` returns the vectors of messages.
     """
 
-    rules: HeatRules
+    rules: CubeRules
     turns_of: TurnsOf
+    triggers: Triggers
 
     def run(self, run: Run) -> None:
         """Move pages of the conversation that the task names, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
-            found = tiers.overflow(connection, cube, conversation, self.rules.short_capacity, _PAGES_AT_ONCE)
+            capacity = self.rules.of(connection, cube).short_capacity
+            found = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
         if found is None:
             return
         # Outside the transaction: it may take a while.
@@ -56,16 +60,16 @@ class OverflowJob:
         run.go_on(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
-            still = tiers.overflow(connection, cube, conversation, self.rules.short_capacity, _PAGES_AT_ONCE)
+            still = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
             # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
             if still is not None and said_by(still.pages) == said_by(found.pages):
-                self._place(change, still, vectors)
-            if tiers.overflow(connection, cube, conversation, self.rules.short_capacity, 1) is not None:
+                self._place(change, self.rules.ready(connection, cube), still, vectors)
+            if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
                 tasks.enqueue(connection, cube, [tiers.overflow_task(conversation, change.now)], change.now)
 
-    def _place(self, change: Change, found: Overflow, vectors: Vector) -> None:
+    def _place(self, change: Change, rules: HeatRules, found: Overflow, vectors: Vector) -> None:
         connection, conversation = change.connection, found.conversation
-        comparable = tiers.comparable(connection, change.cube, self.rules.mid_capacity)
+        comparable = tiers.comparable(connection, change.cube, rules.mid_capacity)
         candidates = Candidates([SegmentView(*segment) for segment in comparable], vectors.shape[1])
         segments: dict[str, SegmentRow] = {}
         known: set[str] = set()
@@ -73,12 +77,12 @@ class OverflowJob:
         grown: dict[str, list[Page]] = {}
         for page, vector in zip(found.pages, vectors, strict=True):
             seen = PageView(vector, keywords_of(page))
-            joined = candidates.best(seen, previous, self.rules.similarity)
+            joined = candidates.best(seen, previous, rules.similarity)
             if joined is not None and joined not in segments:
                 segments |= tiers.get_segments(connection, [joined])
                 known.add(joined)
             segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
-            segments[segment.id] = self._with(segment, seen, page, change.now)
+            segments[segment.id] = _with(rules, segment, seen, page, change.now)
             candidates.put(view(segments[segment.id]))
             grown.setdefault(segment.id, []).append(page)
             previous = segment.id if conversation is not None else None
@@ -89,33 +93,38 @@ class OverflowJob:
         tiers.place_pages(connection, change.cube, conversation, placed, change.now)
         tiers.move_on(connection, change.cube, found)
         if placed:
-            self._tell(change, placed, segments)
+            heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
+            _tell(change, placed, heats)
+            self.triggers.warmed(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
+            if len(known) < len(grown):
+                moves.enqueue(connection, change.cube, moves.sweep_task(), change.now)
 
-    def _with(self, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
-        """Return the segment with one more page: a longer sum of vectors, more keywords, more heat."""
-        at = page.messages[-1].said_at or now
-        warm = self.rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
-        return replace(
-            segment,
-            vector=view.vector if segment.vector is None else segment.vector + view.vector,
-            keywords=counted(segment.keywords, view.keywords),
-            pages=segment.pages + 1,
-            unread=True,
-            updated_at=now,
-            level=warm.level,
-            visits=warm.visits,
-            interactions=warm.interactions,
-            last=warm.last,
-        )
 
-    def _tell(self, change: Change, placed: Sequence[tuple[Page, str]], segments: dict[str, SegmentRow]) -> None:
-        heats = {id_: self.rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
-        body = {
-            "tier": "mid",
-            "pages": {page.id: id_ for page, id_ in placed},
-            "heat": {id_: round(heat, 4) for id_, heat in heats.items()},
-        }
-        changes.record(change, "move", body)
+def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now: datetime) -> SegmentRow:
+    """Return the segment with one more page: a longer sum of vectors, more keywords, more heat."""
+    at = page.messages[-1].said_at or now
+    warm = rules.policy.accessed(warmth_of(segment), Access.MERGED, at, now)
+    return replace(
+        segment,
+        vector=view.vector if segment.vector is None else segment.vector + view.vector,
+        keywords=counted(segment.keywords, view.keywords),
+        pages=segment.pages + 1,
+        unread=True,
+        updated_at=now,
+        level=warm.level,
+        visits=warm.visits,
+        interactions=warm.interactions,
+        last=warm.last,
+    )
+
+
+def _tell(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
+    body = {
+        "tier": "mid",
+        "pages": {page.id: id_ for page, id_ in placed},
+        "heat": {id_: round(heat, 4) for id_, heat in heats.items()},
+    }
+    changes.record(change, "move", body)
 
 
 def view(segment: SegmentRow) -> SegmentView:

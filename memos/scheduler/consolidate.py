@@ -1,0 +1,254 @@
+"""Decides what becomes of a fact: a new item, another source of one, or the next value of something that changed.
+
+Keys decide most (`subject|attribute`); without one, likeness does, and a judge when there is one. Runs inside the
+transaction that stores the facts; order is that of event time, whatever came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from memos.memcube import facts as stored
+from memos.memcube.changes import Change
+from memos.memcube.facts import event_time
+from memos.memcube.ledger import items
+from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
+from memos.text.instructions import reads_like_instruction
+from memos.text.likeness import contradicts, overlap, words
+
+NEAR_COSINE = 0.80
+NEAR_OVERLAP = 0.45
+"""From both on, two facts without a key are the same; measured on pairs (`benchmarks.scheduler --parts duplicates`)."""
+
+SURE = 0.5
+"""A fact of less confidence waits for review."""
+
+STATIC = "static"
+"""Tag of what an operator said: what is read out of messages never replaces it."""
+
+
+class Near(NamedTuple):
+    """A stored item close to a fact; cosine of their indexed texts."""
+
+    item: str
+    cosine: float
+
+
+class Verdict(StrEnum):
+    """What a judge says of a fact and a stored one."""
+
+    SAME = "same"
+    REPLACES = "replaces"
+    UNRELATED = "unrelated"
+
+
+Verdicts = Mapping[tuple[int, str], Verdict]
+"""By place of the fact and id of the item."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of some facts, as ids of items."""
+
+    new: list[str] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+    superseded: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+
+
+def settle(
+    change: Change, facts: Sequence[Fact], near: Sequence[Sequence[Near]] = (), verdicts: Verdicts | None = None
+) -> Outcome:
+    """Store facts; `near` and `verdicts` are about the fact at the same place. Repeating it changes nothing."""
+    outcome = Outcome()
+    order = sorted(range(len(facts)), key=lambda place: _time(facts[place]))
+    fresh: list[Item] = []
+    for place in order:
+        fact = facts[place]
+        if _known_as_it_is(change, fact):
+            continue
+        why = why_review(fact)
+        if why is not None:
+            _put_aside(change, fact, why, outcome)
+            continue
+        if fact.key is not None:
+            _place_by_key(change, fact, outcome)
+            continue
+        close = _close(change, fact, near[place] if near else ())
+        close += [(item, 1.0) for item in fresh if item.type is fact.type]
+        judged = {item: verdict for (at, item), verdict in (verdicts or {}).items() if at == place}
+        item = _place_by_likeness(change, fact, close, judged, outcome)
+        if item is not None:
+            fresh.append(item)
+    return outcome
+
+
+def why_review(fact: Fact) -> str | None:
+    """Return why a fact has to wait for a person, None when it need not."""
+    if fact.trust is Trust.UNTRUSTED and (fact.type is ItemType.INSTRUCTION or reads_like_instruction(fact.memory)):
+        return "an untrusted source says what to do"
+    if fact.confidence < SURE:
+        return f"confidence {fact.confidence:.2f} is below {SURE:g}"
+    return None
+
+
+def _time(fact: Fact) -> datetime:
+    return fact.valid_from or fact.said_at
+
+
+def _known_as_it_is(change: Change, fact: Fact) -> bool:
+    """Say whether the same was read out of the same messages before: then it is stored, waits, or was refused."""
+    origins = {span.item for span in fact.spans}
+    made = items.derived_from(change.connection, origins)
+    states = items.current(change.connection, [change.cube], made)
+    alike = [item for item in states.values() if item.type is fact.type and item.memory == fact.memory]
+    links = items.links_from(change.connection, [item.id for item in alike])
+    return any(
+        origins <= {to for kind, to in links.get(item.id, ()) if kind == LinkKind.DERIVED_FROM} for item in alike
+    )
+
+
+def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
+    outcome.pending.append(stored.store(change, fact, status=Status.PENDING, info={"pending": why}).id)
+
+
+def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
+    """Put a fact where its time is among those of its key, which follow each other without a gap of meaning."""
+    assert fact.key is not None
+    line = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
+    line = [item for item in line if item.status in (Status.ACTIVE, Status.SUPERSEDED)]
+    at = _time(fact)
+    before = [item for item in line if event_time(item) <= at]
+    after = [item for item in line if event_time(item) > at]
+    if fact.valid_to is not None:
+        _place_ended(change, fact, line, outcome)
+    elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
+        _merge(change, before[-1], fact, outcome)
+    elif after and _same_value(after[0], fact):
+        _merge(change, after[0], fact, outcome)
+    elif after:
+        _store_between(change, fact, before, after[0], outcome)
+    else:
+        _store_newest(change, fact, before, outcome)
+
+
+def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:
+    """End what is said to be over where it stands as current; it replaces nothing."""
+    same = [item for item in line if _same_value(item, fact)]
+    if not same:
+        outcome.new.append(stored.store(change, fact).id)
+        return
+    known = same[-1]
+    _merge(change, known, fact, outcome)
+    current = items.current(change.connection, [change.cube], [known.id])[known.id]
+    assert fact.valid_to is not None
+    if current.valid_to is None and event_time(current) <= fact.valid_to and STATIC not in current.tags:
+        stored.end(change, current, fact.valid_to)
+
+
+def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: Outcome) -> None:
+    current = [item for item in before if item.status is Status.ACTIVE]
+    if any(STATIC in item.tags for item in current) and STATIC not in fact.tags:
+        return
+    item = stored.store(change, fact)
+    outcome.new.append(item.id)
+    for old in current:
+        ended = old.valid_to is not None and old.valid_to <= _time(fact)
+        stored.supersede(change, old, item.id, old.valid_to if ended else _time(fact))
+        outcome.superseded.append(old.id)
+
+
+def _store_between(change: Change, fact: Fact, before: Sequence[Item], later: Item, outcome: Outcome) -> None:
+    """Store what came late as superseded by what is known to have followed it."""
+    item = stored.store(change, fact, status=Status.SUPERSEDED, valid_to=event_time(later), superseded_by=later.id)
+    outcome.superseded.append(item.id)
+    stored.link_superseded(change, later.id, item.id)
+    if before and (before[-1].valid_to is None or before[-1].valid_to > _time(fact)):
+        stored.supersede(change, before[-1], item.id, _time(fact))
+
+
+def _same_value(item: Item, fact: Fact) -> bool:
+    return _folded(item.value) == _folded(fact.value)
+
+
+def _folded(value: str | None) -> str:
+    return " ".join((value or "").casefold().split()).strip(" .,!?'\"")
+
+
+def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome) -> None:
+    if stored.merge(change, item, fact):
+        outcome.merged.append(item.id)
+
+
+def _close(change: Change, fact: Fact, near: Sequence[Near]) -> list[tuple[Item, float]]:
+    """Return the near items that are current, of the fact's kind and subject, the nearest first."""
+    states = items.current(change.connection, [change.cube], [one.item for one in near])
+    found = []
+    for one in sorted(near, key=lambda one: -one.cosine):
+        state = states.get(one.item)
+        if state is not None and comparable(state, fact):
+            found.append((state, one.cosine))
+    return found
+
+
+def comparable(item: Item, fact: Fact) -> bool:
+    """Say whether an item can be the same as a fact at all: derived, current, and of its kind and subject."""
+    return (
+        item.type in DERIVED
+        and item.type is fact.type
+        and item.status is Status.ACTIVE
+        and item.speaker.casefold() == fact.subject.casefold()
+    )
+
+
+def _place_by_likeness(
+    change: Change,
+    fact: Fact,
+    close: Sequence[tuple[Item, float]],
+    judged: Mapping[str, Verdict],
+    outcome: Outcome,
+) -> Item | None:
+    """Merge with the nearest that says the same, else store; return the new item."""
+    for item, cosine in close:
+        if same(item.memory, fact.memory, cosine) or judged.get(item.id) is Verdict.SAME:
+            _merge(change, item, fact, outcome)
+            return None
+    replaced = [item for item, _ in close if judged.get(item.id) is Verdict.REPLACES and STATIC not in item.tags]
+    later = [item for item in replaced if event_time(item) > _time(fact)]
+    if later:
+        _store_between(change, fact, [], later[0], outcome)
+        return None
+    new = stored.store(change, fact)
+    outcome.new.append(new.id)
+    for old in replaced:
+        stored.supersede(change, old, new.id, _time(fact))
+        outcome.superseded.append(old.id)
+    return new
+
+
+def same(one: str, other: str, cosine: float) -> bool:
+    """Say whether two texts state the same fact: equal, or near by direction and words without a contradiction."""
+    if " ".join(one.casefold().split()) == " ".join(other.casefold().split()):
+        return True
+    if cosine < NEAR_COSINE or contradicts(one, other):
+        return False
+    return overlap(words(one), words(other)) >= NEAR_OVERLAP
+
+
+def undecided(
+    facts: Sequence[Fact], near: Sequence[Sequence[Near]], known: Mapping[str, Item]
+) -> Collection[tuple[int, str]]:
+    """Return the pairs a judge should look at: near, of the same kind and subject, and not told by key or likeness."""
+    found = []
+    for place, (fact, close) in enumerate(zip(facts, near, strict=True)):
+        if fact.key is not None or why_review(fact) is not None:
+            continue
+        mates = [one for one in close if one.item in known and comparable(known[one.item], fact)]
+        if any(same(known[one.item].memory, fact.memory, one.cosine) for one in mates):
+            continue
+        found += [(place, one.item) for one in mates]
+    return found

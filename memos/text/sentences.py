@@ -1,0 +1,90 @@
+"""Splits text into sentences, tells questions, and tells what is only supposed or quoted from what is said. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(r"\n+|[。！？]+[」』”）]*|(?<![.!?…؟])[.!?…؟]+[\"'”’)\]]*(?=\s|$)")
+_ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|vs|e\.g|i\.e|approx|[A-HJ-Z]))$")
+_COMPANY = re.compile(r"\b(?:Inc|Ltd|Co|Corp|etc|a\.m|p\.m)$")
+_QUESTION = re.compile(
+    r"[?？؟][\"'”’)\]」』）]*$|[吗么呢][。.!！~～]*$"
+    r"|^(?:do|does|did|can|could|would|will|should|is|are|am|was|were|have|has|had|may)(?:n['’]t)? "
+    r"(?:you|i|we|they|he|she|it|the|there|this|that|my|your)\b"
+    r"|^(?:what|where|who|why|how|which|when)(?:['’]s| (?:is|are|do|does|did|can|could|would|should|was|were|about|"
+    r"come|much|many|long|old|if))\b",
+    re.IGNORECASE,
+)
+# "I live in Paris, right?" asks; "I live in Paris, where can I swim?" also says.
+_ASKS_BACK = re.compile(
+    r"^[^,，]*[,，]\s*(?:right|correct|yes|no|yeah|huh|ok(?:ay)?|did(?:n['’]t)? i|do(?:n['’]t)? i|am i|are(?:n['’]t)? we|"
+    r"isn['’]t (?:it|that so)|对吗|对吧|是吗|是吧)\s*[?？]",
+    re.IGNORECASE,
+)
+_OPENS = re.compile(
+    r"^(?:(?:so|well|hey|hi|hello|ok|okay|yes|no|and|but|also|now|since|as|because|actually)[, ]+)*$", re.IGNORECASE
+)
+_IF = re.compile(r"\b(?:if|unless|wish|as though|whether)\b|如果|要是|假如", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"\b(?:what if|suppose|supposing|imagine|pretend|let['’]s say|assum\w+|hypothetically|"
+    r"(?:translate|rewrite|rephrase|proofread|paraphrase|write|spell|type)\b[^.!?\n]{0,40}:)|假设|假装|想象|翻译",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,，;；]|\bbut\b")
+_OTHERS = re.compile(
+    r"\b(?:say|said|says|saying|told (?:me|us|him|her|them)|wrote|writes|replied|asked)\s*[,:]?\s*$", re.I
+)
+_QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"))
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Return where each sentence starts and ends, without white space around it; lines end sentences, too."""
+    found = []
+    start = 0
+    for match in _END.finditer(text):
+        if match.group(0) == "." and _goes_on(text, match):
+            continue
+        found.append((start, match.end()))
+        start = match.end()
+    found.append((start, len(text)))
+    return [span for span in (_trimmed(text, *span) for span in found) if span[0] < span[1]]
+
+
+def is_question(sentence: str) -> bool:
+    """Return True for what asks, with a question mark or without one."""
+    return _QUESTION.search(sentence.strip()) is not None
+
+
+def asserted(sentence: str, start: int, end: int) -> bool:
+    """Return whether a sentence says what its characters `start` to `end` say as true, in its speaker's own words.
+
+    What is supposed ("if I moved to Lyon"), asked, quoted, or given to be translated is not.
+    """
+    before, after = sentence[:start], sentence[end:]
+    if _IF.search(_CLAUSE.split(before)[-1]) or _SUPPOSED.search(before):
+        return False
+    if _OTHERS.search(before) or before.lstrip().startswith(">"):
+        return False
+    if before.count('"') % 2 or any(before.count(opens) > before.count(closes) for opens, closes in _QUOTES):
+        return False
+    if not is_question(sentence):
+        return True
+    return (
+        bool(_OPENS.match(before.strip() + " " if before.strip() else ""))
+        and re.match(r"[^?？]*[,，;；]", after) is not None
+        and not _ASKS_BACK.search(after)
+    )
+
+
+def _goes_on(text: str, stop: re.Match[str]) -> bool:
+    before = text[max(0, stop.start() - 8) : stop.start()]
+    if _ABBREVIATED.search(before):
+        return True
+    following = text[stop.end() : stop.end() + 2].lstrip()
+    return bool(_COMPANY.search(before)) and following[:1].islower()
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return start, max(start, start + len(piece.strip()))
