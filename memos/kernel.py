@@ -61,12 +61,14 @@ from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
+from memos.working import FACTS, Compose, WorkingMemory
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
+_RELATED_FACTS = 20
 _BUILD_SHARE = 3
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
 # for ever when others held all the rest. More at once are no quicker in one interpreter.
@@ -480,6 +482,26 @@ class MemOS:
         with self._change(self._scope([cube], actor)) as change:
             self._scheduler.move(change, check_name("segment", segment, 64), tier)
         self._scheduler.runner.wake()
+
+    @_repeated
+    def working_memory(
+        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
+        max_tokens: int = 1_000,
+    ) -> WorkingMemory:  # fmt: skip
+        """Return the small set a prompt begins with: pinned, instructions, preferences, topic, hottest related facts.
+
+        Raises: NotFound, InvalidInput.
+        """
+        scope = self._scope([cube], actor)
+        name = None if conversation is None else check_name("conversation", conversation)
+
+        def related(cube: str, text: str) -> SearchResult:
+            kinds = {"type": {"in": [str(kind) for kind in FACTS]}}
+            request = self._question(text, scope, _RELATED_FACTS, kinds, None, None, None, False)
+            with self._turns:
+                return self._searcher.search(request)
+
+        return Compose(self.ledger, related)(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
         """Have pages of the mid tier read into long-term memory in the background: of hot segments, or all.

@@ -208,6 +208,9 @@ class UpkeepSettings(BaseModel):
     verify_every_h: float = Field(
         0, ge=0, le=8760, description="Hours between two comparisons of the ledger with its indexes; 0 makes none"
     )
+    reflect: bool = Field(
+        False, description="Have the chat model conclude once a day from each cube's facts; each conclusion has sources"
+    )
     backup_folder: Path | None = Field(None, description="Folder that periodic backups are made in; default: none")
     backup_every_h: float = Field(24, ge=0.01, le=8760, description="Hours between two periodic backups")
     backups_kept: int = Field(7, ge=1, le=10_000, description="Periodic backups that are kept; older ones are removed")

@@ -131,7 +131,7 @@ def test_a_message_erased_while_its_page_is_on_its_way_leaves_no_word_in_a_segme
             memos.erase(doomed)
         return vectors
 
-    job = OverflowJob(memos._scheduler.cube_rules, turns_of, Triggers(lambda: False))
+    job = OverflowJob(memos._scheduler.cube_rules, turns_of, Triggers(lambda: False, lambda: False))
     runner = Runner(memos.ledger, memos.clock, memos.settings.tasks)
     runner.register([Job(tiers.OVERFLOW, job.run)])
     runner.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from pydantic import BaseModel, Field
 
@@ -12,8 +11,8 @@ from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.memcube.facts import event_time
 from memos.model import Fact, Item
-from memos.ports import ChatMessage
 from memos.scheduler.consolidate import Verdict, Verdicts
+from memos.scheduler.prompting import plain, question
 
 PROMPT = "judge-1"
 _MOST_PAIRS = 20
@@ -48,22 +47,14 @@ class Judge:
             return {}
         asked = list(pairs)[:_MOST_PAIRS]
         lines = [_line(number, facts[place], known[item]) for number, (place, item) in enumerate(asked, start=1)]
-        data = "\n".join(["<data>", *lines, "</data>"])
-        messages = [ChatMessage("system", prompt()), ChatMessage("user", data)]
-        answer = asker.ask(messages, Judgement, meter=meter)
+        answer = asker.ask(question(PROMPT, lines), Judgement, meter=meter)
         return {asked[one.pair - 1]: one.verdict for one in answer.verdicts if 1 <= one.pair <= len(asked)}
-
-
-def prompt() -> str:
-    """Return the instructions that the judge gets."""
-    return (files("memos.scheduler") / "prompts" / f"{PROMPT}.txt").read_text(encoding="utf-8")
 
 
 def _line(number: int, fact: Fact, item: Item) -> str:
     said = fact.valid_from or fact.said_at
-    return f"{number}. stored ({event_time(item):%F}): {_plain(item.memory)} | new ({said:%F}): {_plain(fact.memory)}"
+    return f"{number}. stored ({event_time(item):%F}): {_shown(item.memory)} | new ({said:%F}): {_shown(fact.memory)}"
 
 
-def _plain(text: str) -> str:
-    """Return a text on one line that cannot close the fence around it."""
-    return " ".join(text[:_SHOWN_CHARS].replace("<", "‹").replace(">", "›").split())
+def _shown(text: str) -> str:
+    return plain(text, _SHOWN_CHARS)

@@ -46,6 +46,8 @@ def chores_of(settings: UpkeepSettings) -> list[Chore]:
     ]
     if settings.verify_every_h:
         chores.append(Chore("verify", timedelta(hours=settings.verify_every_h)))
+    if settings.reflect:
+        chores.append(Chore("reflection", timedelta(days=1)))
     if settings.backup_folder is not None:
         chores.append(Chore("backup", timedelta(hours=settings.backup_every_h)))
     return chores

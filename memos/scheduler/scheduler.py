@@ -22,7 +22,10 @@ from memos.scheduler.accesses import Accesses, warmth_of
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs.analyse import AnalyseJob
 from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
+from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
+from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.remake import RemakeJob
+from memos.scheduler.jobs.summarise import SummariseJob
 from memos.scheduler.jobs.sweep import SweepJob, move
 from memos.scheduler.judging import Judge
 from memos.scheduler.nearness import NearOf
@@ -60,7 +63,7 @@ class Scheduler:
         self._askers = means.askers
         self.rules = rules_of(settings.heat)
         self.cube_rules = CubeRules(settings.heat)
-        triggers = Triggers(self._has_reader)
+        triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks)
         analyse = AnalyseJob(
@@ -75,6 +78,9 @@ class Scheduler:
                 Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, means.turns_of, triggers).run, budgeted=False),
                 Job(tiers.REMAKE, RemakeJob(means.turns_of).run, budgeted=False),
                 Job(moves.ANALYSE, analyse.run),
+                Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),
+                Job(REFLECT, ReflectJob(lambda: means.askers.chat, means.settled).run),
+                Job("reflection", self._reflect, budgeted=False),
                 Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
@@ -143,6 +149,15 @@ class Scheduler:
     def sweep(self, change: Change) -> None:
         """Have the cube's segments go where their heat says."""
         moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
+
+    def _reflect(self, run: Run) -> None:
+        """Have every cube that changed of late reflected on."""
+        with self._ledger.read() as connection:
+            found = active(connection, self._clock)
+        for cube in found:
+            run.go_on()
+            with self._ledger.write() as connection:
+                tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
     def _look_at_heat(self, run: Run) -> None:
         """Have every cube with segments swept: heat falls by itself, and nobody writes when it does."""

@@ -19,14 +19,15 @@ GATHERED = 8
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """What heat causes; `has_model` says whether reading asks one."""
+    """What heat and growth cause; `reads` says whether reading asks a model, `tells` whether summaries do."""
 
-    has_model: Callable[[], bool]
+    reads: Callable[[], bool]
+    tells: Callable[[], bool]
 
     @property
     def least_pages(self) -> int:
         """Return how many unread pages a hot segment has to have before it is read."""
-        return GATHERED if self.has_model() else 1
+        return GATHERED if self.reads() else 1
 
     def warmed(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
@@ -39,6 +40,18 @@ class Triggers:
         least = self.least_pages
         if any(least == 1 or moves.unread_count(connection, segment.id) >= least for segment in unread):
             moves.enqueue(connection, cube, moves.analyse_task(least=least), now)
+
+    def grown(
+        self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
+    ) -> None:
+        """Enqueue what segments with new pages need; reading writes a summary too, so what is read is not told."""
+        touched = list(touched)
+        self.warmed(connection, cube, rules, touched, now)
+        if not self.tells():
+            return
+        for segment in touched:
+            if segment.pages - segment.told_pages >= GATHERED and not (self.reads() and is_hot(segment, rules, now)):
+                moves.enqueue(connection, cube, moves.summarise_task(segment.id), now)
 
 
 def is_hot(segment: SegmentRow, rules: HeatRules, now: datetime) -> bool:

@@ -17,8 +17,9 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.ledger.tiers import ARCHIVED, OPEN, Page, SegmentRow
 from memos.model import Item
 
-ANALYSE, SWEEP = "analyse", "sweep"
-"""Kinds of tasks: unread pages of hot segments are read; a cube's segments go where their heat says."""
+ANALYSE, SWEEP, SUMMARISE = "analyse", "sweep", "summarise"
+"""Kinds of tasks: unread pages of hot segments are read; a cube's segments go where their heat says; a model rewrites
+a segment's summary."""
 
 
 def analyse_task(
@@ -38,6 +39,11 @@ def analyse_task(
 def sweep_task() -> NewTask:
     """Return the task that compares a cube's segments with its thresholds and capacity."""
     return NewTask(SWEEP, {}, key="")
+
+
+def summarise_task(segment: str) -> NewTask:
+    """Return the task that rewrites a segment's summary."""
+    return NewTask(SUMMARISE, {"segment": segment}, key=segment)
 
 
 def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int, least: int = 1) -> list[SegmentRow]:

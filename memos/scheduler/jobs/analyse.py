@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from memos.asking.meter import Call, Meter
 from memos.clock import Clock
 from memos.errors import BackendUnavailable
 from memos.memcube import changes, facts
@@ -25,6 +24,7 @@ from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs.overflow import ACTOR, live, said_by, summary
 from memos.scheduler.judging import Judge
 from memos.scheduler.nearness import NearOf
+from memos.scheduler.prompting import meter_of
 from memos.scheduler.rules import HeatRules
 from memos.scheduler.task_run import Run
 from memos.scheduler.triggers import is_hot
@@ -88,7 +88,7 @@ class AnalyseJob:
             messages = _with_sources(connection, [message for page in pages for message in live(page)])
             zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
             before = summary(connection, segment)
-        meter = Meter("reader", cube=cube, task=run.task.id, tell=lambda call: _spend(run, call))
+        meter = meter_of(run, "reader")
         run.check_budget()
         extraction = (self.reader if asks else FactReader(lambda: None)).read(messages, zone, meter, before)
         run.go_on(0.4)
@@ -156,11 +156,6 @@ def _with_sources(connection: sa.Connection, messages: Sequence[Item]) -> list[I
     """Return messages with their sources: a reader has to know whom to trust."""
     sources = items.sources_of(connection, [message.id for message in messages])
     return [replace(message, sources=sources.get(message.id, ())) for message in messages]
-
-
-def _spend(run: Run, call: Call) -> None:
-    if not call.cached:
-        run.spend(1, call.tokens.prompt, call.tokens.completion)
 
 
 def _tell(change: Change, reading: _Reading, outcome: Outcome, heat_then: float) -> None:

@@ -95,7 +95,7 @@ class OverflowJob:
         if placed:
             heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
             _tell(change, placed, heats)
-            self.triggers.warmed(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
+            self.triggers.grown(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
             if len(known) < len(grown):
                 moves.enqueue(connection, change.cube, moves.sweep_task(), change.now)
 
