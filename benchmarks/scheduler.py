@@ -1,7 +1,8 @@
 """What the scheduler decides and costs: `python -m benchmarks.scheduler --data locomo_dev.json`.
 
 Parts, all unless --parts names some: `heat` simulates which memories stay at hand (benchmarks/heat_simulation.py),
-`tasks` times the task queue (benchmarks/task_rates.py).
+`tasks` times the task queue (benchmarks/task_rates.py), `sweep` counts what finding the segments that must move costs
+(benchmarks/sweep_cost.py).
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import heat_simulation, task_rates
+from benchmarks import heat_simulation, sweep_cost, task_rates
 from benchmarks.report import Report, output_parser, run
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
     "heat": heat_simulation.measure,
     "tasks": task_rates.measure,
+    "sweep": sweep_cost.measure,
 }
 
 
@@ -35,6 +37,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="only these")
     heat_simulation.add_arguments(parser)
     task_rates.add_arguments(parser)
+    sweep_cost.add_arguments(parser)
     return parser.parse_args(argv)
 
 

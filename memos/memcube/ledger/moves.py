@@ -113,6 +113,8 @@ def revived(connection: sa.Connection, cube: str, level: float, limit: int) -> l
 
 def border_of(connection: sa.Connection, cube: str, capacity: int) -> float | None:
     """Return the level of the hottest open segment beyond the capacity, None when all have room."""
+    if count(connection, cube) <= capacity:
+        return None
     # A range has one `unread`: the two are ordered one by one, and together only as far as the capacity.
     levels: list[float] = []
     for unread in (True, False):
@@ -124,13 +126,12 @@ def border_of(connection: sa.Connection, cube: str, capacity: int) -> float | No
 
 def count(connection: sa.Connection, cube: str) -> int:
     """Return how many segments a cube has in all."""
-    return int(connection.scalar(sa.select(sa.func.count()).where(segments.c.cube_id == cube)) or 0)
+    return int(connection.scalar(sa.select(cubes.c.segments).where(cubes.c.id == cube)) or 0)
 
 
 def cubes_with_segments(connection: sa.Connection) -> list[str]:
     """Return the cubes that have a segment, by id."""
-    has = sa.exists(sa.select(segments.c.id).where(segments.c.cube_id == cubes.c.id))
-    return list(connection.scalars(sa.select(cubes.c.id).where(has).order_by(cubes.c.id)))
+    return list(connection.scalars(sa.select(cubes.c.id).where(cubes.c.segments > 0).order_by(cubes.c.id)))
 
 
 def _range(cube: str, state: str, *, unread: bool) -> tuple[sa.ColumnElement[bool], ...]:

@@ -69,6 +69,8 @@ cubes = sa.Table(
     sa.Column("created_at", UtcMicros, nullable=False),
     # The tau under which the levels of this cube were counted; empty until something was.
     sa.Column("heat_tau_s", sa.Float),
+    # How many segments it has, open and archived.
+    sa.Column("segments", sa.Integer, nullable=False, server_default="0"),
     # Messages without a conversation that were made up to then have rows in `pages`.
     sa.Column("lone_until", UtcMicros),
     sa.CheckConstraint("event_seq >= 0", name="ck_cubes_event_seq"),

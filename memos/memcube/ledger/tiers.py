@@ -243,6 +243,12 @@ def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterab
             connection.execute(sa.update(segments).where(segments.c.id == segment.id).values(values))
         else:
             connection.execute(sa.insert(segments).values(id=segment.id, cube_id=segment.cube, **values))
+            _count(connection, segment.cube, 1)
+
+
+def _count(connection: sa.Connection, cube: str, more: int) -> None:
+    here = sa.update(cubes).where(cubes.c.id == cube)
+    connection.execute(here.values(segments=cubes.c.segments + more))
 
 
 def members(connection: sa.Connection, segment: str) -> list[Item]:
@@ -369,6 +375,7 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
     count = connection.scalar(sa.select(sa.func.count()).where(pages.c.segment_id == segment.id)) or 0
     if not count:
         connection.execute(sa.delete(segments).where(segments.c.id == segment.id))
+        _count(connection, segment.cube, -1)
         return False
     words = Counter(word for message in messages for word in message.keywords if message.status is not Status.DELETED)
     present = {message.id for message in messages}
@@ -422,4 +429,7 @@ def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[st
     count = sa.select(sa.func.count()).where(pages.c.segment_id == segments.c.id).scalar_subquery()
     miscounted = sa.select(segments.c.id).where(segments.c.cube_id == cube, segments.c.pages != count)
     wrong += [(id_, "does not count its pages right") for id_ in connection.scalars(miscounted.limit(limit))]
+    here = sa.select(sa.func.count()).where(segments.c.cube_id == cube).scalar_subquery()
+    if connection.scalar(sa.select(cubes.c.segments == here).where(cubes.c.id == cube)) in (False, 0):
+        wrong.append((cube, "does not count its segments right"))
     return wrong
