@@ -1,21 +1,30 @@
-"""stub"""
+"""Reads messages into long-term facts: by pattern, or with one call of a model when there is one.
+
+The one function through which hot segments become facts; it stores nothing and knows no segments.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
-from memos.model import Fact, Item, ItemType, Span, Trust
-from memos.text.instructions import reads_like_instruction
-from memos.text.preferences import states_preference
-from memos.text.statements import key_of, statements
+from memos.model import Fact, Item
+from memos.reader.fact_asking import Found, grounded, question
+from memos.reader.fact_patterns import facts_by_pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
+    """What a reader found in messages: facts in order of event time, and what a model added.
+
+    `summary` is of at most 600 characters and only there when a model wrote it; `model` is the name of who was asked,
+    `output` its answer as JSON text; `rejected` counts facts that are not in the messages, or not as they say.
+    """
+
     facts: tuple[Fact, ...]
     summary: str | None = None
     model: str | None = None
@@ -24,65 +33,30 @@ class Extraction:
 
 
 class FactReader:
+    """Reads facts with the model that `asker` gives at each read, by pattern when it gives None. Thread-safe."""
+
     def __init__(self, asker: Callable[[], Asker | None]) -> None:
         self._asker = asker
 
     def read(self, messages: Sequence[Item], zone: ZoneInfo, meter: Meter, before: str = "") -> Extraction:
-        out = []
-        for m in messages:
-            trust = Trust.UNTRUSTED if any(s.trust is Trust.UNTRUSTED for s in m.sources) else Trust.TRUSTED
-            for s in statements(m.memory):
-                out.append(
-                    Fact(
-                        ItemType.USER,
-                        m.memory,
-                        (Span(m.id, 0, len(m.memory)),),
-                        m.speaker,
-                        "patterns/1",
-                        m.said_at or m.created_at,
-                        key_of(m.speaker, s.attribute),
-                        s.value,
-                        0.9,
-                        m.said_at,
-                        None,
-                        (),
-                        trust,
-                    )
-                )
-            if states_preference(m.memory):
-                out.append(
-                    Fact(
-                        ItemType.PREFERENCE,
-                        m.memory,
-                        (Span(m.id, 0, len(m.memory)),),
-                        m.speaker,
-                        "patterns/1",
-                        m.said_at or m.created_at,
-                        None,
-                        None,
-                        0.8,
-                        m.said_at,
-                        None,
-                        (),
-                        trust,
-                    )
-                )
-            if reads_like_instruction(m.memory):
-                out.append(
-                    Fact(
-                        ItemType.INSTRUCTION,
-                        m.memory,
-                        (Span(m.id, 0, len(m.memory)),),
-                        m.speaker,
-                        "patterns/1",
-                        m.said_at or m.created_at,
-                        None,
-                        None,
-                        0.8,
-                        m.said_at,
-                        None,
-                        (),
-                        trust,
-                    )
-                )
-        return Extraction(tuple(out))
+        """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far.
+
+        Raises: ModelError, BackendUnavailable, InvalidInput; a model's failure is never text or an empty result.
+        """
+        if not messages:
+            return Extraction(())
+        asker = self._asker()
+        if asker is None:
+            return Extraction(_ordered(facts_by_pattern(messages, zone)))
+        answer = asker.ask(question(messages, zone, before), Found, meter=meter)
+        facts, summary, rejected = grounded(answer, messages, zone)
+        return Extraction(_ordered(facts), summary, asker.model, answer.model_dump_json(), rejected)
+
+
+def _ordered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Order facts by when what they say began or, of what is over, ended."""
+    return tuple(sorted(facts, key=_event_time))
+
+
+def _event_time(fact: Fact) -> datetime:
+    return fact.valid_from or fact.valid_to or fact.said_at

@@ -17,7 +17,8 @@ _QUESTION = re.compile(
 )
 # "I live in Paris, right?" asks; "I live in Paris, where can I swim?" also says.
 _ASKS_BACK = re.compile(
-    r"^[^,，]*[,，]\s*(?:right|correct|yes|no|yeah|huh|ok(?:ay)?|did(?:n['’]t)? i|do(?:n['’]t)? i|am i|are(?:n['’]t)? we|"
+    r"^[^,，]*[,，]\s*(?:right|correct|yes|no|yeah|huh|ok(?:ay)?|did(?:n['’]t)? i|do(?:n['’]t)? i|am i|"
+    r"are(?:n['’]t)? we|"
     r"isn['’]t (?:it|that so)|对吗|对吧|是吗|是吧)\s*[?？]",
     re.IGNORECASE,
 )

@@ -11,16 +11,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`attribute` of the speaker is `value`; the span is that of the whole match."""
+    """`attribute` of the speaker is `value`, or was when it `ended`; the span is that of the whole match."""
 
     attribute: str
     value: str
     start: int
     end: int
+    ended: bool = False
 
 
-_PLACE = r"(?P<v>[^\W\d_a-z][\w'’\-]*(?:[ ,]+(?:[A-Z][\w'’\-]*|de|la|le|du|of|am|an der))*)"
-_NAME = r"(?P<v>[A-Z][\w'’&.\-]*(?: +(?:[A-Z][\w'’&.\-]*|of|and|&|de|du))*)"
+# Small words only between names, and no name for whoever speaks: "in Lyon last week", "in Paris, I swim".
+_CAPITAL = r"(?!I\b)[A-Z][\w'’\-]*"
+_PLACE = rf"(?P<v>[^\W\d_a-z][\w'’\-]*(?:[ ,]+(?:(?:de|la|le|du|of|am|an der) )*{_CAPITAL})*)"
+_FROM = rf"[^\W\d_a-z][\w'’\-]*(?: {_CAPITAL}){{0,4}}"
+_NAME = r"(?P<v>[A-Z][\w'’&.\-]*(?: +(?:(?:of|and|&|de|du) )*(?!I\b)[A-Z][\w'’&.\-]*)*)"
 _REST = r"(?P<v>[^.,;:!?\n。，；！？]{1,80})"
 _HAVE = r"(?:['’]ve| have| just| recently| finally)*"
 _BE = r"(?:['’]m| am)"
@@ -31,6 +35,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (attribute, re.compile(pattern))
     for attribute, pattern in (
         ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} (?:moved|relocated) (?:over |back )?to {_PLACE}"),
+        ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} moved (?:back )?from {_FROM} to {_PLACE}"),
         ("residence", rf"\b(?:I|[Ww]e){_ADVERB} live{_ADVERB} in {_PLACE}"),
         ("residence", rf"\bI{_BE}{_ADVERB} (?:living|based) in {_PLACE}"),
         ("employer", rf"\bI{_ADVERB} work{_ADVERB} (?:at|for) {_NAME}"),
@@ -49,21 +54,62 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("my:{0}", rf"我的(?P<a>手机|电话|电脑|邮箱|地址|生日|工作)(?:现在)?是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
     )
 )
+_OVER = r"(?: any ?more| any longer| these days)"
+_JOB = r"(?:my (?:old )?(?:job|position|role) (?:at|with) )?"
+_DAY = r"(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|May|June|July|August)"
+_HAN_ONCE = r"(?:以前|之前|曾经?|过去|原来|从前)"
+_HAN_END = r"(?=的时候|[了，。！？；,.!?;\s]|$)"
+_PAST: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (attribute, re.compile(pattern))
+    for attribute, pattern in (
+        ("residence", rf"\b(?:I|[Ww]e) (?:used to|no longer) live in {_PLACE}"),
+        ("residence", rf"\b(?:I|[Ww]e) (?:don['’]t|do not) live in {_PLACE}{_OVER}"),
+        ("residence", rf"\b(?:I|[Ww]e) (?:once |previously |formerly )?lived in {_PLACE}"),
+        ("residence", rf"\b(?:I|[Ww]e){_HAVE} moved (?:away from|out of|from|back from) {_PLACE}"),
+        ("employer", rf"\bI (?:used to|no longer) work(?: as [^.,;:!?\n]{{1,40}}?)? (?:at|for) {_NAME}"),
+        ("employer", rf"\bI (?:don['’]t|do not) work (?:at|for) {_NAME}{_OVER}"),
+        ("employer", rf"\bI{_HAVE} stopped working (?:at|for) {_NAME}"),
+        ("employer", rf"\bI{_HAVE} (?:resigned|retired) from {_NAME}"),
+        # "I left Maya at the station" is about no employer.
+        ("employer", rf"\bI{_HAVE} (?:left|quit) {_JOB}{_DAY}(?>{_NAME})(?! (?:at|in|with|behind|alone|on)\b)"),
+        ("employer", rf"\bI (?:was|got|have been) (?:laid off|fired|let go) (?:from|by|at) {_NAME}"),
+        ("name", rf"\b[Mm]y name used to be {_NAME}"),
+        ("residence", rf"我们?{_HAN_ONCE}(?:一直|都)?住(?:在|过){_HAN}{_HAN_END}"),
+        ("residence", rf"我们?{_HAN_ONCE}在{_HAN}住"),
+        ("residence", rf"我们?(?:已经)?不再住在{_HAN}{_HAN_END}"),
+        ("residence", rf"我们?(?:现在|已经)?不住在{_HAN}了"),
+        ("residence", rf"我们?(?:已经|刚刚?)?从{_HAN}搬(?:走|出来|离|到|去)"),
+        ("employer", rf"我{_HAN_ONCE}在{_HAN}(?:工作|上班)"),
+        ("employer", rf"我(?:已经)?不再在{_HAN}(?:工作|上班)"),
+        ("employer", rf"我(?:现在|已经)?不在{_HAN}(?:工作|上班)了"),
+        ("employer", rf"我(?:已经|刚刚?)?从{_HAN}(?:离职|辞职)"),
+        ("name", rf"我{_HAN_ONCE}叫{_HAN}{_HAN_END}"),
+    )
+)
 _DENIED = re.compile(r"(?:don['’]t|do not|not|never|no longer|used to|不再?|没有?)\s*$")
 
 
 def statements(text: str) -> list[Statement]:
     """Return what the text states about its speaker, in order; denials and 'used to' state nothing."""
+    return _found(text, _PATTERNS, ended=False)
+
+
+def past_statements(text: str) -> list[Statement]:
+    """Return what the text says to be over for its speaker ("I used to live in Paris"), in order."""
+    return _found(text, _PAST, ended=True)
+
+
+def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ended: bool) -> list[Statement]:
     found = []
-    for attribute, pattern in _PATTERNS:
+    for attribute, pattern in patterns:
         for match in pattern.finditer(text):
-            if _denied(text, match):
+            if not ended and _denied(text, match):
                 continue
             groups = match.groupdict()
             name = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
             value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
             if value:
-                found.append(Statement(name, value, match.start(), match.end()))
+                found.append(Statement(name, value, match.start(), match.end(), ended))
     return sorted(found, key=lambda statement: (statement.start, -statement.end))
 
 

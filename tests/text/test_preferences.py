@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.preferences import states_preference
+from memos.text.preferences import firm_preference, liking, states_preference, thing_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,86 @@ def test_no_preference(text: str) -> None:
 @given(st.text(max_size=2_000))
 def test_any_text_has_an_answer(text: str) -> None:
     assert states_preference(text) in (True, False)
+
+
+LIKED = [
+    ("I like coffee.", "coffee", True, False),
+    ("I don't like coffee any more.", "coffee", False, False),
+    ("I no longer love the movies", "movie", False, False),
+    ("I really love hiking in the mountains", "hiking", True, False),
+    ("I prefer trains to planes.", "train", True, False),
+    ("I'm not a fan of horror films", "horror film", False, False),
+    ("I can't stand Mondays 😡", "monday", False, False),
+    ("I used to love pizza", "pizza", True, True),
+    ("I love tea and coffee", None, True, False),
+    ("我喜欢咖啡", "咖啡", True, False),
+    ("我不再喜欢咖啡了", "咖啡", False, False),
+    ("我以前喜欢爬山", "爬山", True, True),
+    ("我讨厌香菜。", "香菜", False, False),
+]
+
+
+@pytest.mark.parametrize(("text", "thing", "likes", "ended"), LIKED)
+def test_what_is_liked(text: str, thing: str | None, likes: bool, ended: bool) -> None:
+    found = liking(text)
+    assert found is not None
+    assert (found.thing, found.likes, found.ended) == (thing, likes, ended)
+    assert 0 <= found.start < found.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'd love to see that",
+        "I love it!",
+        "I hate how it looks",
+        "You like coffee",
+        "It looks like rain",
+        "她喜欢咖啡",
+        "",
+    ],
+)
+def test_wishes_and_others_like_nothing(text: str) -> None:
+    assert liking(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm allergic to nuts",
+        "I've been a vegan for years",
+        "I don't eat meat",
+        "My favourite cities are Oslo and Rome",
+        "我不吃辣",
+    ],
+)
+def test_a_firm_preference(text: str) -> None:
+    assert firm_preference(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sure she can't eat that",
+        "I wish I wasn't allergic",
+        "I made vegan cake",
+        "It is my favorite",
+        "My job is fine",
+        "",
+    ],
+)
+def test_no_firm_preference(text: str) -> None:
+    assert firm_preference(text) is None
+
+
+def test_one_thing_has_one_name() -> None:
+    assert thing_of("The Berries") == thing_of("berry") == thing_of(" some  berries ") == "berry"
+    assert thing_of("shoes") == thing_of("a shoe")
+    assert thing_of("glass") == "glass"
+    assert thing_of("it") is thing_of("") is thing_of("what you said about a very long day") is None
+
+
+@given(st.text(max_size=2_000))
+def test_any_text_can_be_asked_for_likings(text: str) -> None:
+    found = liking(text)
+    assert found is None or 0 <= found.start < found.end <= len(text)

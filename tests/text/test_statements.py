@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memos.text.entities import entities
-from memos.text.statements import key_of, statements
+from memos.text.statements import key_of, past_statements, statements
 
 STATED = [
     ("I live in Paris.", "residence", "Paris"),
@@ -21,6 +21,40 @@ STATED = [
     ("我在医院工作", "employer", "医院"),
     ("我叫陈伟", "name", "陈伟"),
     ("我的手机是华为。", "my:手机", "华为"),
+]
+STATED += [
+    ("I moved to Lyon last week", "residence", "Lyon"),
+    ("I moved from Paris to Lyon last week.", "residence", "Lyon"),
+    ("I live in Paris, I think", "residence", "Paris"),
+    ("I work at Acme and live in Lyon", "employer", "Acme"),
+]
+OVER = [
+    ("I used to live in Paris but now I live in Lyon", "residence", "Paris"),
+    ("I no longer live in New York", "residence", "New York"),
+    ("I don't live in Rio de Janeiro any more.", "residence", "Rio de Janeiro"),
+    ("We lived in Oslo back then", "residence", "Oslo"),
+    ("I've moved away from Paris", "residence", "Paris"),
+    ("I used to work as a clerk at Acme", "employer", "Acme"),
+    ("I don't work for Acme anymore", "employer", "Acme"),
+    ("I left Acme last month.", "employer", "Acme"),
+    ("I quit my job at Globex", "employer", "Globex"),
+    ("我以前住在巴黎", "residence", "巴黎"),
+    ("我以前住在巴黎的时候很开心", "residence", "巴黎"),
+    ("我不住在北京了", "residence", "北京"),
+    ("我不再住在北京。", "residence", "北京"),
+    ("我以前在医院工作", "employer", "医院"),
+    ("我从华为离职了", "employer", "华为"),
+]
+NOT_OVER = [
+    "I live in Paris.",
+    "I don't live in Paris.",
+    "She used to live in Paris",
+    "I left Maya Okafor at the station",
+    "I left Monday morning",
+    "I've lived in Paris since 2019",
+    "我住在巴黎",
+    "我不住在巴黎",
+    "",
 ]
 NOT_STATED = [
     "I don't live in Paris any more.",
@@ -44,6 +78,20 @@ def test_a_statement_is_found_with_its_value_and_span(text: str, attribute: str,
 @pytest.mark.parametrize("text", NOT_STATED)
 def test_denials_questions_and_others_state_nothing(text: str) -> None:
     assert statements(text) == []
+
+
+@pytest.mark.parametrize(("text", "attribute", "value"), OVER)
+def test_what_is_over_is_found_and_is_no_current_statement(text: str, attribute: str, value: str) -> None:
+    [past] = past_statements(text)
+    assert (past.attribute, past.value, past.ended) == (attribute, value, True)
+    assert value in text[past.start : past.end]
+    assert (attribute, value) not in [(each.attribute, each.value) for each in statements(text)]
+
+
+@pytest.mark.parametrize("text", NOT_OVER)
+def test_what_is_so_or_never_was_is_not_over(text: str) -> None:
+    assert past_statements(text) == []
+    assert not any(each.ended for each in statements(text))
 
 
 def test_keys_do_not_depend_on_how_a_name_is_written() -> None:

@@ -1,0 +1,233 @@
+"""Finds facts in messages without a model: what users state, like and order, what assistants say of themselves.
+
+Conservative: a fact is a sentence as it was written, so what is found wrongly can be seen to be wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from memos.model import Fact, Item, ItemType, Role, Span
+from memos.reader.fact_skills import skills
+from memos.reader.origins import said_at, trust_of
+from memos.text.instructions import standing_instructions
+from memos.text.preferences import Liking, firm_preference, liking
+from memos.text.sentences import asserted, is_question, sentences
+from memos.text.statements import Statement, key_of, past_statements, statements
+from memos.text.times import TimeExpression, time_expressions
+
+READER = "patterns/1"
+# Patterns look for what people say of themselves; a pasted megabyte is not that.
+SCAN_CHARS = 4_000
+_MOST_CHARS = 500
+_MOST_STATED = 8
+_CONFIDENCE = {
+    ItemType.USER: 0.9,
+    ItemType.PREFERENCE: 0.8,
+    ItemType.INSTRUCTION: 0.8,
+    ItemType.ASSISTANT: 0.6,
+}
+_UNTIL = re.compile(r"\b(?:until|till|til|through|up to)\s*$|(?:直到|到)$", re.IGNORECASE)
+# "I used to live there in 2015" says when it was so, "I left in 2015" when it ended.
+_WAS_SO = re.compile(r"used to|\blived\b|以前|之前|曾|过去|原来|从前")
+_WISH = re.compile(
+    r"\bI(?:['’]d| would) (?:really |absolutely |just )?(?:love|like|enjoy|hate)\b|\bI hate to \w", re.IGNORECASE
+)
+_JOINS = frozenset("and but so that because since as also now then actually btw no yes hi hello ok okay well".split())  # noqa: SIM905
+_PAST = re.compile(r"^[Mm]y [\w\- ]{1,30} (?:was|were) ")
+_CALLED = re.compile(
+    r"\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})|(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
+)
+_ANSWERS_IN = re.compile(
+    r"\b(?:answer|reply|respond|speak|talk|write)(?: to)?(?: me| us)?(?: back)?(?: only)? in (?P<v>[A-Z][a-z]+)\b"
+    r"|用(?P<h>中文|英文|英语|日文|日语|法语|德语|韩语|西班牙语|俄语|普通话|粤语)(?:来)?(?:回答|回复|说|写|交流)"
+)
+_ASSISTANT = re.compile(
+    r"^(?:(?:hi|hello|hey|sure|and|also|so|ok|okay|yes|well)[,.! ]+)*(?:[Mm]y name is [A-Z]"
+    r"|I(?:['’]m| am) (?:an?|your|the) (?!(?:bit|little|lot|tad)\b)\w"
+    r"|I(?:['’]d| would)? (?:strongly |highly |really )?(?:recommend|suggest) \w"
+    r"|I can(?:not|['’]t)? (?!(?:help|see|imagine|understand|tell|certainly|definitely|totally|relate|try|only|hear|"
+    r"feel|"
+    r"assure|say|believe|wait|think)\b)\w"
+    r"|I(?:['’]ll| will) (?:always |never )?(?:remind|remember|send|keep|check|notify|follow up|get back|make sure|"
+    r"note)\b"
+    r"|I promise\b|我(?:是|叫)(?!说|的|不是|觉得|想|你|在)|我(?:推荐|建议)|我会(?:提醒|记住|记得|每天|定期|一直))",
+    re.IGNORECASE,
+)
+_ASSISTANT_NAME = re.compile(r"\b[Mm]y name is (?P<v>[A-Z][\w'’\-]*)|我(?:的名字)?叫(?P<h>[^，。！？,.!?\s]{1,12})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """Characters `start` to `end` of a message, its text, and who said it when."""
+
+    item: Item
+    text: str
+    start: int
+    end: int
+    zone: ZoneInfo
+
+    @property
+    def said_at(self) -> datetime:
+        return said_at(self.item)
+
+
+def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
+    """Return the facts in messages, message by message; of each message the first 4,000 characters are looked at."""
+    found = [fact for item in messages for fact in _of_message(item, zone)]
+    return found + skills(messages, READER)
+
+
+def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
+    if item.role not in (Role.USER, Role.ASSISTANT):
+        return
+    head = item.memory[:SCAN_CHARS]
+    orders = set(standing_instructions(head)) if item.role is Role.USER else set()
+    for start, end in sentences(head):
+        sentence = _Sentence(item, head[start:end], start, end, zone)
+        if item.role is Role.ASSISTANT:
+            yield from _of_assistant(sentence)
+            continue
+        yield from _stated(sentence)
+        if (start, end) in orders:
+            yield _instruction(sentence)
+        else:
+            yield from _preference(sentence)
+
+
+def _stated(sentence: _Sentence) -> Iterator[Fact]:
+    """Yield what is so and what is over; "I moved from Paris to Lyon" says both."""
+    text = sentence.text
+    found = sorted([*statements(text), *past_statements(text)], key=lambda each: each.start)
+    for stated in found[:_MOST_STATED]:
+        if asserted(text, stated.start, stated.end) and not _in_passing(text, stated):
+            # A favourite colour is a preference that has a key of its own.
+            liked = stated.attribute.startswith("my:favorite")
+            begun, over = _validity(sentence, stated)
+            yield _fact(
+                sentence,
+                ItemType.PREFERENCE if liked else ItemType.USER,
+                (stated.attribute, stated.value),
+                (begun, over),
+                ("explicit",) if liked else (),
+                stated.start,
+            )
+
+
+def _in_passing(text: str, stated: Statement) -> bool:
+    """Return True for "losing my job was hard" and "my job was hard": neither says what the job is."""
+    if not stated.attribute.startswith("my:"):
+        return False
+    before = text[: stated.start].split()
+    inside = bool(before) and before[-1].isalpha() and before[-1].casefold() not in _JOINS
+    return inside or _PAST.search(text[stated.start : stated.end]) is not None
+
+
+def _preference(sentence: _Sentence) -> Iterator[Fact]:
+    text = sentence.text
+    if is_question(text) or _WISH.search(text):
+        return
+    liked = liking(text)
+    if liked is not None:
+        if asserted(text, liked.start, liked.end):
+            about = None if liked.thing is None else (f"likes:{liked.thing}", "yes" if liked.likes else "no")
+            yield _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",), liked.start)
+        return
+    firm = firm_preference(text)
+    if firm is not None and asserted(text, *firm) and not _favourite(text):
+        yield _fact(sentence, ItemType.PREFERENCE, None, _validity(sentence, None), ("explicit",), firm[0])
+
+
+def _favourite(text: str) -> bool:
+    """Return True for a favourite with a key of its own; it was read among the statements."""
+    return any(each.attribute.startswith("my:favorite") for each in statements(text))
+
+
+def _instruction(sentence: _Sentence) -> Fact:
+    about = None
+    for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
+        if (match := pattern.search(sentence.text)) is not None:
+            about = attribute, match.group("v") or match.group("h")
+            break
+    # A time in an order is part of what is ordered; the order holds since it was given.
+    return _fact(sentence, ItemType.INSTRUCTION, about, (sentence.said_at, None), ("explicit",))
+
+
+def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
+    match = _ASSISTANT.search(sentence.text)
+    if match is None or is_question(sentence.text):
+        return
+    name = _ASSISTANT_NAME.search(sentence.text)
+    about = None if name is None else ("name", name.group("v") or name.group("h"))
+    yield _fact(sentence, ItemType.ASSISTANT, about, _validity(sentence, None))
+
+
+def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[datetime | None, datetime | None]:
+    """Return since when and until when what a sentence says is so, by the times it names outside the value itself."""
+    since, until = _times(sentence, said)
+    now = sentence.said_at
+    if said is None or not said.ended:
+        # "I live in Paris; tomorrow I fly to Rome" is so already.
+        begun = since.valid_from if since is not None and since.valid_from <= now else now
+        return begun, until.valid_from if until is not None and until.valid_from > begun else None
+    matched = sentence.text[said.start : said.end]
+    named = since.valid_from if since is not None and since.valid_from < now else None
+    if _WAS_SO.search(matched):
+        over = until.valid_from if until is not None and until.valid_from < now else now
+        return (named if named is not None and named < over else None), over
+    return None, named or now
+
+
+def _times(sentence: _Sentence, said: Statement | Liking | None) -> tuple[TimeExpression | None, TimeExpression | None]:
+    """Return the first time a sentence names that is no "until", and the first that is one."""
+    value = said.value if isinstance(said, Statement) else ""
+    at = sentence.text.find(value, said.start) if said is not None and value else 0
+    since, until = None, None
+    for time in time_expressions(sentence.text, sentence.said_at, sentence.zone):
+        if value and time.start < at + len(value) and time.end > at:
+            continue
+        if _UNTIL.match(time.text.split()[0]) or _UNTIL.search(sentence.text[: time.start]):
+            until = until or time
+        else:
+            since = since or time
+    return since, until
+
+
+def _fact(
+    sentence: _Sentence,
+    type_: ItemType,
+    about: tuple[str, str] | None,
+    valid: tuple[datetime | None, datetime | None],
+    tags: tuple[str, ...] = (),
+    focus: int = 0,
+) -> Fact:
+    start, end = _cut(sentence.text, focus)
+    item = sentence.item
+    return Fact(
+        type=type_,
+        memory=sentence.text[start:end],
+        spans=(Span(item.id, sentence.start + start, sentence.start + end),),
+        subject=item.speaker,
+        reader=READER,
+        said_at=sentence.said_at,
+        key=None if about is None else key_of(item.speaker, about[0]),
+        value=None if about is None else about[1],
+        confidence=_CONFIDENCE[type_],
+        valid_from=valid[0],
+        valid_to=valid[1],
+        tags=tags,
+        trust=trust_of([item]),
+    )
+
+
+def _cut(text: str, focus: int) -> tuple[int, int]:
+    """Return a sentence's span, or at most 500 characters of a long one from a little before what matters in it."""
+    if len(text) <= _MOST_CHARS:
+        return 0, len(text)
+    start = max(0, min(focus - 100, len(text) - _MOST_CHARS))
+    piece = text[start : start + _MOST_CHARS]
+    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -1,0 +1,138 @@
+"""Finds tool calls that worked after the same tool had failed: what to do differently the next time.
+
+Only when it is clear: one call, one outcome, no user's message in between, and other arguments than before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memos.model import Fact, Item, ItemType, Json, Role, Span
+from memos.reader.origins import said_at, trust_of
+
+_SHOWN_CHARS = 180
+_OUTCOME_CHARS = 200
+_LOOKED_CHARS = 4_000
+_CALL = re.compile(r"^(?P<name>[A-Za-z_][\w.\-]{0,63})\((?=\{)", re.MULTILINE)
+_FAILED = re.compile(
+    r"^\W*(?:\w+(?:Error|Exception)\b|error|exception|traceback|failed|failure|fatal|invalid|timed? ?out|"
+    r"permission denied|access denied|(?:http )?[45]\d\d\b)",
+    re.IGNORECASE,
+)
+# An outcome with one of these words may be either.
+_DOUBTFUL = re.compile(
+    r"error|exception|fail|invalid|denied|time(?:d )?out|not found|no results|unable|could not", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    arguments: str
+    spans: tuple[Span, ...]
+    items: tuple[Item, Item]
+    worked: bool
+
+
+def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
+    """Return one fact for each call that worked after the last call of the same tool failed."""
+    found = []
+    failed: dict[str, _Call] = {}
+    for call in _calls(messages):
+        if call is None:
+            failed.clear()
+        elif not call.worked:
+            failed[call.name] = call
+        elif (before := failed.pop(call.name, None)) is not None and before.arguments != call.arguments:
+            found.append(_fact(before, call, reader))
+    return found
+
+
+def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
+    """Yield the clear calls in order, and None where a user speaks."""
+    for place, item in enumerate(messages):
+        if item.role is Role.USER:
+            yield None
+        follower = messages[place + 1] if place + 1 < len(messages) else None
+        if item.role is not Role.ASSISTANT or follower is None or follower.role is not Role.TOOL:
+            continue
+        if place + 2 < len(messages) and messages[place + 2].role is Role.TOOL:
+            continue  # several outcomes: whose is whose is not clear
+        written = _written(item.memory[:_LOOKED_CHARS])
+        worked = _worked(follower.memory)
+        if len(written) != 1 or worked is None or item.conversation != follower.conversation:
+            continue
+        name, arguments, start, end = written[0]
+        if follower.speaker not in (Role.TOOL, name):
+            continue
+        begun = len(follower.memory) - len(follower.memory.lstrip())
+        told = follower.memory[begun : begun + _OUTCOME_CHARS].rstrip()
+        spans = (Span(item.id, start, end), Span(follower.id, begun, begun + len(told)))
+        yield _Call(name, arguments, spans, (item, follower), worked)
+
+
+def _written(text: str) -> list[tuple[str, str, int, int]]:
+    """Return the calls that a message ends with: name, arguments as written, and where."""
+    found = []
+    decoder = json.JSONDecoder()
+    for match in _CALL.finditer(text):
+        try:
+            _, end = decoder.raw_decode(text, match.end())
+        except (ValueError, RecursionError):
+            continue
+        if text[end : end + 1] == ")":
+            found.append((match.group("name"), text[match.end() : end], match.start(), end + 1))
+    return found
+
+
+def _worked(outcome: str) -> bool | None:
+    """Return whether a tool's answer tells of success, None when that is not clear."""
+    head = outcome[:_LOOKED_CHARS].strip()
+    if len(outcome) <= _LOOKED_CHARS and head[:1] in "{[" and (told := _told(head)) is not None:
+        return told
+    if _FAILED.search(head):
+        return False
+    if not head or head in ("[]", "{}", "null", "None", "false") or _DOUBTFUL.search(head[:_OUTCOME_CHARS]):
+        return None
+    return True
+
+
+def _told(text: str) -> bool | None:
+    """Return what a JSON answer's own fields say of success."""
+    try:
+        answer: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, dict):
+        return None
+    status = str(answer.get("status", "")).casefold()
+    if answer.get("error") or answer.get("errors") or answer.get("is_error") is True or status in ("error", "failed"):
+        return False
+    if answer.get("ok") is False or answer.get("success") is False:
+        return False
+    if answer.get("ok") is True or answer.get("success") is True or status in ("ok", "success"):
+        return True
+    return None
+
+
+def _fact(failed: _Call, worked: _Call, reader: str) -> Fact:
+    caller = worked.items[0]
+    return Fact(
+        type=ItemType.SKILL,
+        memory=f"{worked.name}: {_shown(worked.arguments)} worked after {_shown(failed.arguments)} failed.",
+        spans=(*failed.spans, *worked.spans),
+        subject=caller.speaker,
+        reader=reader,
+        said_at=said_at(caller),
+        confidence=0.6,
+        valid_from=said_at(caller),
+        trust=trust_of([*failed.items, *worked.items]),
+    )
+
+
+def _shown(arguments: str) -> str:
+    line = " ".join(arguments.split())
+    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 1] + "…"
