@@ -21,12 +21,14 @@ from memos.memcube.ledger.engine import Ledger
 from memos.model import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
 from memos.profiles import views
 from memos.profiles.model import Profile, ProfileDiff, Trait, TraitEntry
-from memos.profiles.template import Dimension, Template, read_template, standard, stored_template
+from memos.profiles.template import Dimension, Template, read_template, standard
 from memos.profiles.traits import STATIC, dimension_of, trait
 from memos.profiles.values import value_for
 from memos.reader import fast
 from memos.reader.fields import within
 from memos.reader.messages import read_messages, read_time
+from memos.scheduler import consolidate
+from memos.scheduler.consolidate import Outcome
 from memos.settings import LimitSettings
 from memos.text.checks import check_name
 
@@ -130,7 +132,7 @@ class Profiles:
         scope = self._writes.scope([cube], actor)
         whose = check_name("subject", subject)
         with self._writes.change(scope) as change:
-            known = _template(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
+            known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
             if known is None:
                 raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
             state = self._give(change, scope, known, _value(known, value), whose)
@@ -159,7 +161,7 @@ class Profiles:
         """Return the template of a cube. Raises: InvalidInput, NotFound."""
         scope = self._writes.scope([cube], actor, embeds=False)
         with self._ledger.read() as connection:
-            return _template(connection, scope.cubes[0])
+            return traits.template_of(connection, scope.cubes[0])
 
     def use_template(
         self, cube: str, template: str | Path | Mapping[str, Any] | None, *, actor: str = LOCAL_OWNER
@@ -178,16 +180,19 @@ class Profiles:
             changes.record(change, "template", {"dimensions": len((read or standard()).by_id)})
         return read or standard()
 
-    def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> tuple[Item, ...]:
-        """Store traits that were found in messages, one after the other; return what they became or joined.
+    def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
+        """Store traits that were found in messages, in order of event time; return what became of them.
 
         Raises: InvalidInput for a fact that is no trait, NotFound, IntegrityError for evidence that does not exist.
         """
         scope = self._writes.scope([cube], actor)
+        for fact in found:
+            if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
+                raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")
         with self._writes.change(scope) as change:
-            stored = [traits.put(change, fact) for fact in found]
+            outcome = consolidate.settle(change, found)
         self._writes.settle()
-        return tuple(state for state in stored if state is not None)
+        return outcome
 
     def _give(self, change: Change, scope: Scope, dimension: Dimension, value: str, subject: str) -> Item:
         zone = ZoneInfo(scope.time_zone)
@@ -204,7 +209,7 @@ class Profiles:
         return traits.give(change, fact, Span(source, 0, len(fact.memory)))
 
     def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
-        template, moment = _template(connection, cube), at or self._clock.now()
+        template, moment = traits.template_of(connection, cube), at or self._clock.now()
         by_key: dict[str | None, list[Item]] = {}
         for state in traits.find(connection, cube, subject=subject, at=at) if subject else ():
             by_key.setdefault(state.key, []).append(state)
@@ -216,17 +221,12 @@ class Profiles:
 
     def _trait(self, connection: sa.Connection, state: Item) -> Trait:
         passages = traits.evidence(connection, [state.id]).get(state.id, ())
-        return views.trait_of(state, _template(connection, state.cube), passages)
+        return views.trait_of(state, traits.template_of(connection, state.cube), passages)
 
     def _time(self, where: str, raw: Json, scope: Scope) -> datetime:
         if raw is None:
             raise InvalidInput(where, "is missing; give a time such as 2023-06-05T10:00:00+02:00")
         return read_time(where, raw, ZoneInfo(scope.time_zone), self._clock.now())
-
-
-def _template(connection: sa.Connection, cube: str) -> Template:
-    own = templates.get(connection, cube)
-    return standard() if own is None else stored_template(own)
 
 
 def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The traits of a profile as items: found again by subject, put in order of time, given by hand and taken back.
+"""The traits of a profile as items: found again by subject, given by hand, taken back and rolled back.
 
 Every function runs inside the caller's transaction. What a trait says is not looked at here.
 """
@@ -14,52 +14,18 @@ import sqlalchemy as sa
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items
+from memos.memcube.ledger import items, templates
 from memos.memcube.ledger import schema as t
 from memos.model import Fact, Item, ItemType, LinkKind, Span, Status, Version
 from memos.profiles.model import Evidence
-from memos.profiles.traits import dimension_of, event_time, is_static, may_replace, trait_key
+from memos.profiles.template import Template, standard, stored_template
+from memos.profiles.traits import dimension_of, event_time, is_static, trait_key
 
 
-def put(change: Change, fact: Fact) -> Item | None:
-    """Store a trait that was found, among those of its key by event time; None when nothing changes.
-
-    The same value again is more evidence. What the operator gave stays, and what differs from it waits behind it.
-    """
-    known = [state for state in _of_key(change, fact.key) if state.status in (Status.ACTIVE, Status.SUPERSEDED)]
-    current = current_of(known, change.now)
-    same = [state for state in known if _folded(state.value) == _folded(fact.value) and not is_static(state)]
-    if fact.valid_to is not None and fact.valid_to <= change.now:
-        return _end(change, current if current in same else None, fact.valid_to)
-    if current is None:
-        return facts.store(change, fact)
-    if current in same:
-        facts.merge(change, current, fact)
-        return current
-    if may_replace(current, fact) and (fact.valid_from or fact.said_at) >= event_time(current):
-        state = facts.store(change, fact)
-        facts.supersede(change, current, state.id, fact.valid_from or fact.said_at)
-        return state
-    return _behind(change, current, fact, same)
-
-
-def _end(change: Change, current: Item | None, at: datetime) -> Item | None:
-    if current is not None and event_time(current) <= at:
-        facts.end(change, current, at)
-    return None
-
-
-def _behind(change: Change, current: Item, fact: Fact, same: list[Item]) -> Item | None:
-    """Keep what may not be current: what is older, and what the operator's word stands before."""
-    if not is_static(current) and (fact.valid_from or fact.said_at) >= event_time(current):
-        return None  # a mere mention
-    behind = next((state for state in same if state.status is Status.SUPERSEDED), None)
-    if behind is not None:
-        facts.merge(change, behind, fact)
-        return behind
-    state = facts.store(change, fact)
-    facts.supersede(change, state, current.id, fact.valid_to if is_static(current) else event_time(current))
-    return state
+def template_of(connection: sa.Connection, cube: str) -> Template:
+    """Return the template a cube's profiles follow."""
+    own = templates.get(connection, cube)
+    return standard() if own is None else stored_template(own)
 
 
 def given(change: Change, fact: Fact) -> Item | None:
@@ -84,8 +50,8 @@ def take_back(change: Change, subject: str, dimension: str) -> Item | None:
     static = next((state for state in known if is_static(state)), None)
     if static is None:
         raise NotFound("static trait", dimension, "See what there is with `memos profile show`.")
-    ended = {"status": Status.SUPERSEDED, "valid_to": change.now}
-    changes.edit(change, static, ended, "taken back", kind="end")
+    # Deleted, not superseded: what is found later must not line up behind it.
+    changes.delete(change, [static.id], "taken back")
     waiting = [state for state in known if state.superseded_by == static.id and state.status is Status.SUPERSEDED]
     if not waiting:
         return None
@@ -164,7 +130,3 @@ def _of_key(change: Change, key: str | None) -> list[Item]:
         raise InvalidInput("key", "is no trait's; make traits with memos.profiles.traits.trait")
     states = facts.with_keys(change.connection, change.cube, [key]).get(key, [])
     return [state for state in states if state.type is ItemType.PROFILE]
-
-
-def _folded(text: str | None) -> str:
-    return " ".join((text or "").casefold().split())

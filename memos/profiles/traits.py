@@ -24,7 +24,8 @@ STATIC = "static"
 _KEY = "profile:"
 _SCAN_CHARS = 4_000
 _LEAST_MESSAGES = 2
-_TOLD = frozenset({ItemType.USER, ItemType.PREFERENCE})
+_TOLD = frozenset({ItemType.USER, ItemType.PREFERENCE, ItemType.INSTRUCTION})
+_LIKES = "likes:"
 _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -98,8 +99,13 @@ def _preferred(facts: Sequence[Fact], texts: dict[str, str], template: Template)
         # One that is over says that there was an interest, not that there is one.
         if fact.type is not ItemType.PREFERENCE or fact.valid_to is not None:
             continue
+        thing = (fact.key or "").removeprefix(key_of(fact.subject, _LIKES))
         for span in fact.spans:
-            for dimension, leaning, _ in _interests(texts.get(span.item, "")[span.start : span.end], template):
+            if fact.value in ("yes", "no") and thing != fact.key:  # the reader says already what is liked
+                text = f"I {'like' if fact.value == 'yes' else 'hate'} {thing}"
+            else:
+                text = texts.get(span.item, "")[span.start : span.end]
+            for dimension, leaning, _ in _interests(text, template):
                 if leaning in (Leaning.LIKES, Leaning.DISLIKES):
                     told = replace(fact, reader=READER, spans=(span,), tags=())
                     yield trait(fact.subject, dimension, leaning.value, told)

@@ -13,7 +13,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import Conflict, IntegrityError, InvalidInput, NotFound
-from memos.model import DEFAULT_CUBE, Fact, Item, Role, Span, Status
+from memos.model import DEFAULT_CUBE, Fact, Role, Span, Status
 from memos.profiles.asking import TraitsAnswer, traits_of
 from memos.profiles.model import Trait
 from memos.profiles.template import standard
@@ -36,11 +36,12 @@ def memos(tmp_path: Path, settings: Settings, embedder: WordEmbedder, clock: Fix
         yield opened
 
 
-def lives_in(memos: MemOS, place: str, speaker: str = "Anna", *, day: int = 1, **fields: Any) -> tuple[Item, ...]:
-    """Have somebody say where they live, and the trait read from it."""
+def lives_in(memos: MemOS, place: str, speaker: str = "Anna", *, day: int = 1, **fields: Any) -> str:
+    """Have somebody say where they live, and the trait read from it; return the item that stands for it."""
     said = say(memos, f"I live in {place} now.", speaker, day=day)
     facts = [statement(said, "residence", place, **fields)]
-    return memos.profile.put(CUBE, find_traits([said], facts, memos.profile.template(CUBE)))
+    outcome = memos.profile.put(CUBE, find_traits([said], facts, memos.profile.template(CUBE)))
+    return (outcome.new or outcome.merged or outcome.superseded)[0]
 
 
 def shown(memos: MemOS, subject: str | None = None, **asked: Any) -> dict[str, str]:
@@ -98,27 +99,26 @@ def test_cubes_stay_apart(memos: MemOS) -> None:
 
 
 def test_a_newer_value_takes_the_place_of_the_older(memos: MemOS) -> None:
-    [old] = lives_in(memos, "Lyon", day=1)
-    [new] = lives_in(memos, "Bern", day=9)
+    old, new = lives_in(memos, "Lyon", day=1), lives_in(memos, "Bern", day=9)
     assert shown(memos) == {HOME: "Bern"}
-    before = memos.get(old.id)
+    before = memos.get(old)
     assert (before.status, before.valid_to, before.superseded_by) == (
-        Status.SUPERSEDED, DAY.replace(day=9), new.id,
+        Status.SUPERSEDED, DAY.replace(day=9), new,
     )  # fmt: skip
 
 
 def test_what_comes_late_is_put_where_it_belongs(memos: MemOS) -> None:
     lives_in(memos, "Bern", day=9)
-    [late] = lives_in(memos, "Lyon", day=1)
+    late = lives_in(memos, "Lyon", day=1)
     assert shown(memos) == {HOME: "Bern"}
-    kept = memos.get(late.id)
+    kept = memos.get(late)
     assert (kept.status, kept.valid_to) == (Status.SUPERSEDED, DAY.replace(day=9))
 
 
 def test_the_same_value_again_is_more_evidence(memos: MemOS) -> None:
-    [first] = lives_in(memos, "Lyon", day=1, confidence=0.5)
-    [again] = lives_in(memos, "LYON", day=2, confidence=0.9)
-    assert again.id == first.id
+    first = lives_in(memos, "Lyon", day=1, confidence=0.5)
+    again = lives_in(memos, "LYON", day=2, confidence=0.9)
+    assert again == first
     trait = only(memos)
     assert (trait.value, trait.confidence, len(trait.evidence)) == ("Lyon", 0.9, 2)
     assert trait.since == DAY
@@ -196,6 +196,25 @@ def test_a_rollback_brings_an_older_value_back_and_later_ones_still_replace_it(m
     lives_in(memos, "Oslo", day=12)
     assert shown(memos) == {HOME: "Oslo"}
     assert memos.verify().clean
+
+
+def test_what_comes_between_after_a_rollback_does_not_blank_the_profile(memos: MemOS) -> None:
+    lives_in(memos, "Lyon", day=1)
+    lives_in(memos, "Bern", day=9)
+    memos.profile.rollback(CUBE, HOME, 1)
+    lives_in(memos, "Oslo", day=5)
+    assert shown(memos) == {HOME: "Oslo"}
+    assert memos.profile.rollback(CUBE, HOME, 1).value == "Lyon"
+
+
+def test_what_was_taken_back_can_be_rolled_back_to(memos: MemOS) -> None:
+    lives_in(memos, "Lyon", day=1)
+    memos.profile.set_static(CUBE, HOME, "Bern", "Anna")
+    memos.profile.remove_static(CUBE, HOME)
+    assert shown(memos) == {HOME: "Lyon"}
+    [number] = [entry.number for entry in memos.profile.history(CUBE, HOME) if entry.value == "Bern"][:1]
+    assert memos.profile.rollback(CUBE, HOME, number).static
+    assert shown(memos) == {HOME: "Bern"}
 
 
 def test_a_rollback_to_what_is_current_changes_nothing(memos: MemOS) -> None:
@@ -314,13 +333,13 @@ def test_what_is_no_trait_or_has_no_evidence_is_not_stored(memos: MemOS) -> None
 
 def test_erasing_the_evidence_erases_the_trait(memos: MemOS) -> None:
     said = say(memos, "I live in Lyon.")
-    [item] = memos.profile.put(CUBE, find_traits([said], [statement(said, "residence", "Lyon")], standard()))
+    [item] = memos.profile.put(CUBE, find_traits([said], [statement(said, "residence", "Lyon")], standard())).new
     lives_in(memos, "Bern", day=9)
     receipt = memos.erase(said.id)
-    assert item.id in receipt.item_ids
+    assert item in receipt.item_ids
     assert [entry.value for entry in memos.profile.history(CUBE, HOME)] == ["Bern"]
     with pytest.raises(NotFound):
-        memos.get(item.id)
+        memos.get(item)
     assert b"Lyon" not in (memos.home / "ledger.db").read_bytes()
     assert memos.verify().clean
 

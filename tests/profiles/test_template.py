@@ -150,3 +150,9 @@ def test_a_folder_is_no_template(tmp_path: Path) -> None:
 
 def test_a_template_survives_being_stored() -> None:
     assert Template.model_validate_json(standard().model_dump_json(exclude_defaults=True)) == standard()
+
+
+def test_the_template_in_the_documentation_is_valid(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
+    (tmp_path / "own.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    assert list(read_template(tmp_path / "own.toml").by_id) == ["shop.city", "shop.pace", "shop.tools"]

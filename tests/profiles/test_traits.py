@@ -48,7 +48,7 @@ def test_a_statement_without_a_usable_value_is_no_trait(value: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"key": None}, {"value": None}, {"type": ItemType.ASSISTANT}, {"type": ItemType.INSTRUCTION},
+    [{"key": None}, {"value": None}, {"type": ItemType.ASSISTANT}, {"type": ItemType.SKILL},
      {"key": "bob|residence"}, {"key": "anna|shoe size"}],
 )  # fmt: skip
 def test_what_is_no_statement_about_its_subject_is_no_trait(changes: dict[str, Any]) -> None:
@@ -123,6 +123,21 @@ def test_a_preference_says_whether_something_is_liked() -> None:
     assert values(find([chinese], [preference(chinese)])) == {
         "interests.water_sports": "likes", "interests.running": "dislikes",
     }  # fmt: skip
+
+
+def test_what_a_reader_says_is_liked_is_taken_at_its_word() -> None:
+    said = message("Hiking? Yes please. Football, no.")
+    facts = [
+        replace(preference(said), key=f"anna|likes:{thing}", value=value)
+        for thing, value in (("hiking", "yes"), ("football", "no"), ("stamps", "yes"))
+    ]
+    assert values(find([said], facts)) == {"interests.outdoors": "likes", "interests.football": "dislikes"}
+
+
+def test_what_an_order_says_of_answers_is_an_expectation() -> None:
+    said = message("Please always answer in French.")
+    found = find([said], [statement(said, "answers in", "French", type=ItemType.INSTRUCTION)])
+    assert values(found) == {"assistant.language": "French"}
 
 
 def test_a_preference_that_is_over_is_no_interest() -> None:
