@@ -23,6 +23,7 @@ from rich.table import Table
 
 from memos.api.views import error_view
 from memos.cli_moving import moving_app
+from memos.cli_profile import profile_app
 from memos.cli_shared import (
     Actor,
     AsJson,
@@ -70,6 +71,7 @@ cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True,
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(profile_app, name="profile")
 
 
 @app.command()

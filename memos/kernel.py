@@ -61,6 +61,7 @@ from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
+from memos.user_profiles import Profiles, Writes
 from memos.working import FACTS, Compose, WorkingMemory
 
 _Given = ParamSpec("_Given")
@@ -178,6 +179,8 @@ class MemOS:
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
+        writes = Writes(self._scope, self._change, self._settle)
+        self.profile = Profiles(parts.ledger, parts.clock, parts.settings.limits, writes)
         self._worker = Worker(
             (self._vector, self._graph), (self._purge, self._optimise, self._scheduler.accesses.flush_if_due)
         )

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, moves, outbox, queues, tiers
+from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import EraseReceipt, LinkKind, Status
@@ -124,6 +124,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     )  # fmt: skip
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
+    templates.remove(connection, cube)
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 
 

@@ -17,6 +17,7 @@ from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
+from memos.profiles.traits import may_replace
 from memos.text.instructions import reads_like_instruction
 from memos.text.likeness import contradicts, overlap, words
 
@@ -120,7 +121,7 @@ def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
     """Put a fact where its time is among those of its key, which follow each other without a gap of meaning."""
     assert fact.key is not None
     line = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
-    line = [item for item in line if item.status in (Status.ACTIVE, Status.SUPERSEDED)]
+    line = _in_order(line)
     at = _time(fact)
     before = [item for item in line if event_time(item) <= at]
     after = [item for item in line if event_time(item) > at]
@@ -134,6 +135,20 @@ def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
         _store_between(change, fact, before, after[0], outcome)
     else:
         _store_newest(change, fact, before, outcome)
+
+
+def _in_order(line: Sequence[Item]) -> list[Item]:
+    """Leave out what was rolled back: its successor is an earlier one, and nothing may line up behind it."""
+    times = {item.id: event_time(item) for item in line}
+    return [
+        item
+        for item in line
+        if item.status is Status.ACTIVE
+        or (
+            item.status is Status.SUPERSEDED
+            and times.get(item.superseded_by or item.id, times[item.id]) >= times[item.id]
+        )
+    ]
 
 
 def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:
@@ -152,7 +167,14 @@ def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outc
 
 def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: Outcome) -> None:
     current = [item for item in before if item.status is Status.ACTIVE]
-    if any(STATIC in item.tags for item in current) and STATIC not in fact.tags:
+    given = next((item for item in current if STATIC in item.tags), None)
+    if given is not None:
+        # It counts when the operator takes the word back.
+        item = stored.store(change, fact, status=Status.SUPERSEDED, superseded_by=given.id)
+        stored.link_superseded(change, given.id, item.id)
+        outcome.superseded.append(item.id)
+        return
+    if fact.type is ItemType.PROFILE and not all(may_replace(item, fact) for item in current):
         return
     item = stored.store(change, fact)
     outcome.new.append(item.id)
@@ -172,7 +194,8 @@ def _store_between(change: Change, fact: Fact, before: Sequence[Item], later: It
 
 
 def _same_value(item: Item, fact: Fact) -> bool:
-    return _folded(item.value) == _folded(fact.value)
+    # What was read is no evidence of what the operator said: erasing the one must not erase the other.
+    return _folded(item.value) == _folded(fact.value) and STATIC not in item.tags
 
 
 def _folded(value: str | None) -> str:

@@ -1,0 +1,1 @@
+"""What a profile is made of: templates of dimensions, and traits found in messages with or without a model. Pure."""
