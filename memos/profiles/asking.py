@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memos.model import Fact, Item, ItemType, Role, Span, Trust
-from memos.profiles.template import Template
+from memos.profiles.template import Dimension, Template
 from memos.profiles.traits import is_untrusted, said_at, trait
 from memos.profiles.values import value_for
 
@@ -76,19 +76,29 @@ class Believed(NamedTuple):
     refused: list[str]
 
 
-def instructions(template: Template) -> str:
-    """Return what a model is told about traits, for a prompt that shows numbered messages with their speakers."""
+def instructions(template: Template, *, brief: bool = False) -> str:
+    """Return what a model is told about traits, for a prompt that shows numbered messages with their speakers.
+
+    `brief` leaves out what each dimension is about: a quarter of the tokens, for a call that asks for more than traits.
+    """
     lines = [
         "traits: what the messages show of a speaker in one of the dimensions below. Give only what a speaker's own "
         "words say or plainly show, quote them exactly with the number of their message, and leave out what is not "
         "there: an empty list is a good answer. Never write that something is unknown.",
     ]
     for group in template.groups:
+        if brief:
+            lines.append(f"{group.name}: {', '.join(_short(dimension) for dimension in group.dimensions)}")
+            continue
         lines.append(f"{group.name}:")
         for dimension in group.dimensions:
             values = f" One of: {', '.join(dimension.allowed)}." if dimension.allowed else ""
             lines.append(f"- {dimension.id}: {dimension.about}{values}")
     return "\n".join(lines)
+
+
+def _short(dimension: Dimension) -> str:
+    return f"{dimension.id} ({'/'.join(dimension.allowed)})" if dimension.allowed else dimension.id
 
 
 def traits_of(answer: TraitsAnswer, messages: Sequence[Item], template: Template) -> Believed:

@@ -18,6 +18,8 @@ from pydantic import BaseModel, Field
 
 from memos.model import Fact, Item, ItemType, Role, Span, Trust
 from memos.ports import ChatMessage
+from memos.profiles.asking import SaidTraits, instructions
+from memos.profiles.template import Template
 from memos.reader.origins import said_at, trust_of
 from memos.text.instructions import reads_like_instruction
 from memos.text.passages import addresses, find_passage, folded, numbers, shared_words
@@ -70,6 +72,7 @@ class Found(BaseModel):
 
     summary: str
     facts: list[FoundFact]
+    traits: SaidTraits = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +85,15 @@ class _Shown:
     """Some message is from an untrusted source, and may have talked to the model."""
 
 
-def question(messages: Sequence[Item], zone: ZoneInfo, before: str) -> list[ChatMessage]:
-    """Return the prompt and the messages as data, each cut at 4,000 characters."""
+def question(
+    messages: Sequence[Item], zone: ZoneInfo, before: str, template: Template | None = None
+) -> list[ChatMessage]:
+    """Return the prompt and the messages as data, each cut at 4,000 characters; a template asks for traits too."""
     lines = [_line(number, item, zone) for number, item in enumerate(messages, start=1)]
     known = f"<before>\n{_escaped(before[:SHOWN_CHARS])}\n</before>\n" if before.strip() else ""
     data = known + "\n".join(["<messages>", *lines, "</messages>"])
-    return [ChatMessage("system", _prompt()), ChatMessage("user", data)]
+    wanted = _prompt() if template is None else f'{_prompt()}\n\nBesides, give "traits". {_of_traits(template)}'
+    return [ChatMessage("system", wanted), ChatMessage("user", data)]
 
 
 def grounded(answer: Found, messages: Sequence[Item], zone: ZoneInfo) -> tuple[list[Fact], str | None, int]:
@@ -96,6 +102,11 @@ def grounded(answer: Found, messages: Sequence[Item], zone: ZoneInfo) -> tuple[l
     read = [_fact(found, shown) for found in answer.facts[:_MOST_FACTS]]
     facts = [fact for fact in read if fact is not None]
     return facts, _summary(answer.summary, shown), len(answer.facts) - len(facts)
+
+
+def _of_traits(template: Template) -> str:
+    example = '{"subject": "Ana", "dimension": "life.residence", "value": "Lyon", "confidence": 0.9, "evidence": '
+    return f'{instructions(template, brief=True)}\nOne looks like {example}[{{"message": 1, "quote": "..."}}]}}'
 
 
 @lru_cache(maxsize=1)

@@ -13,6 +13,9 @@ from zoneinfo import ZoneInfo
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.model import Fact, Item
+from memos.profiles.asking import TraitsAnswer, traits_of
+from memos.profiles.template import Template
+from memos.profiles.traits import find_traits
 from memos.reader.fact_asking import Found, grounded, question
 from memos.reader.fact_patterns import facts_by_pattern
 
@@ -38,18 +41,31 @@ class FactReader:
     def __init__(self, asker: Callable[[], Asker | None]) -> None:
         self._asker = asker
 
-    def read(self, messages: Sequence[Item], zone: ZoneInfo, meter: Meter, before: str = "") -> Extraction:
+    def read(
+        self,
+        messages: Sequence[Item],
+        zone: ZoneInfo,
+        meter: Meter,
+        before: str = "",
+        template: Template | None = None,
+    ) -> Extraction:
         """Return the facts in messages, oldest first; days are those of `zone`, `before` is the summary so far.
 
+        With a `template` the speakers' traits in its dimensions are among them.
         Raises: ModelError, BackendUnavailable, InvalidInput; a model's failure is never text or an empty result.
         """
         if not messages:
             return Extraction(())
         asker = self._asker()
         if asker is None:
-            return Extraction(_ordered(facts_by_pattern(messages, zone)))
-        answer = asker.ask(question(messages, zone, before), Found, meter=meter)
+            facts = facts_by_pattern(messages, zone)
+            traits = [] if template is None else find_traits(messages, facts, template)
+            return Extraction(_ordered([*facts, *traits]))
+        answer = asker.ask(question(messages, zone, before, template), Found, meter=meter)
         facts, summary, rejected = grounded(answer, messages, zone)
+        if template is not None:
+            believed = traits_of(TraitsAnswer(traits=answer.traits), messages, template)
+            facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
         return Extraction(_ordered(facts), summary, asker.model, answer.model_dump_json(), rejected)
 
 

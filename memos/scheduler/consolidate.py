@@ -120,13 +120,13 @@ def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
 def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
     """Put a fact where its time is among those of its key, which follow each other without a gap of meaning."""
     assert fact.key is not None
-    line = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
-    line = _in_order(line)
+    known = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
+    line = _in_order(known)
     at = _time(fact)
     before = [item for item in line if event_time(item) <= at]
     after = [item for item in line if event_time(item) > at]
     if fact.valid_to is not None:
-        _place_ended(change, fact, line, outcome)
+        _place_ended(change, fact, [*(item for item in known if _only_over(item)), *line], outcome)
     elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
         _merge(change, before[-1], fact, outcome)
     elif after and _same_value(after[0], fact):
@@ -138,17 +138,22 @@ def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
 
 
 def _in_order(line: Sequence[Item]) -> list[Item]:
-    """Leave out what was rolled back: its successor is an earlier one, and nothing may line up behind it."""
+    """Leave out what was rolled back, whose successor is an earlier one, and what is over without a beginning."""
     times = {item.id: event_time(item) for item in line}
     return [
         item
         for item in line
-        if item.status is Status.ACTIVE
+        if (item.status is Status.ACTIVE and not _only_over(item))
         or (
             item.status is Status.SUPERSEDED
             and times.get(item.superseded_by or item.id, times[item.id]) >= times[item.id]
         )
     ]
+
+
+def _only_over(item: Item) -> bool:
+    """Say that all that is known of an item's time is when it ended: when it was said tells nothing of its place."""
+    return item.valid_from is None and item.valid_to is not None
 
 
 def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:

@@ -311,25 +311,28 @@ def _collapse(
 
 
 def _fold(connection: sa.Connection, kept: Sequence[Ranked], copies: dict[str, tuple[str, ...]]) -> tuple[Ranked, ...]:
-    """Let a fact and the one message it was read from be one hit, the better of the two; they say the same."""
+    """Let a fact and the one message it was read from be one hit, the better of the two: they say the same.
+
+    A trait says again what a fact says, so it gives way to either.
+    """
     derived = [entry.item.id for entry in kept if entry.item.type in DERIVED]
     if not derived:
         return tuple(kept)
-    partner: dict[str, list[str]] = {}
-    for fact, origins in items.origins_of(connection, derived).items():
-        if len(origins) == 1:
-            [origin] = origins
-            partner.setdefault(origin, []).append(fact)
-            partner.setdefault(fact, []).append(origin)
-    shown: list[Ranked] = []
-    stands: set[str] = set()
+    origin_of = {fact: next(iter(its)) for fact, its in items.origins_of(connection, derived).items() if len(its) == 1}
+    best: dict[str, str] = {}
     for entry in kept:
-        better = next((other for other in partner.get(entry.item.id, ()) if other in stands), None)
-        if better is None:
+        if entry.item.type != ItemType.PROFILE:
+            best.setdefault(origin_of.get(entry.item.id, entry.item.id), entry.item.id)
+    shown = []
+    for entry in kept:
+        item = entry.item
+        first = best.get(origin_of.get(item.id, item.id), item.id)
+        # Two facts of one message are two; each of them and the message is one.
+        gives_way = item.type == ItemType.PROFILE or item.id not in origin_of or first == origin_of[item.id]
+        if first == item.id or not gives_way:
             shown.append(entry)
-            stands.add(entry.item.id)
         else:
-            copies[better] = (*copies.get(better, ()), entry.item.id)
+            copies[first] = (*copies.get(first, ()), item.id)
     return tuple(shown)
 
 

@@ -15,6 +15,7 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items, moves, tasks, tiers
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.ledger.tiers import Page, SegmentRow
+from memos.memcube.traits import template_of
 from memos.model import Fact, Item
 from memos.reader.facts import Extraction, FactReader
 from memos.scheduler import consolidate
@@ -88,9 +89,10 @@ class AnalyseJob:
             messages = _with_sources(connection, [message for page in pages for message in live(page)])
             zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
             before = summary(connection, segment)
+            template = template_of(connection, cube)
         meter = meter_of(run, "reader")
         run.check_budget()
-        extraction = (self.reader if asks else FactReader(lambda: None)).read(messages, zone, meter, before)
+        extraction = (self.reader if asks else FactReader(lambda: None)).read(messages, zone, meter, before, template)
         run.go_on(0.4)
         found = extraction.facts
         near = self._near(cube, found)
