@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from memos.model import Fact, Item, ItemType, Role, Span
+from memos.model import Fact, Item, ItemType, Role, Span, Trust
 from memos.reader.fact_skills import skills
 from memos.reader.origins import said_at, trust_of
-from memos.text.instructions import standing_instructions
+from memos.text.instructions import reads_like_instruction, standing_instructions
 from memos.text.preferences import Liking, firm_preference, liking
 from memos.text.sentences import asserted, is_question, sentences
 from memos.text.statements import Statement, key_of, past_statements, statements
@@ -25,6 +25,8 @@ READER = "patterns/1"
 SCAN_CHARS = 4_000
 _MOST_CHARS = 500
 _MOST_STATED = 8
+# A page full of orders is one thing to look at, not a hundred.
+_MOST_DOUBTFUL = 3
 _CONFIDENCE = {
     ItemType.USER: 0.9,
     ItemType.PREFERENCE: 0.8,
@@ -83,20 +85,31 @@ def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
 
 
 def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
-    if item.role not in (Role.USER, Role.ASSISTANT):
-        return
     head = item.memory[:SCAN_CHARS]
-    orders = set(standing_instructions(head)) if item.role is Role.USER else set()
-    for start, end in sentences(head):
-        sentence = _Sentence(item, head[start:end], start, end, zone)
-        if item.role is Role.ASSISTANT:
-            yield from _of_assistant(sentence)
-            continue
-        yield from _stated(sentence)
-        if (start, end) in orders:
-            yield _instruction(sentence)
-        else:
-            yield from _preference(sentence)
+    said = [_Sentence(item, head[start:end], start, end, zone) for start, end in sentences(head)]
+    match item.role:
+        case Role.USER:
+            orders = _orders(item, head, said)
+            for sentence in said:
+                yield from _stated(sentence)
+                if sentence in orders:
+                    yield _instruction(sentence)
+                else:
+                    yield from _preference(sentence)
+        case Role.ASSISTANT:
+            for sentence in said:
+                yield from _of_assistant(sentence)
+        case Role.TOOL:
+            for sentence in _orders(item, head, said):
+                yield _instruction(sentence)
+
+
+def _orders(item: Item, head: str, said: Sequence[_Sentence]) -> list[_Sentence]:
+    """Return a user's standing instructions; of an untrusted message whatever reads like one, to be reviewed."""
+    if trust_of([item]) is Trust.UNTRUSTED:
+        return [sentence for sentence in said if reads_like_instruction(sentence.text)][:_MOST_DOUBTFUL]
+    standing = set(standing_instructions(head)) if item.role is Role.USER else set()
+    return [sentence for sentence in said if (sentence.start, sentence.end) in standing]
 
 
 def _stated(sentence: _Sentence) -> Iterator[Fact]:
@@ -150,7 +163,7 @@ def _favourite(text: str) -> bool:
 def _instruction(sentence: _Sentence) -> Fact:
     about = None
     for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
-        if (match := pattern.search(sentence.text)) is not None:
+        if sentence.item.role is Role.USER and (match := pattern.search(sentence.text)) is not None:
             about = attribute, match.group("v") or match.group("h")
             break
     # A time in an order is part of what is ordered; the order holds since it was given.
