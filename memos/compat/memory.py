@@ -5,25 +5,24 @@ Works on an open `MemOS`, in the user's cube; knows no constructor parameters an
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from zoneinfo import ZoneInfo
-
-import sqlalchemy as sa
 
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.compat import names
 from memos.compat.composing import Context, Exchange, Known, compose
 from memos.compat.importing import described
+from memos.compat.metadata import info_of, metadata_of
+from memos.compat.pages import Place, exchange_of, known_of, note_of
 from memos.compat.parameters import filled
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel import MemOS
-from memos.memcube.ledger import paging, tiers
-from memos.memcube.ledger.tiers import Page
-from memos.model import Item, ItemType, Json, Role, TaskState
+from memos.memcube.ledger import moves, paging, tiers
+from memos.model import Item, ItemType, Json, Role, Task, TaskState
 from memos.reader.exports.memoryos import ASSISTANT_KNOWLEDGE, PROFILE, USER_KNOWLEDGE
 from memos.reader.messages import read_time
 from memos.text.checks import check_text
@@ -34,10 +33,9 @@ _TEMPERATURE = 0.7
 _KNOWLEDGE_SHOWN = 20
 _HITS_A_PAGE = 4
 _LISTED = 10_000
-_NOTE_CHARS = 120
-_NOTE_KEYWORDS = 5
 _ANALYSIS_S = 600.0
 _SHAPING = [str(kind) for kind in (ItemType.PROFILE, ItemType.PREFERENCE, ItemType.INSTRUCTION)]
+_ENDED_BADLY = [str(state) for state in (TaskState.FAILED, TaskState.DEAD)]
 _UNENDED = [str(state) for state in (TaskState.WAITING, TaskState.RUNNING)]
 _KNOWN = [str(kind) for kind in (ItemType.USER, ItemType.SKILL)]
 _SAID = {"and": [{"type": "message"}, {"role": {"in": [str(Role.USER), str(Role.ASSISTANT)]}}]}
@@ -93,7 +91,7 @@ class UserMemory:
                 check_text("timestamp", timestamp, 256)
             read_time("timestamp", timestamp, ZoneInfo("UTC"), self._memos.clock.now())
             messages = [{**message, "chat_time": timestamp} for message in messages]
-        info = _info(meta_data)
+        info = info_of(meta_data)
         try:
             self._memos.add(messages, cube=self.cube, conversation=self.conversation, info=info)
         except InvalidInput as error:
@@ -118,7 +116,7 @@ class UserMemory:
 
     def profile(self) -> list[Known]:
         """Return what shapes answers to the user, an imported profile first."""
-        return [*map(_known, self._tagged([self.cube], PROFILE)[-1:]), *map(_known, self._derived(_SHAPING))]
+        return [*map(known_of, self._tagged([self.cube], PROFILE)[-1:]), *map(known_of, self._derived(_SHAPING))]
 
     def assistant_knowledge(self) -> list[Known]:
         """Return what the assistant knows itself, the newest last, at most as much as is to be kept in view."""
@@ -127,22 +125,30 @@ class UserMemory:
             *self._derived([str(ItemType.ASSISTANT)]),
         ]
         found.sort(key=lambda item: item.said_at or item.created_at)
-        return [_known(item) for item in found[-self._extent.knowledge :]]
+        return [known_of(item) for item in found[-self._extent.knowledge :]]
 
     def analyse(self) -> None:
-        """Read every page of the mid tier that was not read yet. Raises: BackendUnavailable, BackendTimeout."""
-        memos = self._memos
-        moving = memos.tasks.list(cubes=[self.cube], kinds=[tiers.OVERFLOW], states=_UNENDED)
-        for each in moving:  # pages on their way to the mid tier
-            memos.tasks.wait(each.id, timeout_s=_ANALYSIS_S)
-        task = memos.analyse(cube=self.cube, everything=True)
-        memos.tasks.wait(task.id, timeout_s=_ANALYSIS_S)
-        ended = memos.tasks.get(task.id)
-        if ended.state is not TaskState.DONE:
-            raise BackendUnavailable(
-                f"The analysis ended as {ended.state}: {ended.error or 'no reason given'} Look with `memos tasks show "
-                f"{ended.id}`."
-            )
+        """Read every page of the mid tier that was not read yet.
+
+        Raises: BackendUnavailable (it failed, with the reason), BackendTimeout.
+        """
+        memos, until = self._memos, time.monotonic() + _ANALYSIS_S
+        self._finish(tiers.OVERFLOW, until)  # pages on their way to the mid tier
+        before = {task.id for task in self._tasks(moves.ANALYSE, _ENDED_BADLY)}
+        memos.analyse(cube=self.cube, everything=True)
+        self._finish(moves.ANALYSE, until)
+        for task in self._tasks(moves.ANALYSE, _ENDED_BADLY):
+            if task.id not in before:
+                raise BackendUnavailable(f"Some pages were not read: {task.error} (`memos tasks retry {task.id}`)")
+
+    def _finish(self, kind: str, until: float) -> None:
+        """Wait for the cube's tasks of a kind, also for those that they leave."""
+        while left := self._tasks(kind, _UNENDED):
+            for task in left:
+                self._memos.tasks.wait(task.id, timeout_s=max(0.0, until - time.monotonic()))
+
+    def _tasks(self, kind: str, states: Sequence[str]) -> list[Task]:
+        return self._memos.tasks.list(cubes=[self.cube], kinds=[kind], states=states)
 
     def pages(self) -> int:
         """Return how many pages are in the short tier."""
@@ -175,8 +181,8 @@ class UserMemory:
             assistant_knowledge=self._found(
                 query, self._assistant_cubes(), [str(ItemType.ASSISTANT)], ASSISTANT_KNOWLEDGE, most
             ),
-            metadata=_metadata(manner.metadata),
-            recent=[_exchange(page) for page in recent],
+            metadata=metadata_of(manner.metadata),
+            recent=[exchange_of(page) for page in recent],
             retrieved=self._retrieved(query, {page.id for page in recent}),
             profile=self.profile(),
             facts=self._found(query, [self.cube], _KNOWN, USER_KNOWLEDGE, most),
@@ -190,16 +196,16 @@ class UserMemory:
         exchanges: list[Exchange] = []
         seen = set(shown)
         with self._memos.ledger.read() as connection:
-            for place in dict.fromkeys(_Place.of(hit.item) for hit in found):
+            for place in dict.fromkeys(Place.of(hit.item) for hit in found):
                 page, before = place.read(connection)
                 if page is not None and page.id not in seen and len(exchanges) < most:
                     seen.add(page.id)
-                    exchanges.append(_exchange(page, _note(connection, page, before)))
+                    exchanges.append(exchange_of(page, note_of(connection, page, before)))
         return exchanges
 
     def _found(self, query: str, cubes: Sequence[str], kinds: list[str], tag: str, most: int) -> list[Known]:
         wanted = {"or": [{"type": {"in": kinds}}, {"tags": {"contains": tag}}]}
-        return [_known(hit.item) for hit in self._memos.search(query, cubes=cubes, filter=wanted, top_k=most)]
+        return [known_of(hit.item) for hit in self._memos.search(query, cubes=cubes, filter=wanted, top_k=most)]
 
     def _assistant_cubes(self) -> list[str]:
         """Return where knowledge of the assistant is: with the user, and what was imported for all of its users."""
@@ -221,83 +227,3 @@ class UserMemory:
     def _listed(self, cube: str, wanted: Mapping[str, Json]) -> list[Item]:
         found = self._memos.list(cube=cube, filter={"and": [wanted, {"status": "active"}]}, limit=_LISTED)
         return sorted(found, key=lambda item: item.said_at or item.created_at)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a found message stands: a page of a conversation, or a page of its own."""
-
-    cube: str
-    conversation: str | None
-    number: int
-    lone: Item | None = None
-
-    @classmethod
-    def of(cls, item: Item) -> _Place:
-        """Return the place of a message."""
-        if item.conversation is None or item.page is None:
-            return cls(item.cube, None, 0, replace(item, info={}))
-        return cls(item.cube, item.conversation, item.page)
-
-    def read(self, connection: sa.Connection) -> tuple[Page | None, Page | None]:
-        """Return the page, and the one before it."""
-        if self.conversation is None:
-            return (None if self.lone is None else Page(0, (self.lone,))), None
-        found = paging.numbered(connection, self.cube, self.conversation, (self.number - 1, self.number))
-        return found.get(self.number), found.get(self.number - 1)
-
-
-def _note(connection: sa.Connection, page: Page, before: Page | None) -> str:
-    """Return the chain note of a page: the topic of its segment, and what was said just before."""
-    notes = []
-    places = tiers.segments_by_item(connection, [page.id])
-    for segment in tiers.get_segments(connection, places.values()).values():
-        notes.append(f"part of: {', '.join(list(segment.keywords)[:_NOTE_KEYWORDS])}")
-    if before is not None:
-        text = " ".join(before.messages[0].memory.split())
-        notes.append(f"after: {text if len(text) <= _NOTE_CHARS else text[:_NOTE_CHARS] + '…'}")
-    return "; ".join(notes)
-
-
-def _exchange(page: Page, note: str = "") -> Exchange:
-    by_role = {
-        role: "\n".join(message.memory for message in page.messages if message.role is role)
-        for role in (Role.USER, Role.ASSISTANT)
-    }
-    return Exchange(page.messages[0].said_at, by_role[Role.USER], by_role[Role.ASSISTANT], note)
-
-
-def _known(item: Item) -> Known:
-    return Known(item.memory, item.said_at or item.created_at)
-
-
-def _info(meta_data: Json) -> dict[str, Json]:
-    """Return metadata as an item's info takes it: what is nested becomes JSON text. Raises: InvalidInput."""
-    if meta_data is None:
-        return {}
-    if not isinstance(meta_data, Mapping):
-        raise InvalidInput("meta_data", f"must be an object, not {type(meta_data).__name__}")
-    return {name: _flat(value) for name, value in meta_data.items() if value is not None}
-
-
-def _flat(value: Json) -> Json:
-    scalars = value if isinstance(value, list | tuple) else [value]
-    if all(isinstance(each, str | bool | int | float) for each in scalars):
-        return value
-    return _dumped("meta_data", value)
-
-
-def _metadata(metadata: Json) -> Mapping[str, Json] | None:
-    if metadata is None:
-        return None
-    if not isinstance(metadata, Mapping):
-        raise InvalidInput("user_conversation_meta_data", f"must be an object, not {type(metadata).__name__}")
-    _dumped("user_conversation_meta_data", metadata)
-    return metadata
-
-
-def _dumped(where: str, value: Json) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(where, "cannot be written as JSON; use text, numbers, lists and objects") from error

@@ -72,16 +72,8 @@ class Memoryos:
         self._shared: Path | None = None
         self._lock = threading.Lock()
         if memos is None:
-            installed = {
-                "short_term_capacity": short_term_capacity,
-                "mid_term_capacity": mid_term_capacity,
-                "mid_term_heat_threshold": mid_term_heat_threshold,
-                "mid_term_similarity_threshold": mid_term_similarity_threshold,
-                "language model": None if chat_model is not None else model,
-                "embedding_model_name": embedder,
-            }
-            settings = settings_of(folder, shape, None if chat_model is not None else model, embedder)
-            memos = INSTALLATIONS.borrow(folder, settings, installed, chat_model)
+            installed = {**shape.installed, "language model": model, "embedding_model_name": embedder}
+            memos = INSTALLATIONS.borrow(folder, settings_of(folder, shape, model, embedder), installed, chat_model)
             self._shared = folder
         try:
             self._memory: UserMemory | None = UserMemory(memos, user_id, assistant_id, extent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,12 @@ class Shape:
             whole(name, getattr(self, name))
         number("mid_term_heat_threshold", self.mid_term_heat_threshold, above=True)
         number("mid_term_similarity_threshold", self.mid_term_similarity_threshold, most=2)
+
+    @property
+    def installed(self) -> dict[str, object]:
+        """What holds for a whole installation, by name; the other two are each object's own."""
+        own = ("long_term_knowledge_capacity", "retrieval_queue_capacity")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own}
 
     @property
     def heat(self) -> HeatSettings:
@@ -144,9 +150,9 @@ def embedder_of(name: Json, kwargs: Json) -> str | None:
     )
 
 
-def _checked(where: str, **fields: Any) -> ChatSettings:
+def _checked(where: str, **values: Any) -> ChatSettings:
     try:
-        return ChatSettings(**fields)
+        return ChatSettings(**values)
     except ValidationError as error:
         reason = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
         raise InvalidInput(where, reason.removeprefix("Value error, ")) from error

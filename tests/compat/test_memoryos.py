@@ -128,7 +128,7 @@ def test_an_answer_is_made_from_memory_and_remembered(talking: Any) -> None:
 
 
 def test_older_pages_come_with_their_topic_and_the_page_before(talking: Any, at_once: None, settings: Settings) -> None:
-    memos, model = talking(["Yes."], heat=settings.heat.model_copy(update={"short_capacity": 1}))
+    memos, model = talking(["Yes."], heat=settings.heat.model_copy(update={"short_capacity": 1, "similarity": 0.9}))
     memory = made(memos, short_term_capacity=1)
     for exchange in (*SAID, ("Good night.", "Sleep well.")):
         memory.add_memory(*exchange)
