@@ -147,6 +147,15 @@ def test_one_cube_takes_one_user(memos: MemOS, folder: Path) -> None:
     assert [cube.id for cube in memos.cubes.list()] == ["default"]
 
 
+def test_an_error_that_the_original_kept_as_an_answer_is_none(memos: MemOS, folder: Path) -> None:
+    error = "Error: Could not get response from LLM."
+    write(folder / "users/bob/short_term.json", [page(7, agent_response=error), page(8, user_input=" ")])
+    write(folder / "users/bob/long_term_user.json", {"user_profiles": {"bob": {"data": error}}, "knowledge_base": []})
+    assert imported(memos, folder).left_out == 3 + 3
+    said = [item.memory for item in memos.list(cube="memoryos-user-bob")]
+    assert said == ["Question 7 about the garden.", "Answer 8."]
+
+
 BAD: list[tuple[str, Any, str]] = [
     ("users/alice/short_term.json", [page(4), 5, page(5)], "short_term.json, entry 2 is int, not a page"),
     ("users/alice/short_term.json", [page(4), {}, page(5)], "entry 2 has neither user_input nor agent_response"),

@@ -32,6 +32,8 @@ USER_KNOWLEDGE, ASSISTANT_KNOWLEDGE, PROFILE = (
 
 _SESSIONS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"sessions"\s*:\s*(?=\{)')
 _LISTS = {"user_profiles", "knowledge_base", "assistant_knowledge"}
+# The original stores its client's error as an answer, and as whatever else it asked the model for.
+_ERROR = "error: could not get response from llm."
 _NOTHING = {"", "none", "- none", "- none."}
 # An unknown time sorts last: in the file it stood behind what is known.
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -114,7 +116,7 @@ def _pages(folder: Path, prefix: str, conversation: str) -> Iterator[ExportRecor
     for key, page in sorted(pages.items(), key=lambda pair: pair[1].at):
         for role, name in ((Role.USER, "user_input"), (Role.ASSISTANT, "agent_response")):
             text, at = page.value.get(name), page.value.get("timestamp")
-            if text is None or not text.strip():
+            if text is None or text.strip().casefold() in ("", _ERROR):
                 yield ExportRecord(page.place, conversation, {}, left_out=1)
                 continue
             message = {"role": str(role), "content": text, "message_id": f"{FORMAT}:{key}:{role}"}
@@ -221,7 +223,7 @@ def _profiles(owner: Owner, profiles: Json, where: str, conversation: str) -> It
 def _known(place: str, conversation: str, text: Json, at: Json, tag: str) -> ExportRecord:
     if not isinstance(text, str):
         return ExportRecord(place, conversation, {}, "has no text")
-    if text.strip().casefold() in _NOTHING:
+    if text.strip().casefold() in {*_NOTHING, _ERROR}:
         return ExportRecord(place, conversation, {}, left_out=1)
     message = {"role": str(Role.SYSTEM), "name": SPEAKER, "content": text.strip()}
     message["message_id"] = f"{FORMAT}:{_digest([tag, text.strip(), at])}"
