@@ -17,6 +17,7 @@ class Parrot:
     name = "parrot"
 
     def complete(self, request: ChatRequest) -> ChatReply:
+        """Count what it was shown."""
         shown = request.messages[-1].content
         return ChatReply(f"(an answer made from {shown.count('User: ')} remembered exchanges)", Tokens(0, 0, True))
 

@@ -328,5 +328,7 @@ def test_a_forced_analysis_reads_the_mid_tier(memos: MemOS, at_once: None) -> No
     memory.force_mid_term_analysis()
     derived = memos.list(cube=names.cube_of_user("alice"), filter={"tier": "long"})
     assert any("peanuts" in item.memory or "Paris" in item.memory for item in derived)
+    assert "tea" in memory.get_user_profile_summary()
+    assert memory.get_memory_stats()["has_user_profile"]
     memory.force_mid_term_analysis()
     assert memos.list(cube=names.cube_of_user("alice"), filter={"tier": "long"}) == derived
