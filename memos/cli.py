@@ -13,7 +13,7 @@ import sys
 import tempfile
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -42,6 +42,7 @@ from memos.cli_tasks import tasks_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
+from memos.reader.exports.memoryos import FORMAT as MEMORYOS
 from memos.text.checks import decode
 from memos.text.render import visible
 from memos.version import __version__
@@ -411,11 +412,15 @@ def reembed(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJso
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export")],
-    cube: CubeName = DEFAULT_CUBE,
+    file: Annotated[Path, typer.Argument(help="JSON or JSONL chat export; with --format memoryos a folder")],
+    cube: Annotated[
+        str | None,
+        typer.Option("--cube", "-c", help="Cube to use (default: default; of a memoryos folder, one for each user)"),
+    ] = None,
     conversation: Annotated[str | None, typer.Option(help="Conversation of messages that name none")] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help=f"{', '.join(Format)}; without it the file's first entry says")
+        str | None,
+        typer.Option("--format", help=f"{', '.join(Format)}, {MEMORYOS}; without it the file's first entry says"),
     ] = None,
     on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
     actor: Actor = LOCAL_OWNER,
@@ -423,17 +428,24 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Read a chat export into a cube; running it again adds only what is missing."""
+    from memos.compat.importing import import_memoryos  # noqa: PLC0415
     from memos.importing import import_export  # noqa: PLC0415
 
     if on_bad not in ("stop", "skip"):
         raise InvalidInput("--on-bad", f"{on_bad!r} is unknown; use stop or skip")
-    if format_ is not None and format_ not in set(Format):
-        raise InvalidInput("--format", f"{format_!r} is unknown; use one of {', '.join(Format)}")
+    if format_ is not None and format_ not in {*Format, MEMORYOS}:
+        raise InvalidInput("--format", f"{format_!r} is unknown; use one of {', '.join(Format)}, {MEMORYOS}")
+    bad: Literal["stop", "skip"] = "skip" if on_bad == "skip" else "stop"
     with opened(data_dir) as memos, progress_bar("messages", as_json) as on_progress:
-        summary = import_export(
-            memos, file, cube=cube, actor=actor, conversation=conversation, format=Format(format_) if format_ else None,
-            on_bad="skip" if on_bad == "skip" else "stop", on_progress=on_progress,
-        )  # fmt: skip
+        if format_ == MEMORYOS:
+            summary = import_memoryos(
+                memos, file, cube=cube, actor=actor, conversation=conversation, on_bad=bad, on_progress=on_progress
+            )
+        else:
+            summary = import_export(
+                memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, conversation=conversation,
+                format=Format(format_) if format_ else None, on_bad=bad, on_progress=on_progress,
+            )  # fmt: skip
 
     def human() -> None:
         counts = [f"{summary.added} added", f"{summary.known} known", f"{len(summary.bad)} bad"]
@@ -441,6 +453,8 @@ def import_(
         counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
         told = f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
         console.print(told, highlight=False, soft_wrap=True)
+        if summary.note:
+            console.print(summary.note, markup=False, highlight=False, soft_wrap=True)
         for record in summary.bad[:_SHOWN_BAD]:
             line = visible(f"{record.place} {record.problem}")
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,8 +1,8 @@
-"""Imports a chat export into a cube: checked first, then batch by batch; resumable, every bad record reported."""
+"""Imports chat exports into cubes: checked first, then batch by batch; resumable, every bad record reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -38,6 +38,7 @@ class ImportSummary:
 
     `left_out` counts what the format keeps but nobody said (hidden and empty turns, other branches, reasoning);
     `out_of_order` counts messages whose time is earlier than that of the message before, stored in the file's order.
+    `note` says what the format has besides messages and is not taken over.
     """
 
     added: int
@@ -46,8 +47,34 @@ class ImportSummary:
     conversations: int
     left_out: int
     out_of_order: int
-    format: Format
+    format: str
     indexed: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """How an import is done, whatever it reads: into what, from where, by whom, and what becomes of bad records.
+
+    `on_progress` gets how many messages are done, and of how many.
+    """
+
+    memos: MemOS
+    path: Path
+    format: str
+    actor: str = LOCAL_OWNER
+    on_bad: OnBad = "stop"
+    on_progress: Callable[[int, int], None] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What goes into one cube; `read` gives the records from their beginning, each time it is called."""
+
+    cube: str
+    zone: ZoneInfo
+    read: Callable[[], Iterator[ExportRecord]]
 
 
 def import_export(  # noqa: PLR0913 - one keyword an option of the command
@@ -70,33 +97,44 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     Raises: InvalidInput, NotFound (cube), Conflict (a stored message has the same id and other text).
     """
     zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
-    now = memos.clock.now()
     found = format or detect(path)
+    doing = Import(memos, path, found, actor, on_bad, on_progress)
+    return import_parts(doing, [Part(cube, zone, lambda: read_export(path, found, conversation))])
 
-    def reading() -> Iterator[CheckedRecord]:
-        return checked(read_export(path, found, conversation), zone, now, memos.settings.limits)
 
-    survey = _survey(reading(), path, on_bad)
-    target = _Target(memos, cube, actor, path, on_bad)
+def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None] = lambda: None) -> ImportSummary:
+    """Check all parts, call `begin`, then store them; as `import_export` does with one.
+
+    Raises: InvalidInput, NotFound (cube), Conflict (a stored message has the same id and other text).
+    """
+    now = doing.memos.clock.now()
+
+    def reading(part: Part) -> Iterator[CheckedRecord]:
+        return checked(part.read(), part.zone, now, doing.memos.settings.limits)
+
+    surveys = [_survey(reading(part), doing) for part in parts]
+    begin()
+    bad = [entry for survey in surveys for entry in survey.bad]
+    total = len(bad) + sum(survey.readable for survey in surveys)
     added = known = 0
-    refused: list[BadRecord] = []
     indexed = True
-    for batch in _batches(_readable(reading(), path, on_bad)):
-        outcome = _store(target, batch)
-        added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
-        refused += outcome.bad
-        if on_progress is not None:
-            done = len(survey.bad) + added + known + len(refused)
-            on_progress(done, len(survey.bad) + survey.readable)
+    for part in parts:
+        for batch in _batches(_readable(reading(part), doing)):
+            outcome = _store(doing, part.cube, batch)
+            added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
+            bad += outcome.bad
+            if doing.on_progress is not None:
+                doing.on_progress(len(bad) + added + known, total)
     return ImportSummary(
         added=added,
         known=known,
-        bad=(*survey.bad, *refused),
-        conversations=len(survey.conversations),
-        left_out=survey.left_out,
-        out_of_order=survey.out_of_order,
-        format=found,
+        bad=tuple(bad),
+        conversations=sum(len(survey.conversations) for survey in surveys),
+        left_out=sum(survey.left_out for survey in surveys),
+        out_of_order=sum(survey.out_of_order for survey in surveys),
+        format=doing.format,
         indexed=indexed,
+        note=doing.note,
     )
 
 
@@ -111,14 +149,14 @@ class _Survey:
     conversations: set[str] = field(default_factory=set)
 
 
-def _survey(records: Iterable[CheckedRecord], path: Path, on_bad: OnBad) -> _Survey:
+def _survey(records: Iterable[CheckedRecord], doing: Import) -> _Survey:
     survey = _Survey()
     for entry in records:
         record = entry.record
         survey.left_out += record.left_out
         if record.problem is not None:
-            if on_bad == "stop":
-                raise InvalidInput(str(path), f"{record.place} {record.problem}; {_REMEDY}")
+            if doing.on_bad == "stop":
+                raise InvalidInput(str(doing.path), f"{record.place} {record.problem}; {_REMEDY}")
             survey.bad.append(BadRecord(record.place, record.problem))
         elif record.message:
             survey.readable += 1
@@ -127,37 +165,26 @@ def _survey(records: Iterable[CheckedRecord], path: Path, on_bad: OnBad) -> _Sur
     return survey
 
 
-def _readable(records: Iterable[CheckedRecord], path: Path, on_bad: OnBad) -> Iterator[ExportRecord]:
+def _readable(records: Iterable[CheckedRecord], doing: Import) -> Iterator[ExportRecord]:
     for entry in records:
         record = entry.record
-        if record.problem is not None and on_bad == "stop":
+        if record.problem is not None and doing.on_bad == "stop":
             told = f"{record.place} {record.problem}; the file was changed while it was read, import it again"
-            raise InvalidInput(str(path), told)
+            raise InvalidInput(str(doing.path), told)
         if record.problem is None and record.message:
             yield record
 
 
 def _batches(records: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
-    """Yield records in runs of one conversation, at most `BATCH` together."""
-    for _, run in groupby(records, key=lambda record: record.conversation):
+    """Yield records in runs of one conversation with equal tags and info, at most `BATCH` together."""
+    for _, run in groupby(records, key=lambda record: (record.conversation, record.tags, record.info)):
         while batch := list(islice(run, BATCH)):
             yield batch
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """Where an import goes, and how it takes what is refused."""
-
-    memos: MemOS
-    cube: str
-    actor: str
-    path: Path
-    on_bad: OnBad
-
-
-@dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of one batch."""
+    """What became of some records."""
 
     added: int = 0
     known: int = 0
@@ -165,26 +192,28 @@ class _Outcome:
     indexed: bool = True
 
 
-def _store(target: _Target, batch: list[ExportRecord]) -> _Outcome:
+def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
     """Store one batch; when it is refused and bad records are skipped, store its records one by one."""
     first = batch[0]
     try:
-        receipt = target.memos.add(
+        receipt = doing.memos.add(
             [record.message for record in batch],
-            cube=target.cube,
-            actor=target.actor,
+            cube=cube,
+            actor=doing.actor,
             conversation=first.conversation,
+            tags=first.tags,
+            info=first.info,
         )
     except Conflict as error:
-        if target.on_bad == "stop":
+        if doing.on_bad == "stop":
             place = first.place if len(batch) == 1 else f"{first.place} to {batch[-1].place}"
-            raise Conflict(f"{target.path}: {place}: {error} Or {_REMEDY}.") from error
+            raise Conflict(f"{doing.path}: {place}: {error} Or {_REMEDY}.") from error
         if len(batch) == 1:
             return _Outcome(bad=(BadRecord(first.place, str(error)),))
     else:
         before = len(receipt.duplicates)
         return _Outcome(len(receipt.item_ids) - before, before, indexed=receipt.indexed)
-    parts = [_store(target, [record]) for record in batch]
+    parts = [_store(doing, cube, [record]) for record in batch]
     return _Outcome(
         sum(part.added for part in parts),
         sum(part.known for part in parts),

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
+from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, IntegrityError, InvalidInput, NotFound, shown
@@ -235,6 +236,12 @@ class MemOS:
                         projection.flush()
         finally:
             self._abandon()
+
+    @property
+    def asker(self) -> Asker | None:
+        """What answers in a chat, None when no chat model is configured. Raises: BackendUnavailable (closed)."""
+        self._check_open()
+        return self._parts.askers.chat
 
     # Adding and changing
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from memos.model import Json, Role
@@ -25,7 +25,7 @@ class ExportRecord:
     """One message of an export, with where it stands; `problem` says why it cannot be read.
 
     `left_out` counts what the export keeps but nobody said in the conversation: hidden or empty turns, other
-    branches, reasoning. A record that is nothing else has an empty message.
+    branches, reasoning. A record that is nothing else has an empty message. `tags` and `info` are stored with it.
     """
 
     place: str
@@ -33,6 +33,8 @@ class ExportRecord:
     message: dict[str, Json]
     problem: str | None = None
     left_out: int = 0
+    tags: tuple[str, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
 
 
 def role_of(given: Json) -> Json:

@@ -7,6 +7,7 @@ what stands behind it is read as well.
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,23 @@ def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
                 yield from _of_document(path, file, max_bytes)
     except OSError as error:
         raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
+
+
+def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
+    """Yield the members of the object that stands behind `opening`, each as an object of one member.
+
+    A file that begins otherwise is read as `read_entries` does. Raises: InvalidInput when nothing can be read.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = opening.match(file.read(BLOCK))
+            if begin is not None:
+                file.seek(begin.end())
+                yield from _of_object(file, 1 + begin[0].count(b"\n"), max_bytes)
+                return
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
+    yield from read_entries(path, max_bytes)
 
 
 def _begin(file: BinaryIO) -> tuple[bytes, int]:
@@ -184,3 +202,16 @@ def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[
         yield Entry(f"entry {number + 1}", problem=f"is not JSON: the file ends there, {end}")
     elif window.rest_has_content():
         yield Entry(f"entry {number + 1}", problem=f"stands behind the list's end in line {window.line}; remove it")
+
+
+def _of_object(file: BinaryIO, line: int, max_bytes: int) -> Iterator[Entry]:
+    file.read(1)
+    window = Window(file, line, max_bytes)
+    for number, (raw, begin) in enumerate(pieces(window), start=1):
+        place = f"member {number}"
+        if not window.last:
+            yield Entry(place, problem=f"is not JSON: the file ends there, in line {window.line}; {_CUT}")
+        elif raw is None:
+            yield _too_large(place, max_bytes)
+        elif number > 1 or raw.strip() or window.last == b",":
+            yield _parsed(place, b"{" + raw + b"}", begin)

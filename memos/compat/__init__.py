@@ -1,0 +1,1 @@
+"""Classes and files of other memory programs, on this project's own storage."""
