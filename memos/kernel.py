@@ -522,6 +522,15 @@ class MemOS:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
 
+    def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
+        """Have the chat model conclude in the background what several facts of a cube show together, with sources.
+
+        Raises: NotFound, InvalidInput (no model).
+        """
+        with self._change(self._scope([cube], actor)) as change:
+            self._scheduler.reflect(change)
+        self._scheduler.runner.wake()
+
     @_repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""

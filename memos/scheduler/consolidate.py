@@ -106,7 +106,8 @@ def _known_as_it_is(change: Change, fact: Fact) -> bool:
     origins = {span.item for span in fact.spans}
     made = items.derived_from(change.connection, origins)
     states = items.current(change.connection, [change.cube], made)
-    alike = [item for item in states.values() if item.type is fact.type and item.memory == fact.memory]
+    said = (fact.type, fact.memory, fact.key, fact.value)
+    alike = [item for item in states.values() if (item.type, item.memory, item.key, item.value) == said]
     links = items.links_from(change.connection, [item.id for item in alike])
     return any(
         origins <= {to for kind, to in links.get(item.id, ()) if kind == LinkKind.DERIVED_FROM} for item in alike
@@ -125,7 +126,7 @@ def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
     at = _time(fact)
     before = [item for item in line if event_time(item) <= at]
     after = [item for item in line if event_time(item) > at]
-    if fact.valid_to is not None:
+    if fact.valid_to is not None and fact.valid_to <= fact.said_at:
         _place_ended(change, fact, [*(item for item in known if _only_over(item)), *line], outcome)
     elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
         _merge(change, before[-1], fact, outcome)

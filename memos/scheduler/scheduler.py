@@ -146,6 +146,12 @@ class Scheduler:
         task = moves.analyse_task(everything=everything)
         moves.enqueue(change.connection, change.cube, task, change.now)
 
+    def reflect(self, change: Change) -> None:
+        """Have a model conclude from the cube's facts. Raises: InvalidInput when there is no model."""
+        if not self._askers.has("chat"):
+            raise InvalidInput("chat_model", "is not configured; set MEMOS_CHAT_MODEL__BASE_URL (docs/models.md)")
+        tasks.enqueue(change.connection, change.cube, [reflect_task()], change.now)
+
     def sweep(self, change: Change) -> None:
         """Have the cube's segments go where their heat says."""
         moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
