@@ -39,6 +39,7 @@ from memos.cli_shared import (
     sure,
 )
 from memos.cli_tasks import tasks_app
+from memos.cli_tiers import tiers_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
@@ -71,6 +72,7 @@ def main_options(
 cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
+app.add_typer(tiers_app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(profile_app, name="profile")
 
@@ -264,29 +266,6 @@ def erase(
             )
 
     show(receipt, as_json, human)
-
-
-@app.command()
-def segments(
-    cube: CubeName = DEFAULT_CUBE,
-    limit: Annotated[int, typer.Option(help="At most so many")] = 20,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the topics of a cube's older exchanges, the hottest first."""
-    with opened(data_dir) as memos:
-        found = memos.segments(cube=cube, limit=limit)
-
-    def human() -> None:
-        for segment in found:
-            about = (
-                f"{segment.heat:.2f} {segment.pages} pages, {segment.updated_at:%F}: {', '.join(segment.keywords[:5])}"
-            )
-            console.print(visible(about), markup=False, highlight=False, soft_wrap=True)
-            for line in segment.summary.splitlines():
-                console.print(f"    {visible(line)}", markup=False, highlight=False, soft_wrap=True)
-
-    show(found, as_json, human)
 
 
 @app.command()

@@ -135,7 +135,8 @@ def test_a_message_erased_while_its_page_is_on_its_way_leaves_no_word_in_a_segme
     runner = Runner(memos.ledger, memos.clock, memos.settings.tasks)
     runner.register([Job(tiers.OVERFLOW, job.run)])
     runner.start()
-    settled(memos)
+    while any(not task.ended for task in memos.tasks.list(kinds=[tiers.OVERFLOW])):
+        time.sleep(0.02)
     runner.stop()
     [segment] = memos.segments()
     assert (segment.pages, "kettle" in segment.summary) == (1, True)

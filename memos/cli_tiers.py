@@ -1,0 +1,134 @@
+"""The commands about tiers: topics, what is read into long-term memory, what is kept, moved and shown first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, show
+from memos.kernel import MemOS
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER
+from memos.text.render import visible
+
+tiers_app = typer.Typer(rich_markup_mode=None)
+
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or leave it to whoever is open")]
+AnyId = Annotated[str, typer.Argument(help="Id of an item or a segment")]
+
+
+@tiers_app.command()
+def segments(
+    cube: CubeName = DEFAULT_CUBE,
+    limit: Annotated[int, typer.Option(help="At most so many")] = 20,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the topics of a cube's older exchanges, the hottest first."""
+    with opened(data_dir) as memos:
+        found = memos.segments(cube=cube, limit=limit)
+
+    def human() -> None:
+        for segment in found:
+            about = (
+                f"{segment.heat:.2f} {segment.pages} pages, {segment.updated_at:%F}: {', '.join(segment.keywords[:5])}"
+            )
+            console.print(visible(about), markup=False, highlight=False, soft_wrap=True)
+            for line in segment.summary.splitlines():
+                console.print(f"    {visible(line)}", markup=False, highlight=False, soft_wrap=True)
+
+    show(found, as_json, human)
+
+
+@tiers_app.command()
+def analyse(
+    cube: CubeName = DEFAULT_CUBE,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Read all pages, not only those of hot topics")
+    ] = False,
+    wait: Wait = True,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read older exchanges into long-term memory: facts, preferences, instructions, traits."""
+    with opened(data_dir) as memos:
+        if wait:  # what was just added is on its way to where it is read
+            _ended(memos, cube, wait=True)
+        memos.analyse(cube=cube, everything=everything, actor=actor)
+        counts = _ended(memos, cube, wait=wait)
+    show({"cube": cube, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+
+
+@tiers_app.command()
+def reflect(
+    cube: CubeName = DEFAULT_CUBE,
+    wait: Wait = True,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have the chat model conclude what several facts of a cube show together."""
+    with opened(data_dir) as memos:
+        memos.reflect(cube=cube, actor=actor)
+        counts = _ended(memos, cube, wait=wait)
+    show({"cube": cube, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+
+
+@tiers_app.command()
+def pin(id_: AnyId, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None) -> None:
+    """Keep an item in working memory, or a segment out of the archive."""
+    with opened(data_dir) as memos:
+        memos.pin(id_, cube=cube, actor=actor)
+
+
+@tiers_app.command()
+def unpin(id_: AnyId, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None) -> None:
+    """Take a pin back."""
+    with opened(data_dir) as memos:
+        memos.pin(id_, cube=cube, actor=actor, pinned=False)
+
+
+@tiers_app.command()
+def move(
+    segment: Annotated[str, typer.Argument(help="Segment id")],
+    tier: Annotated[str, typer.Argument(help="long: read it now; archive: rank it lower; mid: bring it back")],
+    cube: CubeName = DEFAULT_CUBE,
+    wait: Wait = True,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+) -> None:
+    """Send a topic to another tier by hand."""
+    with opened(data_dir) as memos:
+        memos.move(segment, tier, cube=cube, actor=actor)
+        _ended(memos, cube, wait=wait)
+
+
+@tiers_app.command()
+def working(
+    conversation: Annotated[str | None, typer.Argument(help="Conversation; without one, that of the cube")] = None,
+    cube: CubeName = DEFAULT_CUBE,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens of it")] = 1_000,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the working memory that a prompt begins with."""
+    with opened(data_dir) as memos:
+        found = memos.working_memory(conversation, cube=cube, actor=actor, max_tokens=max_tokens)
+    show(found, as_json, lambda: _say(found.text or "nothing to keep in mind yet"))
+
+
+def _ended(memos: MemOS, cube: str, *, wait: bool) -> dict[str, int]:
+    """Return the cube's tasks by state, after they ended when that is waited for."""
+    if wait:
+        memos.tasks.wait(cubes=[cube])
+    return {str(state): count for state, count in memos.tasks.counts(cubes=[cube]).items()}
+
+
+def _told(counts: dict[str, int]) -> str:
+    return "tasks of the cube: " + (", ".join(f"{count} {state}" for state, count in counts.items()) or "none")
+
+
+def _say(text: str) -> None:
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
