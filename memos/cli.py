@@ -38,6 +38,7 @@ from memos.cli_shared import (
     sure,
 )
 from memos.cli_tasks import tasks_app
+from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
@@ -70,6 +71,7 @@ cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True,
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(watch_app)
 
 
 @app.command()
