@@ -40,6 +40,7 @@ from memos.cli_shared import (
 )
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
+from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
 from memos.reader.exports.formats import Format
@@ -75,6 +76,7 @@ app.add_typer(moving_app)
 app.add_typer(tiers_app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(profile_app, name="profile")
+app.add_typer(watch_app)
 
 
 @app.command()

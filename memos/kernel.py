@@ -22,6 +22,7 @@ from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, IntegrityError, InvalidInput, NotFound, shown
+from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.memcube import backups, changes, erase, verify
 from memos.memcube.archive import Manifest
@@ -47,6 +48,7 @@ from memos.model import (
     Version,
     WhyNot,
 )
+from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
@@ -182,6 +184,7 @@ class MemOS:
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
         writes = Writes(self._scope, self._change, self._settle)
         self.profile = Profiles(parts.ledger, parts.clock, parts.settings.limits, writes)
+        self.events = Events(parts.ledger, self._known_cubes)
         self._worker = Worker(
             (self._vector, self._graph), (self._purge, self._optimise, self._scheduler.accesses.flush_if_due)
         )
@@ -537,6 +540,16 @@ class MemOS:
         scope = self._scope_of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             return items.history(connection, scope.cubes, item)
+
+    @_repeated
+    def overview(self, cubes: Sequence[str] | None = None, *, since: Overview | None = None) -> Overview:
+        """Return how full the tiers are, what the background does and how fast; without `cubes` of the busiest.
+
+        Rates are those since an earlier overview, else of the last minute. Raises: InvalidInput, NotFound (cube).
+        """
+        self._check_open()
+        named = None if cubes is None else self._known_cubes(cubes)
+        return overview(self.ledger, self._scheduler, Asked(self.clock.now(), named, since))
 
     # Upkeep
 

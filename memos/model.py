@@ -464,6 +464,22 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a cube's chain: who did what when; `seq` counts them from 1.
+
+    `body` holds ids and numbers, never memory text; None when it was erased.
+    """
+
+    cube: str
+    seq: int
+    at: datetime
+    actor: str
+    kind: str
+    item: str | None
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One thing `verify` found wrong, and what was or can be done about it."""
 

@@ -54,7 +54,7 @@ def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
         return None
     row = connection.execute(sa.select(cubes.c.event_seq).where(cubes.c.id == cube_id).with_for_update()).one_or_none()
     if row is None:
-        raise _unknown(cube_id)
+        raise unknown(cube_id)
     last = sa.select(events.c.at).where(events.c.cube_id == cube_id, events.c.seq == row.event_seq)
     recorded: datetime | None = connection.scalar(last)
     return recorded
@@ -85,11 +85,12 @@ def get(connection: sa.Connection, cube_id: str) -> Cube:
     """Return one cube with its item count. Raises: NotFound."""
     row = connection.execute(_select().where(cubes.c.id == cube_id)).one_or_none()
     if row is None:
-        raise _unknown(cube_id)
+        raise unknown(cube_id)
     return _to_cube(row)
 
 
-def _unknown(cube_id: str) -> NotFound:
+def unknown(cube_id: str) -> NotFound:
+    """Return the error for a cube that is not there."""
     return NotFound("cube", cube_id, f"Create it with `memos cubes create {cube_id}`.")
 
 
@@ -108,7 +109,7 @@ def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, tuple[Fing
     }
     for cube_id in ids:
         if cube_id not in known:
-            raise _unknown(cube_id)
+            raise unknown(cube_id)
     return known
 
 

@@ -22,6 +22,9 @@ from memos.model import ENDED, Json, Task, TaskState
 PRIORITY = 5
 """Priority of a task for which nobody waits; a lower one comes first within its cube."""
 
+RUNNING = sa.text("state = 'running'")
+"""Spelt as the partial index is, or the database would not use it."""
+
 _ERROR_CHARS = 500
 _CLEANED_AT_ONCE = 500
 
@@ -100,7 +103,7 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
             queues.settle(connection, queue.cube_id, None, now)
             continue
         taken = replace(
-            _to_task(row), state=TaskState.RUNNING, attempts=row.attempts + 1, lease_owner=lease.owner,
+            to_task(row), state=TaskState.RUNNING, attempts=row.attempts + 1, lease_owner=lease.owner,
             lease_until=lease.until, started_at=row.started_at or now, note=None, progress=0.0,
         )  # fmt: skip
         names = ("state", "attempts", "lease_owner", "lease_until", "started_at", "note", "progress")
@@ -168,10 +171,10 @@ def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: 
 
     `skew` is how far the clocks of two processes may be apart.
     """
-    overdue = sa.select(tasks).where(_RUNNING, tasks.c.lease_until < now - skew)
+    overdue = sa.select(tasks).where(RUNNING, tasks.c.lease_until < now - skew)
     rows = connection.execute(overdue.order_by(tasks.c.cube_id, tasks.c.id).limit(_CLEANED_AT_ONCE)).all()
     found = []
-    for task in map(_to_task, rows):
+    for task in map(to_task, rows):
         owner = task.lease_owner or ""
         queues.lock(connection, task.cube)
         # The lease may have been renewed since it was looked at.
@@ -241,7 +244,7 @@ def get(connection: sa.Connection, task_id: str) -> Task:
     row = connection.execute(sa.select(tasks).where(tasks.c.id == task_id)).one_or_none()
     if row is None:
         raise NotFound("task", task_id, "See what there is with `memos tasks list`; tasks that ended are kept a week.")
-    return _to_task(row)
+    return to_task(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +266,7 @@ def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: Wanted)
         query = query.where(tasks.c.kind.in_(wanted.kinds))
     if wanted.after is not None:
         query = query.where(tasks.c.id < wanted.after)
-    return [_to_task(row) for row in connection.execute(query)]
+    return [to_task(row) for row in connection.execute(query)]
 
 
 def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskState, int]:
@@ -275,13 +278,12 @@ def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskS
 def unended(connection: sa.Connection, cubes: Sequence[str] | None) -> int:
     """Return how many tasks wait or run; what ended is not looked at."""
     count = _of(cubes, sa.select(sa.func.count()).select_from(tasks))
-    return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, _RUNNING))
+    return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, RUNNING))
 
 
 # Inside
 
 
-_RUNNING = sa.text("state = 'running'")
 _NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 
 
@@ -308,7 +310,8 @@ def _waits(connection: sa.Connection, task: Task) -> bool:
     return connection.scalar(twin) is not None
 
 
-def _to_task(row: Any) -> Task:
+def to_task(row: Any) -> Task:
+    """Return a row of `tasks` as a value."""
     return Task(
         id=row.id,
         kind=row.kind,

@@ -220,9 +220,16 @@ def comparable(
 
 def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
     """Return a cube's segments, open ones first, those of the highest level first."""
-    query = sa.select(segments).where(segments.c.cube_id == cube)
-    query = query.order_by(segments.c.state.desc(), segments.c.level.desc(), segments.c.id).limit(limit)
-    return [to_segment(row) for row in connection.execute(query)]
+    found: list[SegmentRow] = []
+    for state in (OPEN, ARCHIVED):
+        both: list[SegmentRow] = []
+        for unread in (True, False):  # a range of the index has one of them
+            here = (segments.c.cube_id == cube, segments.c.state == state, segments.c.unread.is_(unread))
+            query = sa.select(segments).where(*here).order_by(segments.c.level.desc(), segments.c.id)
+            both += [to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
+        both.sort(key=lambda segment: (-segment.level, segment.id))
+        found += both[: limit - len(found)]
+    return found
 
 
 def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SegmentRow]:

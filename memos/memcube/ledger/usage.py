@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
 from memos.memcube.ledger import queues
+from memos.memcube.ledger.schema import cubes as known
 from memos.memcube.ledger.schema import usage
+from memos.model import WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,15 @@ def today(connection: sa.Connection, cube: str, now: datetime) -> Spending:
     query = sa.select(*(sa.func.sum(column) for column in columns))
     row = connection.execute(query.where(usage.c.cube_id == cube, usage.c.day == _day(now))).one()
     return Spending(int(row[0] or 0), int(row[1] or 0), int(row[2] or 0), float(row[3] or 0.0))
+
+
+def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: datetime) -> dict[str, int]:
+    """Return the tokens these cubes, without a list all, spent since midnight UTC; cubes without any are left out."""
+    # The key begins with the cube, so the days of all cubes are looked up cube by cube.
+    every = sa.select(known.c.id).union_all(sa.select(sa.literal(WHOLE)))
+    query = sa.select(usage.c.cube_id, sa.func.sum(usage.c.prompt_tokens + usage.c.completion_tokens))
+    query = query.where(usage.c.cube_id.in_(every if cubes is None else cubes), usage.c.day == _day(now))
+    return {cube: int(tokens) for cube, tokens in connection.execute(query.group_by(usage.c.cube_id)) if tokens}
 
 
 def next_day(now: datetime) -> datetime:

@@ -1,0 +1,116 @@
+"""`MemOS.events`: what was done to a cube, in the order it was committed, once or as it happens.
+
+Polls the ledger, so it sees what any process does; knows nothing of what an event's body means.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from memos.errors import ConnectionLost, InvalidInput, shown
+from memos.memcube.ledger import events as rows
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.events import Wanted
+from memos.model import DEFAULT_CUBE, Event
+from memos.reader.fields import within
+from memos.text.checks import check_name
+
+_POLL_S = 0.5
+_AT_ONCE = 500
+_MOST_KINDS = 100
+_MOST_EVENTS = 2**63 - 1
+_LONGEST_S = 10**9
+
+Events_ = list[Event]  # `list` is a method here
+
+
+class Events:
+    """The events of an installation's cubes."""
+
+    def __init__(self, ledger: Ledger, known: Callable[[Sequence[str]], tuple[str, ...]]) -> None:
+        self._ledger = ledger
+        self._known = known
+
+    def list(self, cube: str = DEFAULT_CUBE, *, after: int = 0, kinds: Sequence[str] = (), limit: int = 100) -> Events_:
+        """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+        [cube] = self._known([cube])
+        wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
+        with self._ledger.read() as connection:
+            return rows.find(connection, cube, wanted)
+
+    def follow(
+        self,
+        cube: str = DEFAULT_CUBE,
+        *,
+        after: int | None = None,
+        kinds: Sequence[str] = (),
+        timeout_s: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Yield events as they are committed, those behind the number `after` first; without it from this call on.
+
+        Ends when `timeout_s` are over or `stop` is set; without either, never.
+        Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
+        """
+        [cube] = self._known([cube])
+        wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
+        deadline = None if timeout_s is None else time.monotonic() + _seconds("timeout_s", timeout_s)
+        with self._ledger.read() as connection:
+            head = rows.head(connection, cube)
+        start = head if after is None else wanted.after
+        return self._followed(cube, start, wanted, deadline, stop or threading.Event())
+
+    def _followed(
+        self, cube: str, start: int, wanted: Wanted, deadline: float | None, stop: threading.Event
+    ) -> Iterator[Event]:
+        after, seen = start, 0
+        while not stop.is_set():
+            try:
+                head, found = self._behind(cube, after, wanted)
+            except ConnectionLost:  # a server that is really away refuses the next connection
+                head, found = seen, []
+            if head < seen:  # dropped and made again: its numbers begin anew
+                after, seen = 0, 0
+                continue
+            seen = head
+            for event in found:
+                yield event
+                if stop.is_set():
+                    return
+            # What was passed over for its kind is not read again.
+            after = found[-1].seq if len(found) == wanted.limit else max(after, head)
+            if not _go_on(deadline, stop, at_once=len(found) == wanted.limit):
+                return
+
+    def _behind(self, cube: str, after: int, wanted: Wanted) -> tuple[int, Events_]:
+        self._known([cube])
+        with self._ledger.read() as connection:
+            head = rows.head(connection, cube)
+            found = rows.find(connection, cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
+            return head, found
+
+
+def _go_on(deadline: float | None, stop: threading.Event, *, at_once: bool) -> bool:
+    """Wait for the next poll unless there is more to read; False when the following is over."""
+    left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
+    return left > 0 and not stop.wait(0 if at_once else left)
+
+
+def _number(where: str, value: int) -> int:
+    return within(where, value, 0, _MOST_EVENTS)
+
+
+def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(kinds, str | bytes) or not isinstance(kinds, Sequence):
+        raise InvalidInput("kinds", f"must be a list of names, not {type(kinds).__name__}")
+    if len(kinds) > _MOST_KINDS:
+        raise InvalidInput("kinds", f"has {len(kinds):,} names, at most {_MOST_KINDS} are taken")
+    return tuple(dict.fromkeys(check_name("kinds", kind, 64) for kind in kinds))
+
+
+def _seconds(where: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(where, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
+    return value
