@@ -2,7 +2,8 @@
 
 Parts, all unless --parts names some: `heat` simulates which memories stay at hand (benchmarks/heat_simulation.py),
 `tasks` times the task queue (benchmarks/task_rates.py), `sweep` counts what finding the segments that must move costs
-(benchmarks/sweep_cost.py).
+(benchmarks/sweep_cost.py), `duplicates` which pairs of facts are taken for one (benchmarks/fact_pairs.py),
+`model` what a language model is asked (benchmarks/model_calls.py).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import heat_simulation, sweep_cost, task_rates
+from benchmarks import fact_pairs, heat_simulation, model_calls, sweep_cost, task_rates
 from benchmarks.report import Report, output_parser, run
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
     "heat": heat_simulation.measure,
     "tasks": task_rates.measure,
     "sweep": sweep_cost.measure,
+    "duplicates": fact_pairs.measure,
+    "model": model_calls.measure,
 }
 
 
@@ -38,6 +41,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     heat_simulation.add_arguments(parser)
     task_rates.add_arguments(parser)
     sweep_cost.add_arguments(parser)
+    fact_pairs.add_arguments(parser)
+    model_calls.add_arguments(parser)
     return parser.parse_args(argv)
 
 

@@ -118,8 +118,11 @@ def _passages(connection: sa.Connection, cube: str, spans: Sequence[Span]) -> li
     return list(dict.fromkeys(found))
 
 
-def merge(change: Change, item: Item, fact: Fact) -> bool:
-    """Let an item stand for a fact that says the same; False when it had those sources already."""
+def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) -> bool:
+    """Let an item stand for a fact that says the same, in its words when it `says_more`.
+
+    False when the item had those sources already.
+    """
     if not add_sources(change, item.id, fact):
         return False
     items.touch(change.connection, [item.id])  # the graph follows its links
@@ -130,6 +133,9 @@ def merge(change: Change, item: Item, fact: Fact) -> bool:
         edits["valid_from"] = fact.valid_from
     if fact.confidence > item.confidence:
         edits["confidence"] = fact.confidence
+    if says_more:
+        said = {"memory": fact.memory, "entities": entities(fact.memory), "keywords": keywords(fact.memory)}
+        edits |= said
     if edits:
         changes.edit(change, item, edits, "said again")
     return True

@@ -1,0 +1,48 @@
+"""Two statements are one only when neither says anything of its own, and nothing that matters differs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.fact_pairs import OTHER, SAME
+from memos.scheduler.consolidate import same
+from memos.text.likeness import contradicts, covered, overlap, words
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_what_differs_in_one_thing_that_matters_is_never_merged(one: str, other: str) -> None:
+    assert not same(one, other, 1.0)
+    assert not same(other, one, 1.0)
+
+
+def test_nearly_all_that_is_said_twice_is_merged() -> None:
+    told = [same(one, other, 1.0) for one, other in SAME]
+    assert sum(told) >= 36
+    assert told == [same(other, one, 1.0) for one, other in SAME]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "why"),
+    [
+        ("I have 2 cats.", "I have 3 cats.", "numbers"),
+        ("I have two cats.", "I have 2 cats.", None),
+        ("I like tea.", "I never liked tea.", "denial"),
+        ("I want a dog.", "I have a dog.", "intention"),
+        ("I am a nurse.", "I was a nurse.", "time"),
+        ("I met Ann in Oslo.", "I met Bob in Oslo.", "names"),
+        ("", "", None),
+    ],
+)
+def test_what_contradicts(one: str, other: str, why: str | None) -> None:
+    assert contradicts(one, other) is (why is not None)
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_any_texts_are_compared_alike_both_ways(one: str, other: str) -> None:
+    mine, its = words(one), words(other)
+    assert overlap(mine, its) == overlap(its, mine)
+    assert 0 <= overlap(mine, its) <= covered(mine, its) <= 1
+    assert contradicts(one, other) == contradicts(other, one)
+    assert same(one, one, 0.0)
