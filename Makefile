@@ -36,6 +36,7 @@ layers: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.edge_optimise --points 20000
 	$(BIN)/python -m benchmarks.latency --memories 1000 5000 --searches 200 --adds 50
+	$(BIN)/python -m benchmarks.scheduler --parts sweep duplicates --segments 10000 100000
 	test ! -e $(DATA)/locomo_dev.json || $(BIN)/python -m benchmarks.locomo --data $(DATA)/locomo_dev.json --limit 150
 	test ! -e $(DATA)/prefeval_dev.json || $(BIN)/python -m benchmarks.prefeval --data $(DATA)/prefeval_dev.json --limit 20
 	test ! -e $(DATA)/beam_100k_01.json || $(BIN)/python -m benchmarks.beam --data $(DATA)/beam_100k_01.json

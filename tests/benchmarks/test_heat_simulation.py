@@ -159,10 +159,36 @@ def test_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_data_only_the_seeded_traces_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert scheduler.main(["--seeds", "1", "--accesses", "300"]) == 0
+    assert scheduler.main(["--parts", "heat", "--seeds", "1", "--accesses", "300"]) == 0
     assert len(json.loads(capsys.readouterr().out.splitlines()[-1])["by_trace"]) == 3
 
 
 def test_a_file_that_is_not_one_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scheduler.main(["--data", str(tmp_path / "none.json"), "--seeds", "1", "--accesses", "10"]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_what_a_sweep_reads_does_not_grow_with_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scheduler.main(["--parts", "sweep", "--segments", "5000", "9000"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["sweep"]
+    for question in ("promote", "archive", "bring back", "beyond capacity"):
+        small, large = found["5000"][question], found["9000"][question]
+        assert small["steps"] == large["steps"] > 0
+        assert small["rows"] == large["rows"] == (1 if question == "beyond capacity" else 100)
+        assert all("SCAN" not in line for line in large["plan"])
+
+
+def test_facts_that_are_one_are_told_from_those_that_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scheduler.main(["--parts", "duplicates"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["duplicates"]
+    assert found["used"] in found["grid"]
+    assert found["merged"][0] >= 36
+    assert found["merged"][1] == 0
+
+
+def test_a_model_is_asked_less_than_once_in_three_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scheduler.main(["--parts", "model", "--pages", "40"]) == 0
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert figures["n"]["model"]["read"] >= 8
+    assert 0 < figures["model"]["calls_per_page"] <= 0.3
+    assert figures["model"]["facts"] > 0
