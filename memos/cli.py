@@ -24,6 +24,8 @@ from rich.table import Table
 from memos.api.views import error_view
 from memos.cli_moving import moving_app
 from memos.cli_profile import profile_app
+from memos.cli_retention import retention_app
+from memos.cli_review import review_app
 from memos.cli_shared import (
     Actor,
     AsJson,
@@ -77,6 +79,8 @@ app.add_typer(tiers_app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(profile_app, name="profile")
 app.add_typer(watch_app)
+app.add_typer(retention_app, name="retention")
+app.add_typer(review_app, name="review")
 
 
 @app.command()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
@@ -24,6 +23,7 @@ from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, IntegrityError, InvalidInput, NotFound, shown
 from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
+from memos.handles import Handles
 from memos.memcube import backups, changes, erase, verify
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change, Request
@@ -53,7 +53,10 @@ from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
+from memos.retention import Retention
+from memos.review import Review
 from memos.scheduler.corrections import correct
+from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
 from memos.scheduler.repair import Repair
 from memos.scheduler.scheduler import Means, Scheduler
@@ -174,7 +177,7 @@ class MemOS:
         )
         self._purge_lock = threading.Lock()
         upkeep = [
-            Job("retention", self._expire, budgeted=False),
+            Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
             Job("verify", self._verify, budgeted=False),
             Job("backup", self._back_up, budgeted=False),
         ]
@@ -185,6 +188,11 @@ class MemOS:
         writes = Writes(self._scope, self._change, self._settle)
         self.profile = Profiles(parts.ledger, parts.clock, parts.settings.limits, writes)
         self.events = Events(parts.ledger, self._known_cubes)
+        handles = Handles(
+            parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
+            self._change, self._settle, self._purge,
+        )  # fmt: skip
+        self.retention, self.review = Retention(handles), Review(handles)
         self._worker = Worker(
             (self._vector, self._graph), (self._purge, self._optimise, self._scheduler.accesses.flush_if_due)
         )
@@ -775,19 +783,6 @@ class MemOS:
             )
 
     # Tasks about the whole installation
-
-    def _expire(self, run: Run) -> None:
-        """Erase what was deleted longer ago than the retention period."""
-        days = timedelta(days=self.settings.retention_days)
-        with self.ledger.read() as connection:
-            cubes = list(erase.expired(connection, self.clock.now() - days))
-        for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
-            with self._change(Scope("retention", (cube,))) as change:
-                # Looked up again inside the transaction: a rollback may have brought one back.
-                ids = erase.expired(change.connection, change.now - days).get(cube)
-                if ids:
-                    erase.erase(change, ids)
 
     def _verify(self, run: Run) -> None:
         """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""

@@ -66,6 +66,17 @@ class Status(StrEnum):
 FOUND = frozenset({Status.ACTIVE, Status.ARCHIVED})
 """Statuses a search finds when its filter names none."""
 
+UNUSED = frozenset({Status.PENDING, Status.DELETED})
+"""Statuses whose text goes into nothing that is made of several items: no window, no summary, no keywords."""
+
+
+class RetentionAction(StrEnum):
+    """What a retention rule does with an item, the weakest first."""
+
+    ARCHIVE = "archive"
+    DELETE = "delete"
+    ERASE = "erase"
+
 
 class Trust(StrEnum):
     """How far what a source says may be acted on; what is untrusted and reads like an instruction awaits review."""
@@ -477,6 +488,45 @@ class Event:
     kind: str
     item: str | None
     body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRule:
+    """What is done with items of a cube that are older than `age_days`; an empty tuple means any.
+
+    An item matches that has one of the types, one of the tags and one of the statuses.
+    """
+
+    id: str
+    cube: str
+    action: RetentionAction
+    types: tuple[ItemType, ...]
+    tags: tuple[str, ...]
+    statuses: tuple[Status, ...]
+    age_days: float
+    actor: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionEffect:
+    """How many items a rule does, or did, something about; `items` are the first of them.
+
+    `derived` is how many more are erased since they were made of those.
+    """
+
+    rule: RetentionRule
+    count: int
+    items: tuple[str, ...]
+    derived: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingItem:
+    """An item that awaits review, with its sources; `why` says what made it wait."""
+
+    item: Item
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from memos.clock import Clock, SystemClock
+from memos.clock import Clock, SystemClock, new_id
 from memos.memcube import changes, erase, rows
 from memos.memcube.changes import Change, Request
-from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import cubes, items, retention
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.model import AddReceipt, Cube, EraseReceipt, Fingerprint, Json
+from memos.model import (
+    AddReceipt,
+    Cube,
+    EraseReceipt,
+    Fingerprint,
+    ItemType,
+    Json,
+    RetentionAction,
+    RetentionRule,
+    Status,
+)
 from memos.reader import fast
 from memos.reader.messages import read_messages
 from memos.settings import LimitSettings
@@ -66,6 +78,13 @@ class Store:
         with self._change(cube) as change:
             return erase.drop(change)
 
+    def rule(self, cube: str, action: RetentionAction, **wanted: Any) -> RetentionRule:
+        blank = RetentionRule(new_id(), cube, action, (), (), (), 0.0, "local", self.clock.now())
+        rule = replace(blank, **wanted)
+        with self.ledger.write() as connection:
+            retention.add(connection, rule)
+        return rule
+
     def receipt(self, receipt_id: str) -> EraseReceipt:
         found = erase.find(self.ledger, receipt_id)
         assert found is not None
@@ -104,6 +123,8 @@ def fill(store: Store) -> dict[str, str]:
     erased = store.add("erased before any backup", conversation="brief", key="request-2").item_ids[0]
     store.erase(erased)
     big = store.add(BIG, cube="work").item_ids[0]
+    store.rule("default", RetentionAction.DELETE, tags=(ODD[:20], "home"), age_days=0.5)
+    store.rule("work", RetentionAction.ARCHIVE, types=(ItemType.MESSAGE,), statuses=(Status.ACTIVE,), age_days=36_500)
     return {"paris": talk[0], "odd": talk[1], "lyon": lyon, "deleted": gone, "erased": erased, "big": big}
 
 

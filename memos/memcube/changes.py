@@ -10,7 +10,8 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +23,7 @@ from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import cubes, items, outbox, tasks, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import Place
-from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Status
+from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""
@@ -39,6 +40,10 @@ class Change:
     cube: str
     actor: str
     now: datetime
+
+
+Changing = Callable[[Scope], AbstractContextManager[Change]]
+"""Opens a transaction in which an actor changes a cube."""
 
 
 def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock) -> Change:
@@ -293,6 +298,13 @@ def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
     states = [items.require(change.connection, [change.cube], item_id) for item_id in dict.fromkeys(item_ids)]
     live = [(state, {"status": Status.DELETED}) for state in states if state.status is not Status.DELETED]
     return _append(change, live, "delete", reason)
+
+
+def archive(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
+    """Mark active items archived; the others stay as they are."""
+    states = items.current(change.connection, [change.cube], item_ids)
+    live = [(state, {"status": Status.ARCHIVED}) for state in states.values() if state.status is Status.ACTIVE]
+    return _append(change, live, "archive", reason)
 
 
 def rollback(change: Change, item_id: str, to_version: int, expected_version: int | None, reason: str) -> Item:

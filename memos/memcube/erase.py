@@ -7,7 +7,7 @@ rewritten (state 'purged'). A crash between them leaves 'purging', which the nex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -128,6 +128,11 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 
 
+def derived(connection: sa.Connection, item_ids: Collection[str]) -> set[str]:
+    """Return what is erased besides when these are, since it was made of them."""
+    return _with_derived(connection, set(item_ids)).difference(item_ids)
+
+
 def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
     """Follow DERIVED_FROM upwards: what was made out of an erased item is erased too."""
     doomed, front = set(start), set(start)
@@ -237,11 +242,13 @@ def _bury(change: Change, receipt: EraseReceipt) -> None:
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
 
 
-def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]:
-    """Return by cube the items that were deleted before a moment and not brought back."""
+def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """Return by cube the items, or those of some, that were deleted before a moment and not brought back."""
     query = sa.select(t.versions.c.cube_id, t.versions.c.item_id).where(
         t.versions.c.recorded_to.is_(None), t.versions.c.status == Status.DELETED, t.versions.c.recorded_at < before
     )
+    if item_ids is not None:
+        query = query.where(t.versions.c.item_id.in_(item_ids))
     found: dict[str, list[str]] = {}
     for row in connection.execute(query):
         found.setdefault(row.cube_id, []).append(row.item_id)

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from memos.clock import to_micros
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.schema import UtcMicros
-from memos.model import DEFAULT_CUBE, ItemType, LinkKind, Role, Status, TaskState, Tier, Trust
+from memos.model import DEFAULT_CUBE, ItemType, LinkKind, RetentionAction, Role, Status, TaskState, Tier, Trust
 
 Values = list[Any]
 """One row in the order of its table's columns, as it is written into a file."""
@@ -36,7 +36,7 @@ _BATCH_ROWS = 500
 _BATCH_CHARS = 4 << 20
 _EARLIEST = to_micros(datetime.min.replace(tzinfo=UTC))
 _LATEST = to_micros(datetime.max.replace(tzinfo=UTC))
-_LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt"})
+_LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt", "types", "statuses"})
 _OBJECTS = frozenset({"info", "removed", "stores", "scope", "payload"})
 _CHOICES: dict[str, type[StrEnum]] = {
     "versions.type": ItemType,
@@ -47,6 +47,9 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "messages.trust": Trust,
     "links.kind": LinkKind,
     "tasks.state": TaskState,
+    "retention_rules.action": RetentionAction,
+    "retention_rules.types": ItemType,
+    "retention_rules.statuses": Status,
 }
 
 
@@ -212,6 +215,7 @@ def _check(table: sa.Table, column: sa.Column[Any]) -> Check:
 
 
 def _sort_of(table: sa.Table, column: sa.Column[Any]) -> Check:
+    known = frozenset(_CHOICES.get(f"{table.name}.{column.name}", ()))
     match column.type:
         case UtcMicros():
             return lambda value: _whole(value, _EARLIEST, _LATEST)
@@ -226,11 +230,9 @@ def _sort_of(table: sa.Table, column: sa.Column[Any]) -> Check:
         case sa.LargeBinary():
             return _base64
         case sa.JSON():
-            return lambda value: _json(column.name, value)
-    choices = _CHOICES.get(f"{table.name}.{column.name}")
-    if choices is not None:
-        known = frozenset(choices)
-        return lambda value: None if isinstance(value, str) and value in known else "is none of the known words"
+            return lambda value: _json(column.name, value) or (_words(value, known) if known else None)
+    if known:
+        return lambda value: _words([value], known)
     return _zone if column is t.cubes.c.time_zone else _text
 
 
@@ -247,6 +249,11 @@ def _text(value: Any) -> str | None:
         return "has a NUL character" if b"\0" in value.encode() else None
     except UnicodeEncodeError:
         return "has a lone surrogate"
+
+
+def _words(values: list[Any], known: frozenset[StrEnum]) -> str | None:
+    fine = all(isinstance(value, str) and value in known for value in values)
+    return None if fine else "is none of the known words"
 
 
 def _zone(value: Any) -> str | None:

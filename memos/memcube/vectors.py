@@ -15,7 +15,7 @@ from memos.filters import LEDGER_FIELDS
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import FOUND, Item, Json, Status
+from memos.model import FOUND, UNUSED, Item, Json
 from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.text import render
 
@@ -120,7 +120,7 @@ class VectorFollower:
         pieces = [
             render.said(state.speaker, state.memory)
             for versions in before
-            if (state := _at(versions, item)) is not None and state.status is not Status.DELETED
+            if (state := _at(versions, item)) is not None and state.status not in UNUSED
         ]
         chunks = []
         for number, (start, end) in enumerate(self._spans(item.memory)):

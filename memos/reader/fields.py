@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -29,6 +29,15 @@ def tags_of(raw: Json) -> tuple[str, ...]:
     if len(raw) > _MAX_TAGS:
         raise InvalidInput("tags", f"has {len(raw)} tags, at most {_MAX_TAGS} are taken")
     return tuple(dict.fromkeys(check_name("tags", tag, 128) for tag in raw))
+
+
+def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]:
+    """Return distinct known words, sorted."""
+    if isinstance(raw, str) or not isinstance(raw, Sequence | Set):
+        raise InvalidInput(name, "must be a list of words")
+    if len(raw) > _MAX_TAGS:
+        raise InvalidInput(name, f"has {len(raw)} entries, at most {_MAX_TAGS} are taken")
+    return tuple(sorted({member_of(name, value, kind) for value in raw}))
 
 
 def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
@@ -117,11 +126,11 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
                 raise InvalidInput(name, f"must be a number from 0 to 1, not {shown(value)}")
             return float(value)
         case "tier":
-            return _member(name, value, Tier)
+            return member_of(name, value, Tier)
         case "type":
-            return _member(name, value, ItemType)
+            return member_of(name, value, ItemType)
         case "status":
-            status = _member(name, value, Status)
+            status = member_of(name, value, Status)
             if status is Status.DELETED:
                 raise InvalidInput(name, "is set to deleted by delete, not by update")
             return status
@@ -134,7 +143,8 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
     )
 
 
-def _member(name: str, value: Any, kind: type[_Choice]) -> _Choice:
+def member_of(name: str, value: Json, kind: type[_Choice]) -> _Choice:
+    """Return the known word that a value is."""
     if not isinstance(value, str) or value not in set(kind):
         raise InvalidInput(name, f"{shown(value)} is unknown; use one of {', '.join(kind)}")
     return kind(value)

@@ -386,8 +386,9 @@ def _words(item: items.Brief) -> tuple[str, ...]:
 class Rules:
     """What may come back: the caller's filter, and what every search leaves out unless the filter names it.
 
-    That is other statuses than active and archived, and facts that have ended. `wanted` says all of it; `pushed` is
-    what the index judges besides `live`; `hold` judges the rest on a brief.
+    That is other statuses than active and archived, and facts that have ended. What awaits review is left out whatever
+    the filter names. `wanted` says all of it; `pushed` is what the index judges besides `live`; `hold` judges the rest
+    on a brief.
     """
 
     wanted: Node
@@ -401,15 +402,14 @@ class Rules:
         """Return the rules of one search."""
         named = fields_of(request.filter)
         parts: list[Node] = [] if request.filter is None else [request.filter]
-        if "status" not in named:
-            parts.append(Condition("status", Op.IN, tuple(str(status) for status in sorted(FOUND))))
+        statuses = frozenset(Status) - {Status.PENDING} if "status" in named else FOUND
+        parts.append(Condition("status", Op.IN, tuple(str(status) for status in sorted(statuses))))
         ended_by = None if named & {"valid_to", "status"} else to_micros(request.reference_time)
         if ended_by is not None:
             fact = Condition("type", Op.NIN, tuple(str(kind) for kind in _TOLD))
             parts.append(Not(And((fact, Condition("valid_to", Op.LTE, ended_by)))))
         wanted = And(tuple(parts))
         live = "status" not in named and request.as_of is None
-        statuses = frozenset(Status) if "status" in named else FOUND
         return cls(wanted, request.filter if live else wanted, live, statuses, ended_by)
 
     def hold(self, brief: items.Brief) -> bool:

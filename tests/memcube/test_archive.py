@@ -315,6 +315,12 @@ FORGED = [
     ("items", set_to("cube_id", "nowhere"), "contradict each other"),
     ("items", lambda entries, _: entries.append(entries[0]), "contradict each other"),
     ("versions", set_to("confidence", 7), "contradict each other"),
+    ("retention_rules", set_to("action", "shred"), "action is none of the known words"),
+    ("retention_rules", set_to("types", ["message", "spell"]), "types is none of the known words"),
+    ("retention_rules", set_to("types", "message"), "types is not a list"),
+    ("retention_rules", set_to("statuses", [["active"]]), "statuses is not a list"),
+    ("retention_rules", set_to("age_days", -1.0), "contradict each other"),
+    ("retention_rules", set_to("cube_id", "nowhere"), "contradict each other"),
 ]
 
 

@@ -19,7 +19,7 @@ from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import conversations, cubes, pages, segments, versions
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
-from memos.model import Item, ItemType, Status, Tier
+from memos.model import UNUSED, Item, ItemType, Tier
 
 OPEN, ARCHIVED = "open", "archived"
 
@@ -384,7 +384,7 @@ def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
         connection.execute(sa.delete(segments).where(segments.c.id == segment.id))
         _count(connection, segment.cube, -1)
         return False
-    words = Counter(word for message in messages for word in message.keywords if message.status is not Status.DELETED)
+    words = Counter(word for message in messages for word in message.keywords if message.status not in UNUSED)
     present = {message.id for message in messages}
     segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
     segment.spans = [span for span in segment.spans if span[0] in present]

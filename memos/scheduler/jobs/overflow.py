@@ -14,7 +14,7 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, moves, tasks, tiers
 from memos.memcube.ledger.tiers import Overflow, Page, SegmentRow
-from memos.model import Item, Status
+from memos.model import UNUSED, Item
 from memos.ports import Vector
 from memos.scheduler.accesses import warmth_of
 from memos.scheduler.cube_rules import CubeRules
@@ -138,8 +138,8 @@ def said_by(pages: Sequence[Page]) -> list[tuple[str, int]]:
 
 
 def live(page: Page) -> list[Item]:
-    """Return a page's messages that are not deleted."""
-    return [message for message in page.messages if message.status is not Status.DELETED]
+    """Return a page's messages that are neither deleted nor awaiting review."""
+    return [message for message in page.messages if message.status not in UNUSED]
 
 
 def keywords_of(page: Page) -> frozenset[str]:
@@ -182,7 +182,7 @@ def summary(connection: sa.Connection, segment: SegmentRow) -> str:
     if segment.told is not None:
         return segment.told
     states: dict[str, Item] = items.current(connection, [segment.cube], {item for item, _, _ in segment.spans})
-    live = {id_: state for id_, state in states.items() if state.status is not Status.DELETED}
+    live = {id_: state for id_, state in states.items() if state.status not in UNUSED}
     told = [
         said(live[item].speaker, live[item].memory[start:end]) for item, start, end in segment.spans if item in live
     ]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from memos.asking.asker import Asker
 from memos.memcube import changes
 from memos.memcube.ledger import tiers
-from memos.model import Item, Status
+from memos.model import UNUSED, Item
 from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.prompting import meter_of, plain, question
 from memos.scheduler.task_run import Run
@@ -38,7 +38,7 @@ class SummariseJob:
         with run.ledger.read() as connection:
             segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
             members = [] if segment is None else tiers.members(connection, segment_id)
-        said = [message for message in members if message.status is not Status.DELETED]
+        said = [message for message in members if message.status not in UNUSED]
         if asker is None or segment is None or not said or segment.told_pages >= segment.pages:
             return
         run.check_budget()

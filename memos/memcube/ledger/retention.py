@@ -1,0 +1,143 @@
+"""Rules of retention as rows, and which items a rule is about at a moment.
+
+Knows what an action may touch, not how it is done (`memos.scheduler.jobs.retention`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from memos.errors import NotFound
+from memos.filters import Condition, Op
+from memos.memcube.ledger import json_sql
+from memos.memcube.ledger.filter_sql import compile_sql
+from memos.memcube.ledger.schema import items, links, retention_rules, versions
+from memos.model import ItemType, LinkKind, RetentionAction, RetentionRule, Status
+
+MAX_AGE_DAYS = 36_500
+"""A hundred years; what a damaged row says beyond that is taken as that."""
+
+TOUCHED = {
+    RetentionAction.ARCHIVE: frozenset({Status.ACTIVE}),
+    RetentionAction.DELETE: frozenset(Status) - {Status.DELETED},
+    RetentionAction.ERASE: frozenset(Status),
+}
+"""Statuses that an action changes anything about: an item it was done to is not among them, so a rule ends."""
+
+_STRENGTH = list(RetentionAction)
+
+
+class Place(NamedTuple):
+    """Where an item is in the order in which rules go through a cube."""
+
+    created_at: datetime
+    id: str
+
+
+def add(connection: sa.Connection, rule: RetentionRule) -> None:
+    """Store a new rule."""
+    connection.execute(
+        sa.insert(retention_rules).values(
+            id=rule.id,
+            cube_id=rule.cube,
+            action=rule.action,
+            types=list(rule.types),
+            tags=list(rule.tags),
+            statuses=list(rule.statuses),
+            age_days=rule.age_days,
+            actor=rule.actor,
+            created_at=rule.created_at,
+        )
+    )
+
+
+def of_cube(connection: sa.Connection, cube: str) -> list[RetentionRule]:
+    """Return a cube's rules, the strongest action first: the first one that matches an item is the one applied."""
+    rows = connection.execute(sa.select(retention_rules).where(retention_rules.c.cube_id == cube))
+    return sorted(map(_to_rule, rows), key=lambda rule: (-_STRENGTH.index(rule.action), rule.created_at, rule.id))
+
+
+def find(connection: sa.Connection, rule_id: str) -> RetentionRule | None:
+    """Return a rule, None when there is none of this id."""
+    row = connection.execute(sa.select(retention_rules).where(retention_rules.c.id == rule_id)).one_or_none()
+    return None if row is None else _to_rule(row)
+
+
+def require(connection: sa.Connection, rule_id: str) -> RetentionRule:
+    """Return a rule. Raises: NotFound."""
+    rule = find(connection, rule_id)
+    if rule is None:
+        raise NotFound("retention rule", rule_id, "List what there is with `memos retention list`.")
+    return rule
+
+
+def remove(connection: sa.Connection, rule_id: str) -> None:
+    """Remove a rule; what it did stays done."""
+    connection.execute(sa.delete(retention_rules).where(retention_rules.c.id == rule_id))
+
+
+def cubes_with_rules(connection: sa.Connection) -> list[str]:
+    """Return the cubes that have a rule, by id."""
+    cube = retention_rules.c.cube_id
+    return list(connection.scalars(sa.select(cube).distinct().order_by(cube)))
+
+
+def due(connection: sa.Connection, rule: RetentionRule, at: datetime, after: Place | None, limit: int) -> list[Place]:
+    """Return the oldest items behind a place that a rule has something to do about at a moment."""
+    query = _matching(connection, rule, at).order_by(items.c.created_at, items.c.id).limit(limit)
+    if after is not None:
+        last = (sa.literal(after.created_at, items.c.created_at.type), sa.literal(after.id))
+        query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(*last))
+    return [Place(row.created_at, row.id) for row in connection.execute(query)]
+
+
+def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:
+    """Return those of some items that a rule has something to do about."""
+    rows = connection.execute(_matching(connection, rule, at).where(items.c.id.in_(ids)))
+    return [row.id for row in rows]
+
+
+def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> sa.Select[Any]:
+    statuses = TOUCHED[rule.action].intersection(rule.statuses or Status)
+    age = timedelta(days=min(rule.age_days, MAX_AGE_DAYS))
+    query = (
+        sa.select(items.c.id, items.c.created_at)
+        .join(versions, versions.c.item_id == items.c.id)
+        .where(items.c.cube_id == rule.cube, items.c.created_at <= at - age, items.c.pinned.is_(False))
+        .where(versions.c.recorded_to.is_(None), versions.c.status.in_(sorted(statuses)))
+    )
+    if rule.types:
+        query = query.where(versions.c.type.in_(rule.types))
+    if rule.tags:
+        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), json_sql.of(connection)))
+    return query.where(_holds_no_pinned_one())
+
+
+def _holds_no_pinned_one() -> sa.ColumnElement[bool]:
+    """Say that no pinned item was made of this one: it would be erased with it."""
+    kind, further = links.c.kind == LinkKind.DERIVED_FROM, links.alias("further")
+    first = sa.select(links.c.from_id).where(links.c.to_id == items.c.id, kind).correlate(items)
+    made = first.cte("made", recursive=True, nesting=True)
+    more = sa.select(further.c.from_id).join(made, further.c.to_id == made.c.from_id)
+    made = made.union(more.where(further.c.kind == LinkKind.DERIVED_FROM))
+    held = items.alias("held")
+    found = sa.select(sa.literal(1)).select_from(made.join(held, held.c.id == made.c.from_id))
+    return sa.not_(found.where(held.c.pinned.is_(True)).exists())
+
+
+def _to_rule(row: Any) -> RetentionRule:
+    return RetentionRule(
+        row.id,
+        row.cube_id,
+        RetentionAction(row.action),
+        tuple(map(ItemType, row.types)),
+        tuple(row.tags),
+        tuple(map(Status, row.statuses)),
+        row.age_days,
+        row.actor,
+        row.created_at,
+    )
