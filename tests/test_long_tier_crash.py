@@ -1,4 +1,4 @@
-"""Fifty SIGKILLs while pages overflow, hot ones are read, facts get in order and cold ones go: nothing is halved."""
+"""Fifty SIGKILLs while pages overflow, hot ones are read, facts get in order, old ones go: nothing is halved."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ chance = random.Random(int(sys.argv[2]))
 places = ["Paris", "Lyon", "Rome", "Oslo", "Kyoto"]
 heat = HeatSettings(short_capacity=2, promote_above=1.5, demote_below=0.5, mid_capacity=6)
 with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder()) as memos:
+    memos.retention.add(action="archive", types=["assistant"], age_days=0)
+    memos.retention.add(action="delete", tags=["explicit"], age_days=0)
+    memos.retention.add(action="erase", tags=["private"], age_days=0)
     print("open", flush=True)
     while True:
         who, day = chance.choice(["Ann", "Bob", "Cy"]), chance.randint(1, 28)
@@ -50,6 +53,11 @@ with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder
         if chance.random() < 0.1:
             with memos._change(memos._scope(["default"], "owner")) as change:
                 memos._scheduler.sweep(change)
+        if chance.random() < 0.1:
+            memos.add("I love coffee, and this is private.", tags=["private"])
+            memos.add({"role": "user", "name": who, "content": "I love tea.", "chat_time": at})
+        if chance.random() < 0.1:
+            memos.retention.run()
         if chance.random() < 0.05:
             memos.erase(chance.choice(memos.list(limit=5)).id, wait=False)
         print("did", flush=True)
@@ -80,6 +88,10 @@ def test_nothing_is_halved(survived: Path) -> None:
     with MemOS.open(survived, settings=settings, embedder=WordEmbedder()) as memos:
         memos.analyse(everything=True)
         memos.tasks.wait(timeout_s=120)
+        memos.retention.run()
+        assert memos.retention.run() == ()  # it has an end
+        assert memos.list(filter={"tags": {"contains": "private"}}) == []
+        assert memos.list(filter={"and": [{"tags": {"contains": "explicit"}}, {"status": "active"}]}) == []
         assert not {"failed", "dead", "running", "waiting"} & set(memos.tasks.counts(cubes=["default"]))
         assert memos.verify().differences == ()
         with memos.ledger.read() as connection:
