@@ -61,6 +61,21 @@ def analyse(
 
 
 @tiers_app.command()
+def consolidate(
+    cube: CubeName = DEFAULT_CUBE,
+    wait: Wait = True,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a cube's facts in order now: one current value a key, doubles joined."""
+    with opened(data_dir) as memos:
+        memos.consolidate(cube=cube, actor=actor)
+        counts = _ended(memos, cube, wait=wait)
+    show({"cube": cube, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+
+
+@tiers_app.command()
 def reflect(
     cube: CubeName = DEFAULT_CUBE,
     wait: Wait = True,

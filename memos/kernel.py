@@ -58,6 +58,7 @@ from memos.review import Review
 from memos.scheduler.corrections import correct
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
+from memos.scheduler.policy import Access
 from memos.scheduler.repair import Repair
 from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task_run import Job, Run
@@ -531,6 +532,27 @@ class MemOS:
         """
         with self._change(self._scope([cube], actor)) as change:
             self._scheduler.analyse(change, everything=everything)
+        self._scheduler.runner.wake()
+
+    def used(
+        self, item_ids: str | Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
+        confirmed: bool = False,
+    ) -> None:  # fmt: skip
+        """Say that an answer was made from these items, or, `confirmed`, that a person called them right: they get hot.
+
+        Counted in memory and written within seconds; unknown ids count nothing. Raises: NotFound (cube), InvalidInput.
+        """
+        scope = self._scope([cube], actor, embeds=False)
+        access = Access.CONFIRMED if confirmed else Access.CITED
+        self._scheduler.used(scope.cubes[0], ids_of(item_ids), access)
+
+    def consolidate(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
+        """Have a cube's facts put in order in the background: one current value a key, doubles joined.
+
+        It happens once a day by itself. Raises: NotFound.
+        """
+        with self._change(self._scope([cube], actor)) as change:
+            self._scheduler.consolidate(change)
         self._scheduler.runner.wake()
 
     def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:

@@ -11,10 +11,11 @@ from memos.errors import Conflict
 from memos.handles import Handles
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, moves, pending
+from memos.memcube.ledger import items, moves, pending, tasks
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item, PendingItem, Scope, Status
 from memos.reader import fast
 from memos.reader.fields import edits_of, version_of, within
+from memos.scheduler.jobs import tidy
 
 
 class Review:
@@ -40,6 +41,7 @@ class Review:
             edits = {"status": Status.ACTIVE}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
             moves.read_again(change.connection, [item])  # its page may have been read without it
+            _line_up(change)
         return self._settled(item, scope)
 
     def edit(
@@ -55,6 +57,7 @@ class Review:
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)
             moves.read_again(change.connection, [item])
+            _line_up(change)
         return self._settled(item, scope)
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
@@ -70,6 +73,11 @@ class Review:
         with self._handles.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
+
+
+def _line_up(change: Change) -> None:
+    """Have what is known put in order with what was approved: it may be another value of the same key."""
+    tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
 
 
 def _waiting(change: Change, item: str) -> Item:

@@ -376,3 +376,57 @@ def test_a_profile_grows_out_of_what_was_said(memos: MemOS) -> None:
     profile = memos.profile.get("default")
     assert profile.subject == "Caroline"
     assert "Paris" in str(profile)
+
+
+def test_what_was_left_apart_is_put_in_order(memos: MemOS) -> None:
+    for message in (PARIS, LYON):
+        memos.add(message)
+        analysed(memos)
+    [now] = facts(memos)
+    [then] = facts(memos, "superseded")
+    memos.update(then.id, status="active", valid_to=None)  # somebody's mistake: two homes
+    memos.consolidate()
+    settled(memos)
+    assert [item.id for item in facts(memos)] == [now.id]
+    [again] = facts(memos, "superseded")
+    assert (again.id, again.superseded_by, again.valid_to) == (then.id, now.id, now.valid_from)
+    memos.consolidate()
+    settled(memos)
+    assert len(memos.history(then.id)) == 4
+    assert memos.verify().clean
+
+
+def test_doubles_that_reading_left_apart_become_one_with_both_sources(memos: MemOS) -> None:
+    for number in range(2):
+        memos.add({**PARIS, "content": f"I work at Renault. Number {number}."})
+    analysed(memos)
+    [fact] = facts(memos)
+    with memos.ledger.write() as connection:
+        connection.execute(sa.update(t.versions).where(t.versions.c.item_id == fact.id).values(key=None, value=None))
+    double = memos.add({**PARIS, "content": "Yes, I work at Renault."}).item_ids[0]
+    analysed(memos)
+    with memos.ledger.write() as connection:
+        connection.execute(sa.update(t.versions).values(key=None, value=None))
+        connection.execute(sa.update(t.versions).where(t.versions.c.type == "user").values(memory="I work at Renault."))
+    assert len(facts(memos)) == 2
+    memos.reindex()
+    memos.consolidate()
+    settled(memos)
+    [one] = facts(memos)
+    assert (one.id, len(one.sources)) == (fact.id, 3)
+    assert double in {target for _, target in linked(memos, fact.id)}
+    assert memos.verify().clean
+
+
+def test_what_an_answer_used_gets_hotter_than_what_was_only_found(memos: MemOS) -> None:
+    item = memos.add("The blue kettle is here.").item_ids[0]
+    settled(memos)
+    for confirmed, heat in ((False, 4), (True, 9)):  # merged 1, cited 3, confirmed 5
+        memos.used(item, confirmed=confirmed)
+        memos.used(["00000000-0000-0000-0000-000000000000"])
+        memos._scheduler.accesses.flush()
+        assert memos.segments()[0].heat == pytest.approx(heat, rel=0.01)
+    with pytest.raises(NotFound):
+        memos.used(item, cube="nowhere")
+    with pytest.raises(InvalidInput):
+        memos.used([])

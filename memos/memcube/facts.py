@@ -100,6 +100,23 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
     return len(rows)
 
 
+def take_sources(change: Change, item_id: str, from_id: str) -> None:
+    """Name another item's sources and origins as an item's too."""
+    connection, columns = change.connection, (t.sources.c.message_id, t.sources.c.start, t.sources.c.end)
+    rows = connection.execute(sa.select(t.sources).where(t.sources.c.item_id.in_([item_id, from_id]))).all()
+    have = {(row.message_id, row.start, row.end) for row in rows if row.item_id == item_id}
+    ordinal = max((row.ordinal for row in rows if row.item_id == item_id), default=-1)
+    for row in rows:
+        passage = tuple(row._mapping[column] for column in columns)
+        if row.item_id == from_id and passage not in have:
+            have.add(passage)
+            ordinal += 1
+            connection.execute(sa.insert(t.sources), [{**row._mapping, "item_id": item_id, "ordinal": ordinal}])
+    origins = items.origins_of(connection, [from_id]).get(from_id, set())
+    pairs = [(item_id, LinkKind.DERIVED_FROM, origin) for origin in sorted(origins)]
+    items.link(connection, pairs, change.cube, change.now)
+
+
 def _passages(connection: sa.Connection, cube: str, spans: Sequence[Span]) -> list[tuple[str, int, int]]:
     """Return (message, start, end) of spans in items' texts. Raises: IntegrityError for a span of nothing."""
     states = items.current(connection, [cube], {span.item for span in spans})

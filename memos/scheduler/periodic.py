@@ -46,6 +46,7 @@ def chores_of(settings: UpkeepSettings) -> list[Chore]:
     ]
     if settings.verify_every_h:
         chores.append(Chore("verify", timedelta(hours=settings.verify_every_h)))
+    chores.append(Chore("consolidation", timedelta(days=1)))
     if settings.reflect:
         chores.append(Chore("reflection", timedelta(days=1)))
     if settings.backup_folder is not None:

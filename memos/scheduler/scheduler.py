@@ -20,6 +20,7 @@ from memos.model import Hit, Segment, Tier
 from memos.reader.facts import FactReader
 from memos.scheduler.accesses import Accesses, warmth_of
 from memos.scheduler.cube_rules import CubeRules
+from memos.scheduler.jobs import tidy
 from memos.scheduler.jobs.analyse import AnalyseJob
 from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
@@ -27,6 +28,7 @@ from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.remake import RemakeJob
 from memos.scheduler.jobs.summarise import SummariseJob
 from memos.scheduler.jobs.sweep import SweepJob, move
+from memos.scheduler.jobs.tidy import ConsolidateJob
 from memos.scheduler.judging import Judge
 from memos.scheduler.nearness import NearOf
 from memos.scheduler.periodic import Periodic, chores_of
@@ -80,6 +82,8 @@ class Scheduler:
                 Job(moves.ANALYSE, analyse.run),
                 Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),
                 Job(REFLECT, ReflectJob(lambda: means.askers.chat, means.settled).run),
+                Job(tidy.CONSOLIDATE, ConsolidateJob(means.near, means.settled).run, budgeted=False),
+                Job("consolidation", self._consolidate, budgeted=False),
                 Job("reflection", self._reflect, budgeted=False),
                 Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
@@ -155,6 +159,23 @@ class Scheduler:
     def sweep(self, change: Change) -> None:
         """Have the cube's segments go where their heat says."""
         moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
+
+    def consolidate(self, change: Change) -> None:
+        """Have the cube's facts put in order."""
+        tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
+
+    def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
+        """Count that items were used in an answer, or that a person said they are right."""
+        self.accesses.note(((cube, item) for item in item_ids), access)
+
+    def _consolidate(self, run: Run) -> None:
+        """Have every cube that changed of late consolidated."""
+        with self._ledger.read() as connection:
+            found = active(connection, self._clock)
+        for cube in found:
+            run.go_on()
+            with self._ledger.write() as connection:
+                tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
 
     def _reflect(self, run: Run) -> None:
         """Have every cube that changed of late reflected on."""
