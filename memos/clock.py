@@ -40,18 +40,25 @@ class SystemClock:
 class RisingClock:
     """Another clock, never earlier than a given moment nor than what it said before.
 
-    A machine's clock may step back between two runs; record times may not.
+    A machine's clock may step back, also between two runs; record times may not. While it is behind, time goes on from
+    where it was as fast as that clock goes: what is due in two seconds must not wait for a year.
     """
 
     def __init__(self, clock: Clock, not_before: datetime | None) -> None:
         self._clock = clock
         self._last = not_before or _EPOCH
+        self._behind = timedelta(0)
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
         """Return the present, later than every value returned before."""
         with self._lock:
-            self._last = max(self._clock.now(), self._last + _MICROSECOND)
+            told = self._clock.now()
+            if told > self._last:
+                self._behind = timedelta(0)
+            elif told + self._behind <= self._last:
+                self._behind = self._last - told + _MICROSECOND
+            self._last = told + self._behind
             return self._last
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from memos.memcube.ledger import tiers
 from memos.model import DERIVED, Item, ItemType, LinkKind, Status, Tier
 from memos.scheduler.jobs import sweep
 from memos.settings import HeatSettings, IndexSettings, LimitSettings
-from tests.fakes import WordEmbedder
+from tests.fakes import FixedClock, WordEmbedder
 
 PARIS = {"role": "user", "name": "Caroline", "content": "I live in Paris.", "chat_time": "2026-03-01T10:00"}
 LYON = {"role": "user", "name": "Caroline", "content": "I moved to Lyon.", "chat_time": "2026-06-01T10:00"}
@@ -430,3 +430,22 @@ def test_what_an_answer_used_gets_hotter_than_what_was_only_found(memos: MemOS) 
         memos.used(item, cube="nowhere")
     with pytest.raises(InvalidInput):
         memos.used([])
+
+
+def test_a_clock_that_goes_back_lowers_no_heat_and_loses_nothing(tmp_path: Path) -> None:
+    late, early = datetime(2030, 1, 2, tzinfo=UTC), datetime(2029, 1, 2, tzinfo=UTC)
+    said = {"role": "user", "name": "Ann", "content": "I live in Paris."}
+    with MemOS.open(tmp_path, settings=settings_of(), embedder=WordEmbedder(), clock=FixedClock(late)) as memos:
+        memos.add(said)
+        settled(memos)
+        before = memos.segments()[0].heat
+    with MemOS.open(tmp_path, settings=settings_of(), embedder=WordEmbedder(), clock=FixedClock(early)) as memos:
+        assert memos.segments()[0].heat >= before * 0.99
+        memos.add({**said, "content": "I moved to Lyon."})
+        for _ in range(6):
+            memos.search("Lyon")
+        memos._scheduler.accesses.flush()
+        swept(memos)
+        analysed(memos)
+        assert {item.value for item in facts(memos, "active", "superseded")} == {"Paris", "Lyon"}
+        assert memos.verify().clean
