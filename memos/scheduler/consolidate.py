@@ -16,9 +16,8 @@ from memos.memcube import facts as stored
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
-from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
-from memos.profiles.traits import may_replace
-from memos.text.instructions import reads_like_instruction
+from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status
+from memos.profiles.traits import may_replace, orders_from_untrusted
 from memos.text.likeness import contradicts, covered, overlap, words
 
 NEAR_COSINE = 0.85
@@ -94,7 +93,7 @@ def settle(
 
 def why_review(fact: Fact) -> str | None:
     """Return why a fact has to wait for a person, None when it need not."""
-    if fact.trust is Trust.UNTRUSTED and (fact.type is ItemType.INSTRUCTION or reads_like_instruction(fact.memory)):
+    if orders_from_untrusted(fact):
         return "an untrusted source says what to do"
     if fact.confidence < SURE:
         return f"confidence {fact.confidence:.2f} is below {SURE:g}"
