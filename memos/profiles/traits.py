@@ -22,7 +22,9 @@ READER = "profile/1"
 STATIC = "static"
 """The tag of a trait that the operator gave."""
 
-_KEY = "profile:"
+TRAIT = "profile:"
+"""What the attribute of a trait begins with, and no other fact's."""
+
 # What somebody wants an assistant to do; a template's own groups may have other names, and say other things.
 _WISHES = "assistant."
 _SCAN_CHARS = 4_000
@@ -34,13 +36,13 @@ _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 def trait_key(subject: str, dimension: str) -> str:
     """Return the key of a subject's trait."""
-    return key_of(subject, _KEY + dimension)
+    return key_of(subject, TRAIT + dimension)
 
 
 def dimension_of(key: str | None) -> str | None:
     """Return the dimension a key names; None when it is no trait's."""
     name = (key or "").rpartition("|")[2]
-    return name.removeprefix(_KEY) if name.startswith(_KEY) else None
+    return name.removeprefix(TRAIT) if name.startswith(TRAIT) else None
 
 
 def sureness(messages: int) -> float:
