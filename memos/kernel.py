@@ -219,7 +219,12 @@ class MemOS:
         """
         settings = settings or Settings()
         home = Path(path) if path is not None else settings.home
-        memos = cls(assemble(home, settings, embedder, clock or SystemClock(), chat_model))
+        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model)
+        try:
+            memos = cls(parts)
+        except BaseException:
+            parts.close()  # settings that contradict each other must not keep the folder locked
+            raise
         try:
             memos._start()
         except BaseException:
