@@ -51,6 +51,7 @@ from memos.model import (
 from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
+from memos.reader.facts import FEEDBACK
 from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
@@ -218,7 +219,12 @@ class MemOS:
         """
         settings = settings or Settings()
         home = Path(path) if path is not None else settings.home
-        memos = cls(assemble(home, settings, embedder, clock or SystemClock(), chat_model))
+        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model)
+        try:
+            memos = cls(parts)
+        except BaseException:
+            parts.close()  # settings that contradict each other must not keep the folder locked
+            raise
         try:
             memos._start()
         except BaseException:
@@ -338,7 +344,7 @@ class MemOS:
             message["name"] = speaker
         zone = ZoneInfo(scope.time_zone)
         read = read_messages([message], zone, self.clock.now(), self.settings.limits)
-        [draft] = fast.read(read, ("feedback",), {}, zone)
+        [draft] = fast.read(read, (FEEDBACK,), {}, zone)
         for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
         related = ids or self._related(text, scope)

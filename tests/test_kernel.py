@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.errors import Conflict, NotFound
+from memos.errors import Conflict, InvalidInput, NotFound
 from memos.model import Status
+from memos.settings import HeatSettings
 from tests.fakes import FixedClock, WordEmbedder
 
 
@@ -331,3 +332,11 @@ def test_duplicates_and_long_texts_do_not_hide_the_others(memos: MemOS) -> None:
 def test_the_far_future_is_a_moment_too(memos: MemOS) -> None:
     memos.add("still true")
     assert texts(memos, "true", as_of="2300-01-01") == ["still true"]
+
+
+def test_settings_that_contradict_each_other_leave_the_folder_free(tmp_path: Path, settings: Settings) -> None:
+    heat = HeatSettings(policy="memoryos", promote_above=1, demote_below=5)
+    with pytest.raises(InvalidInput, match="demote_below"):
+        MemOS.open(tmp_path, settings=settings.model_copy(update={"heat": heat}), embedder=WordEmbedder())
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as opened:
+        assert opened.verify().clean

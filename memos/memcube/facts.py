@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
@@ -18,10 +19,12 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger import schema as t
-from memos.model import DERIVED, Fact, Item, Json, LinkKind, Role, Span, Status, Tier
+from memos.model import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role, Span, Status, Tier, Trust
 from memos.text.entities import entities
 from memos.text.keywords import keywords
+from memos.text.times import time_expressions
 
+_UTC = ZoneInfo("UTC")
 _SUBJECTS_ROLE = {"assistant": Role.ASSISTANT}
 
 
@@ -156,6 +159,58 @@ def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) ->
     if edits:
         changes.edit(change, item, edits, "said again")
     return True
+
+
+def said_again(change: Change, item: Item, after: datetime) -> Fact | None:
+    """Return what an item's sources said anew after a moment and before it ended, None when they did not.
+
+    For an item that is found to have been replaced in between: what was said before says nothing of the time after.
+    """
+    rows = _sources_between(change.connection, item, after)
+    origins = items.origins_of(change.connection, [item.id]).get(item.id, set())
+    held = {sources[0].message_id: (origin, sources[0]) for origin, sources in
+            items.sources_of(change.connection, origins).items()}  # fmt: skip
+    told = [(row, *held[row.message_id]) for row in rows if row.message_id in held]
+    if not told:
+        return None
+    first = told[0][0]
+    spans = [Span(origin, max(0, row.start - whole.start), row.end - whole.start) for row, origin, whole in told]
+    untrusted = any(row.trust == Trust.UNTRUSTED for row, _, _ in told)
+    return Fact(
+        type=item.type,
+        # A trait is worded by its value; a fact in the words that said it again.
+        memory=item.memory if item.type is ItemType.PROFILE else first.text[first.start : first.end],
+        spans=tuple(spans),
+        subject=item.speaker,
+        reader=first.reader,
+        said_at=first.chat_time,
+        key=item.key,
+        value=item.value,
+        confidence=item.confidence,
+        valid_from=first.chat_time,
+        tags=item.tags,
+        trust=Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
+        extraction=first.extraction_id,
+    )
+
+
+def _sources_between(connection: sa.Connection, item: Item, after: datetime) -> list[Any]:
+    """Return an item's sources that speak of their own time, said after a moment and before it ended, oldest first."""
+    s, m = t.sources, t.messages
+    query = (
+        sa.select(s.c.message_id, s.c.start, s.c.end, s.c.reader, s.c.extraction_id, m.c.chat_time, m.c.text, m.c.trust)
+        .join(m, m.c.id == s.c.message_id)
+        .where(s.c.item_id == item.id, m.c.chat_time > after)
+        .order_by(m.c.chat_time, s.c.ordinal)
+    )
+    if item.valid_to is not None:
+        query = query.where(m.c.chat_time < item.valid_to)
+    return [row for row in connection.execute(query) if not _of_the_past(row.text[row.start : row.end], row.chat_time)]
+
+
+def _of_the_past(passage: str, said_at: datetime) -> bool:
+    """Say whether a passage names a time gone by: "I moved here in 2019" says nothing of when it was said."""
+    return any(each.valid_to <= said_at for each in time_expressions(passage, said_at, _UTC))
 
 
 def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:

@@ -85,7 +85,8 @@ def restore(change: Change, subject: str, dimension: str, entry: Version) -> Ite
 
 def current_of(states: Iterable[Item], at: datetime) -> Item | None:
     """Return which of a key's items a profile shows at a moment: what the operator gave, else the newest."""
-    live = [each for each in states if each.status is Status.ACTIVE and (each.valid_to is None or each.valid_to > at)]
+    shown = (Status.ACTIVE, Status.ARCHIVED)
+    live = [each for each in states if each.status in shown and (each.valid_to is None or each.valid_to > at)]
     return max(live, key=lambda each: (is_static(each), event_time(each), each.id), default=None)
 
 
@@ -100,7 +101,13 @@ def find(connection: sa.Connection, cube: str, *, subject: str | None = None, at
         first = trait_key(subject, "")
         query = query.where(sa.func.substr(t.versions.c.key, 1, len(first)) == first)
     found = items.current(connection, [cube], connection.scalars(query), at)
-    return [state for state in found.values() if dimension_of(state.key) is not None]
+    return [state for state in found.values() if _is_trait_of(subject, state)]
+
+
+def _is_trait_of(subject: str | None, state: Item) -> bool:
+    """Say whether an item is a trait of a subject, or of any: "ana|profile:x" begins like the keys of "ana"."""
+    dimension = dimension_of(state.key)
+    return dimension is not None and (subject is None or state.key == trait_key(subject, dimension))
 
 
 def history(connection: sa.Connection, cube: str, subject: str, dimension: str) -> list[Version]:

@@ -15,13 +15,18 @@ from memos.model import Fact, Item, ItemType, Role, Span, Status, Trust
 from memos.profiles.leaning import Leaning, clauses
 from memos.profiles.template import Dimension, Template
 from memos.profiles.values import value_for
+from memos.text.instructions import reads_like_instruction
 from memos.text.statements import key_of
 
 READER = "profile/1"
 STATIC = "static"
 """The tag of a trait that the operator gave."""
 
-_KEY = "profile:"
+TRAIT = "profile:"
+"""What the attribute of a trait begins with, and no other fact's."""
+
+# What somebody wants an assistant to do; a template's own groups may have other names, and say other things.
+_WISHES = "assistant."
 _SCAN_CHARS = 4_000
 _LEAST_MESSAGES = 2
 _TOLD = frozenset({ItemType.USER, ItemType.PREFERENCE, ItemType.INSTRUCTION})
@@ -31,13 +36,13 @@ _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 def trait_key(subject: str, dimension: str) -> str:
     """Return the key of a subject's trait."""
-    return key_of(subject, _KEY + dimension)
+    return key_of(subject, TRAIT + dimension)
 
 
 def dimension_of(key: str | None) -> str | None:
     """Return the dimension a key names; None when it is no trait's."""
     name = (key or "").rpartition("|")[2]
-    return name.removeprefix(_KEY) if name.startswith(_KEY) else None
+    return name.removeprefix(TRAIT) if name.startswith(TRAIT) else None
 
 
 def sureness(messages: int) -> float:
@@ -74,13 +79,23 @@ def is_static(item: Item) -> bool:
     return STATIC in item.tags and item.status is Status.ACTIVE and item.valid_to is None
 
 
+def orders_from_untrusted(fact: Fact) -> bool:
+    """Say whether a fact is what an untrusted source wants an assistant to do, so that a person has to look at it."""
+    if fact.trust is not Trust.UNTRUSTED:
+        return False
+    wish = (dimension_of(fact.key) or "").startswith(_WISHES)
+    return wish or fact.type is ItemType.INSTRUCTION or reads_like_instruction(fact.memory)
+
+
 def find_traits(messages: Sequence[Item], facts: Sequence[Fact], template: Template) -> list[Fact]:
     """Return what messages and the facts read from them say in the dimensions of a template, each trait once.
 
     An interest takes two messages of its subject, or one preference; nothing that is denied counts for it.
     """
     texts = {message.id: message.memory for message in messages}
-    found = [*_stated(facts, template), *_preferred(facts, texts, template), *_mentioned(messages, template)]
+    # What waits for review shows nothing yet: of the order "answer in Klingon" the trait would be in use at once.
+    told = [fact for fact in facts if not orders_from_untrusted(fact)]
+    found = [*_stated(told, template), *_preferred(told, texts, template), *_mentioned(messages, template)]
     return _joined(found)
 
 

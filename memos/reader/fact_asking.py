@@ -20,6 +20,7 @@ from memos.model import Fact, Item, ItemType, Role, Span, Trust
 from memos.ports import ChatMessage
 from memos.profiles.asking import SaidTraits, instructions
 from memos.profiles.template import Template
+from memos.profiles.traits import TRAIT
 from memos.reader.origins import said_at, trust_of
 from memos.text.instructions import reads_like_instruction
 from memos.text.passages import addresses, find_passage, folded, numbers, shared_words
@@ -215,7 +216,7 @@ def _about(found: FoundFact, text: str, item: Item, shown: _Shown) -> tuple[str 
     """Return attribute and value, both or neither; None when the value is in neither the text nor the message."""
     attribute = " ".join((found.attribute or "").casefold().split())
     value = " ".join((found.value or "").split())
-    if not attribute or not value or not _ATTRIBUTE.fullmatch(attribute):
+    if not attribute or not value or not _ATTRIBUTE.fullmatch(attribute) or attribute.startswith(TRAIT):
         return None, None
     if attribute.startswith("likes:"):
         thing = thing_of(attribute.removeprefix("likes:"))

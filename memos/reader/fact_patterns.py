@@ -36,6 +36,9 @@ _CONFIDENCE = {
 _UNTIL = re.compile(r"\b(?:until|till|til|through|up to)\s*$|(?:直到|到)$", re.IGNORECASE)
 # "I used to live there in 2015" says when it was so, "I left in 2015" when it ended.
 _WAS_SO = re.compile(r"used to|\blived\b|以前|之前|曾|过去|原来|从前")
+_SINCE = re.compile(r"since\b", re.IGNORECASE)
+# "No, I moved to Lyon in May" is the newest word, whatever was said in June.
+_CORRECTS = re.compile(r"(?:no|nope|sorry|wait|correction)\b[,:;.!— -]|(?:不是?|不对|更正|抱歉)[，,：:]", re.IGNORECASE)
 _WISH = re.compile(
     r"\bI(?:['’]d| would) (?:really |absolutely |just )?(?:love|like|enjoy|hate)\b|\bI hate to \w", re.IGNORECASE
 )
@@ -184,13 +187,16 @@ def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[dat
     since, until = _times(sentence, said)
     now = sentence.said_at
     if said is None or not said.ended:
-        # "I live in Paris; tomorrow I fly to Rome" is so already.
-        begun = since.valid_from if since is not None and since.valid_from <= now else now
+        # "I live in Paris; tomorrow I fly to Rome" is so already, "I moved to Rome today" since it was said.
+        began = since is not None and (since.valid_to <= now or (_SINCE.match(since.text) and since.valid_from <= now))
+        begun = since.valid_from if since is not None and began and not _CORRECTS.match(sentence.text) else now
         return begun, until.valid_from if until is not None and until.valid_from > begun else None
     matched = sentence.text[said.start : said.end]
     named = since.valid_from if since is not None and since.valid_from < now else None
     if _WAS_SO.search(matched):
         over = until.valid_from if until is not None and until.valid_from < now else now
+        if until is None and since is not None and since.valid_to <= now and not _SINCE.match(since.text):
+            over = since.valid_to  # "I lived there in 2015" says nothing of the years after
         return (named if named is not None and named < over else None), over
     return None, named or now
 

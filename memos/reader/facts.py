@@ -6,7 +6,7 @@ The one function through which hot segments become facts; it stores nothing and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -18,6 +18,9 @@ from memos.profiles.template import Template
 from memos.profiles.traits import find_traits
 from memos.reader.fact_asking import Found, grounded, question
 from memos.reader.fact_patterns import facts_by_pattern
+
+FEEDBACK = "feedback"
+"""The tag of messages that correct what is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,25 @@ class FactReader:
         if asker is None:
             facts = facts_by_pattern(messages, zone)
             traits = [] if template is None else find_traits(messages, facts, template)
-            return Extraction(_ordered([*facts, *traits]))
+            return Extraction(_ordered(_corrected([*facts, *traits], messages)))
         answer = asker.ask(question(messages, zone, before, template), Found, meter=meter)
         facts, summary, rejected = grounded(answer, messages, zone)
         if template is not None:
             believed = traits_of(TraitsAnswer(traits=answer.traits), messages, template)
             facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
-        return Extraction(_ordered(facts), summary, asker.model, answer.model_dump_json(), rejected)
+        kept = _ordered(_corrected(facts, messages))
+        return Extraction(kept, summary, asker.model, answer.model_dump_json(), rejected)
+
+
+def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
+    """Let what somebody gives as a correction be so from then on: an earlier day in it must not put it in the past."""
+    given = {message.id for message in messages if FEEDBACK in message.tags}
+    return [
+        replace(fact, valid_from=fact.said_at)
+        if fact.valid_from is not None and fact.valid_to is None and given.issuperset(span.item for span in fact.spans)
+        else fact
+        for fact in facts
+    ]
 
 
 def _ordered(facts: Sequence[Fact]) -> tuple[Fact, ...]:

@@ -16,9 +16,8 @@ from memos.memcube import facts as stored
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
-from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
-from memos.profiles.traits import may_replace
-from memos.text.instructions import reads_like_instruction
+from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status
+from memos.profiles.traits import may_replace, orders_from_untrusted
 from memos.text.likeness import contradicts, covered, overlap, words
 
 NEAR_COSINE = 0.85
@@ -50,6 +49,10 @@ class Verdict(StrEnum):
     REPLACES = "replaces"
     UNRELATED = "unrelated"
 
+
+_CURRENT = frozenset({Status.ACTIVE, Status.ARCHIVED})
+# What waits for review or was deleted tells nothing about what is so.
+_TOLD = _CURRENT | {Status.SUPERSEDED}
 
 Verdicts = Mapping[tuple[int, str], Verdict]
 """By place of the fact and id of the item."""
@@ -94,7 +97,7 @@ def settle(
 
 def why_review(fact: Fact) -> str | None:
     """Return why a fact has to wait for a person, None when it need not."""
-    if fact.trust is Trust.UNTRUSTED and (fact.type is ItemType.INSTRUCTION or reads_like_instruction(fact.memory)):
+    if orders_from_untrusted(fact):
         return "an untrusted source says what to do"
     if fact.confidence < SURE:
         return f"confidence {fact.confidence:.2f} is below {SURE:g}"
@@ -124,22 +127,33 @@ def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
 
 def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
     """Put a fact where its time is among those of its key, which follow each other without a gap of meaning."""
-    assert fact.key is not None
-    known = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
+    known = [item for item in _with_key(change, fact) if item.status in _TOLD]
     line = _in_order(known)
     at = _time(fact)
     before = [item for item in line if event_time(item) <= at]
     after = [item for item in line if event_time(item) > at]
-    if fact.valid_to is not None and fact.valid_to <= fact.said_at:
+    over = _known_to_be_over(known, fact, after)
+    if fact.valid_to is not None and fact.valid_to <= max(fact.said_at, change.now):
         _place_ended(change, fact, [*(item for item in known if _only_over(item)), *line], outcome)
     elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
         _merge(change, before[-1], fact, outcome)
+    elif over is not None:
+        _merge(change, over, fact, outcome)
+        _succeed(change, before[-1:], over.id, at, outcome)
     elif after and _same_value(after[0], fact):
         _merge(change, after[0], fact, outcome)
+        _succeed(change, before[-1:], after[0].id, at, outcome)
     elif after:
         _store_between(change, fact, before, after[0], outcome)
     else:
         _store_newest(change, fact, before, outcome)
+
+
+def _with_key(change: Change, fact: Fact) -> list[Item]:
+    """Return the items of a fact's key, the earliest by event time first; no statement stands for a trait."""
+    assert fact.key is not None
+    known = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
+    return [item for item in known if (item.type is ItemType.PROFILE) is (fact.type is ItemType.PROFILE)]
 
 
 def _in_order(line: Sequence[Item]) -> list[Item]:
@@ -148,7 +162,7 @@ def _in_order(line: Sequence[Item]) -> list[Item]:
     return [
         item
         for item in line
-        if (item.status is Status.ACTIVE and not _only_over(item))
+        if (item.status in _CURRENT and not _only_over(item))
         or (
             item.status is Status.SUPERSEDED
             and times.get(item.superseded_by or item.id, times[item.id]) >= times[item.id]
@@ -161,46 +175,89 @@ def _only_over(item: Item) -> bool:
     return item.valid_from is None and item.valid_to is not None
 
 
+def _known_to_be_over(known: Sequence[Item], fact: Fact, after: Sequence[Item]) -> Item | None:
+    """Return what is said to have ended after a fact, and before anything else began: it is the end of that fact."""
+    follows = event_time(after[0]) if after else None
+    ends = [
+        (item.valid_to, item.id, item)
+        for item in known
+        if _only_over(item)
+        and item.status in _CURRENT
+        and item.valid_to is not None
+        and _same_value(item, fact)
+        and _time(fact) < item.valid_to
+        and (follows is None or item.valid_to <= follows)
+    ]
+    return min(ends)[2] if ends else None
+
+
 def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:
     """End what is said to be over where it stands as current; it replaces nothing."""
-    same = [item for item in line if _same_value(item, fact)]
+    assert fact.valid_to is not None
+    # What began later is another time of the same: "I lived here in 2015" does not end that I live here again.
+    same = [
+        item for item in line if _same_value(item, fact) and (_only_over(item) or event_time(item) <= fact.valid_to)
+    ]
     if not same:
         outcome.new.append(stored.store(change, fact).id)
         return
     known = same[-1]
     _merge(change, known, fact, outcome)
     current = items.current(change.connection, [change.cube], [known.id])[known.id]
-    assert fact.valid_to is not None
-    if current.valid_to is None and event_time(current) <= fact.valid_to and STATIC not in current.tags:
+    if current.valid_to is None and STATIC not in current.tags:
         stored.end(change, current, fact.valid_to)
 
 
 def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: Outcome) -> None:
-    current = [item for item in before if item.status is Status.ACTIVE]
+    current = [item for item in before if item.status in _CURRENT]
     given = next((item for item in current if STATIC in item.tags), None)
     if given is not None:
-        # It counts when the operator takes the word back.
-        item = stored.store(change, fact, status=Status.SUPERSEDED, superseded_by=given.id)
-        stored.link_superseded(change, given.id, item.id)
-        outcome.superseded.append(item.id)
+        _store_behind(change, fact, given, outcome)
         return
     if fact.type is ItemType.PROFILE and not all(may_replace(item, fact) for item in current):
         return
     item = stored.store(change, fact)
     outcome.new.append(item.id)
-    for old in current:
-        ended = old.valid_to is not None and old.valid_to <= _time(fact)
-        stored.supersede(change, old, item.id, old.valid_to if ended else _time(fact))
-        outcome.superseded.append(old.id)
+    _succeed(change, current, item.id, _time(fact), outcome)
+
+
+def _store_behind(change: Change, fact: Fact, given: Item, outcome: Outcome) -> None:
+    """Keep a fact until the operator takes back what was given; it counts then."""
+    waiting = [item for item in _with_key(change, fact) if item.superseded_by == given.id]
+    if waiting and _same_value(waiting[-1], fact) and event_time(waiting[-1]) <= _time(fact):
+        _merge(change, waiting[-1], fact, outcome)
+        return
+    item = stored.store(change, fact, status=Status.SUPERSEDED, superseded_by=given.id)
+    stored.link_superseded(change, given.id, item.id)
+    outcome.superseded.append(item.id)
 
 
 def _store_between(change: Change, fact: Fact, before: Sequence[Item], later: Item, outcome: Outcome) -> None:
     """Store what came late as superseded by what is known to have followed it."""
-    item = stored.store(change, fact, status=Status.SUPERSEDED, valid_to=event_time(later), superseded_by=later.id)
+    ends = min(event_time(later), fact.valid_to or event_time(later))
+    item = stored.store(change, fact, status=Status.SUPERSEDED, valid_to=ends, superseded_by=later.id)
     outcome.superseded.append(item.id)
     stored.link_superseded(change, later.id, item.id)
-    if before and (before[-1].valid_to is None or before[-1].valid_to > _time(fact)):
-        stored.supersede(change, before[-1], item.id, _time(fact))
+    _succeed(change, before[-1:], item.id, _time(fact), outcome)
+
+
+def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outcome: Outcome) -> None:
+    """Let an item replace older ones from a moment on; what is known to have been so again afterwards, is again."""
+    again = []
+    for old in older:
+        if STATIC in old.tags:
+            continue
+        ended = old.valid_to is not None and old.valid_to <= at
+        if old.status in _CURRENT:
+            outcome.superseded.append(old.id)
+        elif ended:
+            continue
+        if not ended:
+            again.append(stored.said_again(change, old, at))
+        stored.supersede(change, old, new, old.valid_to if ended else at)
+    for fact in again:
+        if fact is not None:
+            _place_by_key(change, fact, outcome)
 
 
 def _same_value(item: Item, fact: Fact) -> bool:
@@ -233,7 +290,7 @@ def comparable(item: Item, fact: Fact) -> bool:
     return (
         item.type in DERIVED
         and item.type is fact.type
-        and item.status is Status.ACTIVE
+        and item.status in _CURRENT
         and item.speaker.casefold() == fact.subject.casefold()
     )
 

@@ -130,6 +130,7 @@ _ORDER = re.compile(
             r"(?:must|should|shall|has to|have to|is to|are to|needs? to)\b",
             rf"{_AT}{_SEND}\b[^.!?\n]{{1,120}}\bto\b",
             rf"{_AT}(?:{_DO_NOT}|never) (?:tell|inform|mention|reveal|warn|show|ask|let|say)\b",
+            r"\bplease (?:always|never|only|do not|don['’]t)\b",
             rf"{_AT}(?:act as|pretend (?:to be|that|you)|roleplay as)\b",
             rf"{_AT}{_ACT}\s+(?:(?:the|this|these|that|all|any|your|every|an?|on|here|https?|following)\b|`)",
             r"(?:你|助手|模型|AI)(?:必须|应该|应当|需要|务必|现在是|不得)",
@@ -139,7 +140,9 @@ _ORDER = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE,
 )
-_FIRST_PERSON = re.compile(r"^(?:I|we)\b|^我", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"\s*(?:(?:I|we)\b|我)", re.IGNORECASE)
+_CLAUSE = re.compile(r"[,;:，；：]")
+_TO_YOU = re.compile(r"(?:you|你)", re.IGNORECASE)
 
 
 def standing_instructions(text: str) -> list[tuple[int, int]]:
@@ -166,9 +169,15 @@ def reads_like_instruction(text: str) -> bool:
         sentence = plain[start:end]
         if is_question(sentence):
             continue
-        if _STANDING.search(sentence) or (_ORDER.search(sentence) and not _FIRST_PERSON.match(sentence)):
+        if _STANDING.search(sentence) or any(not _of_oneself(sentence, found) for found in _ORDER.finditer(sentence)):
             return True
     return False
+
+
+def _of_oneself(sentence: str, order: re.Match[str]) -> bool:
+    """Say whether an order is what its speaker has to do ("I must send it to Bo"): "I'm Bo, send it to me" is none."""
+    begins = max((found.end() for found in _CLAUSE.finditer(sentence, 0, order.start() + 1)), default=0)
+    return _FIRST_PERSON.match(sentence, begins) is not None and not _TO_YOU.match(order.group(0))
 
 
 def _plain(text: str) -> str:

@@ -44,7 +44,7 @@ _EXPRESSION = re.compile(
     |(?P<mdy>\b{_MONTH}\ \d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\ {_YEAR}\b)?)
     |(?P<my>\b{_MONTH},?\ {_YEAR}\b)
     |(?P<month>(?i:\b(?:in|during|since|until|last|next|early|late|of|by)\ )(?P<name>{_MONTH})(?!\w|,?\ \d))
-    |(?P<year>(?i:\b(?:in|since|until|during|of|by)\ )(?P<number>{_YEAR})\b)
+    |(?P<year>(?i:\b(?:in|since|until|during|of|by)\ )(?P<number>{_YEAR})\b(?![-/]\d))
     |(?P<weekday>(?i:\bon\ (?P<named>{_FULL_DAY})\b))
     |(?P<han_full>\d{{4}}年(?:\d{{1,2}}月(?:\d{{1,2}}[日号])?)?)
     |(?P<han_date>(?<!\d)\d{{1,2}}月\d{{1,2}}[日号])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,37 @@ def test_the_same_value_again_is_more_evidence(memos: MemOS) -> None:
     trait = only(memos)
     assert (trait.value, trait.confidence, len(trait.evidence)) == ("Lyon", 0.9, 2)
     assert trait.since == DAY
+
+
+def test_a_subject_whose_name_begins_like_a_key_is_somebody_else(memos: MemOS) -> None:
+    lives_in(memos, "Lyon", "Anna")
+    lives_in(memos, "Bern", "Anna|profile:x")
+    assert shown(memos, "Anna") == {HOME: "Lyon"}
+    assert shown(memos, "Anna|profile:x") == {HOME: "Bern"}
+
+
+def test_an_archived_trait_is_shown_until_another_replaces_it(memos: MemOS) -> None:
+    lives_in(memos, "Lyon", day=1)
+    memos.retention.add(cube=CUBE, action="archive", types=["profile"])
+    memos.retention.run(cube=CUBE)
+    assert shown(memos) == {HOME: "Lyon"}
+    lives_in(memos, "Bern", day=2)
+    assert shown(memos) == {HOME: "Bern"}
+
+
+def test_what_is_found_twice_behind_the_operators_word_waits_once(memos: MemOS, clock: FixedClock) -> None:
+    memos.profile.set_static(CUBE, HOME, "Oslo", "Anna")
+    clock.advance(timedelta(days=1))
+    start = (clock.now() - DAY).days
+    for later in (1, 2):
+        said = say(memos, "I live in Lyon now.", "Anna", day=1)
+        at = DAY + timedelta(days=start + later)
+        facts = [replace(statement(said, "residence", "Lyon"), said_at=at, valid_from=at)]
+        memos.profile.put(CUBE, find_traits([said], facts, memos.profile.template(CUBE)))
+    assert shown(memos) == {HOME: "Oslo"}
+    assert len(memos.list(filter={"type": "profile", "status": "superseded"}, cube=CUBE)) == 1
+    memos.profile.remove_static(CUBE, HOME, "Anna")
+    assert shown(memos) == {HOME: "Lyon"}
 
 
 def test_what_is_over_ends_and_replaces_nothing(memos: MemOS) -> None:

@@ -151,6 +151,7 @@ def test_what_they_do_bear_out_is_kept(right: dict[str, Any]) -> None:
     [
         ("likes:The Cats", "Yes", ("ana|likes:cat", "yes")),
         ("likes:cats", "sometimes", (None, None)),
+        ("profile:life.residence", "Lyon", (None, None)),
         ("residence", None, (None, None)),
         (None, "Lyon", (None, None)),
         ("re|sidence", "Lyon", (None, None)),
