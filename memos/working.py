@@ -6,8 +6,9 @@ have to do with what was said last the hottest. Knows no model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -43,17 +44,19 @@ class Compose:
 
     ledger: Ledger
     related: Callable[[str, str], SearchResult]
+    now: datetime
 
     def __call__(self, cube: str, conversation: str | None, max_tokens: int) -> WorkingMemory:
         """Return the working memory of a conversation of a cube; without one, that of the cube."""
         with self.ledger.read() as connection:
             place = None if conversation is None else _place(connection, cube, conversation)
-            said = "" if place is None else _last_said(connection, cube, place[0])
+            last = [] if place is None else _last_said(connection, cube, place[0])
+            said = "\n".join(item.memory[:_QUESTION_CHARS] for item in last)[:_QUESTION_CHARS].strip()
             topic = "" if place is None else _topic(connection, *place)
-            standing = _standing(connection, cube)
+            standing = _standing(connection, cube, self.now, {item.speaker.casefold() for item in last})
         near = [hit.item.id for hit in self.related(cube, said)] if said else []
         with self.ledger.read() as connection:
-            facts = _by_heat(connection, cube, near) if said else _hottest(connection, cube)
+            facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
         return _fit(conversation, standing, topic, facts, max_tokens)
 
 
@@ -66,12 +69,11 @@ def _place(connection: sa.Connection, cube: str, name: str) -> tuple[str, int] |
     return None if row is None else (row.id, row.first_short)
 
 
-def _last_said(connection: sa.Connection, cube: str, conversation: str) -> str:
+def _last_said(connection: sa.Connection, cube: str, conversation: str) -> list[Item]:
     query = sa.select(t.items.c.id).where(t.items.c.conversation_id == conversation)
     last = list(connection.scalars(query.order_by(t.items.c.position.desc()).limit(_LAST_MESSAGES)))
     states = items.current(connection, [cube], last)
-    live = [states[item] for item in last if item in states and states[item].status in (Status.ACTIVE, Status.ARCHIVED)]
-    return "\n".join(state.memory[:_QUESTION_CHARS] for state in live)[:_QUESTION_CHARS].strip()
+    return [states[item] for item in last if item in states and states[item].status in (Status.ACTIVE, Status.ARCHIVED)]
 
 
 def _topic(connection: sa.Connection, conversation: str, first_short: int) -> str:
@@ -81,20 +83,32 @@ def _topic(connection: sa.Connection, conversation: str, first_short: int) -> st
     return "" if segment is None or segment not in found else summary(connection, found[segment])
 
 
-def _standing(connection: sa.Connection, cube: str) -> list[Item]:
-    """Return what is pinned, then instructions, then preferences, the hottest first in each."""
+def _standing(connection: sa.Connection, cube: str, now: datetime, speakers: Set[str]) -> list[Item]:
+    """Return what is pinned, then instructions, then preferences: in each those of who speaks first, then the hottest.
+
+    Two people may share a cube: what one of them ordered is not what the other did.
+    """
+    so = _still_so(now)
     pinned = _ordered(connection, cube, t.items.c.pinned.is_(True))
-    orders = _ordered(connection, cube, t.versions.c.type == ItemType.INSTRUCTION)
-    wishes = _ordered(connection, cube, t.versions.c.type == ItemType.PREFERENCE)
-    return [*pinned, *orders, *wishes]
+    orders = _ordered(connection, cube, so & (t.versions.c.type == ItemType.INSTRUCTION))
+    wishes = _ordered(connection, cube, so & (t.versions.c.type == ItemType.PREFERENCE))
+
+    def others(item: Item) -> bool:
+        return item.speaker.casefold() not in speakers
+
+    return [*pinned, *sorted(orders, key=others), *sorted(wishes, key=others)]
 
 
-def _hottest(connection: sa.Connection, cube: str) -> list[Item]:
-    return _ordered(connection, cube, t.versions.c.type.in_([str(kind) for kind in FACTS]))
+def _hottest(connection: sa.Connection, cube: str, now: datetime) -> list[Item]:
+    return _ordered(connection, cube, _still_so(now) & t.versions.c.type.in_([str(kind) for kind in FACTS]))
 
 
-def _by_heat(connection: sa.Connection, cube: str, ids: Sequence[str]) -> list[Item]:
-    return _ordered(connection, cube, t.items.c.id.in_(list(ids))) if ids else []
+def _by_heat(connection: sa.Connection, cube: str, now: datetime, ids: Sequence[str]) -> list[Item]:
+    return _ordered(connection, cube, _still_so(now) & t.items.c.id.in_(list(ids))) if ids else []
+
+
+def _still_so(now: datetime) -> sa.ColumnElement[bool]:
+    return t.versions.c.valid_to.is_(None) | (t.versions.c.valid_to > now)
 
 
 def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[bool]) -> list[Item]:
@@ -124,7 +138,8 @@ def _fit(
     entries += [(item, _line(item)) for item in facts]
     told = ""
     for item, line in entries:
-        if item is not None and item.id in chosen:
+        # One sentence may have given several facts.
+        if (item is not None and item.id in chosen) or line in lines:
             continue
         cost = estimate_tokens(line + "\n")
         if used + cost > max_tokens:
@@ -141,4 +156,6 @@ def _fit(
 
 def _line(item: Item) -> str:
     at = item.valid_from or item.said_at
-    return f"- {render.dated(at, render.said(item.speaker, item.memory))}"
+    # A trait names its subject itself.
+    text = item.memory if item.type is ItemType.PROFILE else render.said(item.speaker, item.memory)
+    return f"- {render.dated(at, text)}"

@@ -99,6 +99,28 @@ def test_nothing_of_another_cube_and_nothing_that_waits_is_in_it(memos: MemOS) -
     assert order.id not in {item.id for item in memos.working_memory("talk").items}
 
 
+def test_what_is_over_and_what_was_said_twice_is_not_in_it(memos: MemOS) -> None:
+    both = "My name is Maya and I live in Lyon and work at Acme."
+    talk(memos, "I used to love pizza.", "I used to live in Oslo.", both, "One.", "Two.")
+    analysed(memos)
+    assert {"Oslo", "yes"} <= {item.value for item in memos.list(filter={"valid_to": {"exists": True}})}
+    for found in (memos.working_memory(), memos.working_memory("talk")):
+        assert not [item for item in found.items if "Oslo" in item.memory or "pizza" in item.memory]
+        lines = found.text.splitlines()
+        assert len(set(lines)) == len(lines)
+
+
+def test_whoever_speaks_comes_before_others_of_the_cube(memos: MemOS) -> None:
+    for name, order in (("Ana", "From now on answer in French."), ("Bo", "From now on answer in Dutch.")):
+        said = [{"role": "user", "name": name, "content": text} for text in (order, "I love tea.", "One.", "Two.")]
+        memos.add(said, conversation=name)
+    analysed(memos)
+    for name, mine, theirs in (("Ana", "French", "Dutch"), ("Bo", "Dutch", "French")):
+        text = memos.working_memory(name).text
+        assert place(text, mine) < place(text, theirs)
+        assert f"{name}: {name} - " not in text
+
+
 def test_an_empty_cube_an_unknown_conversation_and_wrong_arguments(memos: MemOS) -> None:
     assert memos.working_memory().text == ""
     assert memos.working_memory("never held").text == ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ from memos.model import Fact, Item, ItemType, Role, Span, Trust
 from memos.reader.fact_skills import skills
 from memos.reader.origins import said_at, trust_of
 from memos.text.instructions import reads_like_instruction, standing_instructions
-from memos.text.preferences import Liking, firm_preference, liking
+from memos.text.preferences import Liking, firm_preference, likings
 from memos.text.sentences import asserted, is_question, sentences
 from memos.text.statements import Statement, key_of, past_statements, statements
 from memos.text.times import TimeExpression, time_expressions
@@ -44,6 +44,14 @@ _WISH = re.compile(
 )
 _JOINS = frozenset("and but so that because since as also now then actually btw no yes hi hello ok okay well".split())  # noqa: SIM905
 _PAST = re.compile(r"^[Mm]y [\w\- ]{1,30} (?:was|were) ")
+# "My birthday is on 12 September" has been so before that day.
+_TIMELESS = frozenset({"my:birthday", "my:生日", "name"})
+_NOT_TO = re.compile(r"(?:don['’]t|do not|never|stop|no longer|not|不要|不|别|别再)(?: ever)?\s*$", re.IGNORECASE)
+_AT_TIMES = re.compile(r"\b(?:when|whenever|if|unless|every time)\b|如果|的时候|每当|每次", re.IGNORECASE)
+_ENOUGH = re.compile(r"(?:就可以了?|就行了?|就好了?|好了|吧|哦)$")
+_BETWEEN = re.compile(
+    r"\s*[,，;；、]\s*(?:(?:and|but)\s+|但是?|而且|不过)?|\s+(?:and|but)\s+(?:now\s+)?|但是?|而且|不过", re.IGNORECASE
+)
 _CALLED = re.compile(
     r"\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})|(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
 )
@@ -52,7 +60,8 @@ _ANSWERS_IN = re.compile(
     r"|用(?P<h>中文|英文|英语|日文|日语|法语|德语|韩语|西班牙语|俄语|普通话|粤语)(?:来)?(?:回答|回复|说|写|交流)"
 )
 _ASSISTANT = re.compile(
-    r"^(?:(?:hi|hello|hey|sure|and|also|so|ok|okay|yes|well)[,.! ]+)*(?:[Mm]y name is [A-Z]"
+    r"^(?:(?:hi|hello|hey|sure|and|also|so|ok|okay|yes|well|好的?|没问题|当然(?:可以)?|可以|收到|明白了?)[,.! ，！]+)*"
+    r"(?:[Mm]y name is [A-Z]"
     r"|I(?:['’]m| am) (?:an?|your|the) (?!(?:bit|little|lot|tad)\b)\w"
     r"|I(?:['’]d| would)? (?:strongly |highly |really )?(?:recommend|suggest) \w"
     r"|I can(?:not|['’]t)? (?!(?:help|see|imagine|understand|tell|certainly|definitely|totally|relate|try|only|hear|"
@@ -94,11 +103,12 @@ def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
         case Role.USER:
             orders = _orders(item, head, said)
             for sentence in said:
-                yield from _stated(sentence)
+                found = _stated(sentence)
                 if sentence in orders:
-                    yield _instruction(sentence)
+                    found.append((0, _instruction(sentence)))
                 else:
-                    yield from _preference(sentence)
+                    found += _preferences(sentence)
+                yield from _divided(sentence, found)
         case Role.ASSISTANT:
             for sentence in said:
                 yield from _of_assistant(sentence)
@@ -115,23 +125,53 @@ def _orders(item: Item, head: str, said: Sequence[_Sentence]) -> list[_Sentence]
     return [sentence for sentence in said if (sentence.start, sentence.end) in standing]
 
 
-def _stated(sentence: _Sentence) -> Iterator[Fact]:
-    """Yield what is so and what is over; "I moved from Paris to Lyon" says both."""
+def _divided(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> Iterator[Fact]:
+    """Yield the facts of a sentence, each with its part of it, so that one that changes leaves no other behind.
+
+    "I live in Paris, and I like tea" is divided before "I like"; what nothing separates is left together.
+    """
     text = sentence.text
+    starts = sorted({start for start, fact in found if fact.type is not ItemType.INSTRUCTION})
+    parts: dict[int, tuple[int, int]] = {}
+    begin, first = 0, 0
+    for place, start in enumerate(starts):
+        following = starts[place + 1] if place + 1 < len(starts) else None
+        cut = None if following is None else _last(_BETWEEN, text, start, following)
+        if cut is not None or following is None:
+            parts |= dict.fromkeys(starts[first : place + 1], (begin, len(text) if cut is None else cut[0]))
+            begin, first = (0 if cut is None else cut[1]), place + 1
+    for start, fact in found:
+        piece = (0, len(text)) if fact.type is ItemType.INSTRUCTION else parts[start]
+        yield _worded(sentence, fact, piece, start)
+
+
+def _last(pattern: re.Pattern[str], text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return the span of the last match between two places that ends at the second."""
+    return next((match.span() for match in pattern.finditer(text, start, end) if match.end() == end), None)
+
+
+def _worded(sentence: _Sentence, fact: Fact, piece: tuple[int, int], focus: int) -> Fact:
+    begin, end = piece
+    start, end = _cut(sentence.text[begin:end], focus - begin)
+    start, end = begin + start, begin + end
+    span = Span(sentence.item.id, sentence.start + start, sentence.start + end)
+    return replace(fact, memory=sentence.text[start:end], spans=(span,))
+
+
+def _stated(sentence: _Sentence) -> list[tuple[int, Fact]]:
+    """Return what is so and what is over, and where that is said; "I moved from Paris to Lyon" says both."""
+    text = sentence.text
+    told = []
     found = sorted([*statements(text), *past_statements(text)], key=lambda each: each.start)
     for stated in found[:_MOST_STATED]:
         if asserted(text, stated.start, stated.end) and not _in_passing(text, stated):
             # A favourite colour is a preference that has a key of its own.
             liked = stated.attribute.startswith("my:favorite")
-            begun, over = _validity(sentence, stated)
-            yield _fact(
-                sentence,
-                ItemType.PREFERENCE if liked else ItemType.USER,
-                (stated.attribute, stated.value),
-                (begun, over),
-                ("explicit",) if liked else (),
-                stated.start,
-            )
+            kind = ItemType.PREFERENCE if liked else ItemType.USER
+            tags = ("explicit",) if liked else ()
+            about = stated.attribute, stated.value
+            told.append((stated.start, _fact(sentence, kind, about, _validity(sentence, stated), tags)))
+    return told
 
 
 def _in_passing(text: str, stated: Statement) -> bool:
@@ -143,19 +183,24 @@ def _in_passing(text: str, stated: Statement) -> bool:
     return inside or _PAST.search(text[stated.start : stated.end]) is not None
 
 
-def _preference(sentence: _Sentence) -> Iterator[Fact]:
+def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
+    """Return what the speaker likes, avoids or cannot have, and where the sentence says so."""
     text = sentence.text
-    if is_question(text) or _WISH.search(text):
-        return
-    liked = liking(text)
-    if liked is not None:
-        if asserted(text, liked.start, liked.end):
+    if is_question(text):
+        return []
+    told = []
+    for liked in likings(text)[:_MOST_STATED]:
+        if asserted(text, liked.start, liked.end) and not _WISH.search(text[liked.start : liked.end]):
             about = None if liked.thing is None else (f"likes:{liked.thing}", "yes" if liked.likes else "no")
-            yield _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",), liked.start)
-        return
+            found = _fact(sentence, ItemType.PREFERENCE, about, _validity(sentence, liked), ("explicit",))
+            told.append((liked.start, found))
     firm = firm_preference(text)
-    if firm is not None and asserted(text, *firm) and not _favourite(text):
-        yield _fact(sentence, ItemType.PREFERENCE, None, _validity(sentence, None), ("explicit",), firm[0])
+    if firm is None or not asserted(text, *firm) or _WISH.search(text) or _favourite(text):
+        return told
+    # "I'm allergic to nuts and I love tea" says two things; "I hate it that I can't eat nuts" says one.
+    if any(liked.start < firm[1] and firm[0] < liked.end for liked in likings(text)):
+        return told
+    return [*told, (firm[0], _fact(sentence, ItemType.PREFERENCE, None, _validity(sentence, None), ("explicit",)))]
 
 
 def _favourite(text: str) -> bool:
@@ -164,13 +209,20 @@ def _favourite(text: str) -> bool:
 
 
 def _instruction(sentence: _Sentence) -> Fact:
-    about = None
-    for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
-        if sentence.item.role is Role.USER and (match := pattern.search(sentence.text)) is not None:
-            about = attribute, match.group("v") or match.group("h")
-            break
+    about = _ordered(sentence.text) if sentence.item.role is Role.USER else None
     # A time in an order is part of what is ordered; the order holds since it was given.
     return _fact(sentence, ItemType.INSTRUCTION, about, (sentence.said_at, None), ("explicit",))
+
+
+def _ordered(text: str) -> tuple[str, str] | None:
+    """Return how to call somebody or in what language to answer: not how never to, nor what holds at times only."""
+    for attribute, pattern in (("called", _CALLED), ("answers in", _ANSWERS_IN)):
+        for match in pattern.finditer(text):
+            value = _ENOUGH.sub("", match.group("v") or match.group("h"))
+            at_times = attribute == "answers in" and _AT_TIMES.search(text)
+            if value and not at_times and not _NOT_TO.search(text[: match.start()]):
+                return attribute, value
+    return None
 
 
 def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
@@ -186,6 +238,8 @@ def _validity(sentence: _Sentence, said: Statement | Liking | None) -> tuple[dat
     """Return since when and until when what a sentence says is so, by the times it names outside the value itself."""
     since, until = _times(sentence, said)
     now = sentence.said_at
+    if isinstance(said, Statement) and said.attribute in _TIMELESS and not said.ended:
+        return now, None
     if said is None or not said.ended:
         # "I live in Paris; tomorrow I fly to Rome" is so already, "I moved to Rome today" since it was said.
         began = since is not None and (since.valid_to <= now or (_SINCE.match(since.text) and since.valid_from <= now))
@@ -222,9 +276,8 @@ def _fact(
     about: tuple[str, str] | None,
     valid: tuple[datetime | None, datetime | None],
     tags: tuple[str, ...] = (),
-    focus: int = 0,
 ) -> Fact:
-    start, end = _cut(sentence.text, focus)
+    start, end = _cut(sentence.text, 0)
     item = sentence.item
     return Fact(
         type=type_,

@@ -22,8 +22,8 @@ _OFTEN = (
     r"especially) )*"
 )
 _STOP = (
-    r"(?= (?:but|because|since|when|while|if|so|too|very much|a lot|any ?more|any longer|again|over|than|more than|"
-    r"at all|these days|now|though|either|as well|with|for|from|like|that|which|who|in|on|at|after|before)\b"
+    r"(?= (?:and I|but|because|since|when|while|if|so|too|very much|a lot|any ?more|any longer|again|over|than|"
+    r"more than|at all|these days|now|though|either|as well|with|for|from|like|that|which|who|in|on|at|after|before)\b"
     r"|\s*(?:[.,;:!?()\"“”\n]|$|[^\w\s'’&/+\-]))"
 )
 _THING = rf"(?P<v>[^.,;:!?()\"“”\n]{{1,60}}?){_STOP}"
@@ -45,6 +45,7 @@ _BIG = r"(?:big |huge )?"
 _DO_NOT = r"(?:do not|don['’]t|no longer|never)"
 _HAN_VERY = r"(?:真的?|很|最|非常|特别|更|也|还是|比较|一直|都|现在|挺|超)*"
 _HAN_LIKE = r"(?:喜欢上?|爱(?:吃|喝|看|听|玩))"
+_HAN_ALSO = rf"我{_HAN_VERY}{_HAN_LIKE}[^他她它你您。！？]{{1,30}}?[，,、]?(?:也|还){_HAN_VERY}{_HAN_LIKE}"
 _HAN_THING = r"(?P<v>[^，。！？；,.!?;\s]{1,20}?)(?=了?(?:[，。！？；,.!?;\s]|$)|但|因为|所以|胜过|多于)"
 
 # Whether it is liked, and whether that is over, for each pattern.
@@ -76,6 +77,7 @@ _LIKINGS: tuple[tuple[bool, bool, re.Pattern[str]], ...] = tuple(
         ),
         (False, False, rf"我{_HAN_VERY}(?:讨厌|受不了|不爱(?:吃|喝|看|听|玩)){_HAN_THING}"),
         (True, False, rf"我{_HAN_VERY}{_HAN_LIKE}{_HAN_THING}"),
+        (True, False, rf"{_HAN_ALSO}{_HAN_THING}"),
     )
 )
 _ARTICLES = re.compile(
@@ -86,12 +88,14 @@ _VAGUE = re.compile(
     r"^(?:not|it|that|this|these|those|them|him|her|you|us|everything|everyone|nothing|something|anything|how|what|when|"
     r"where|why|who|being|having|your|his|their|our|i|we|he|she|they|one|both|each other|myself|"
     r"the (?:way|idea|fact|texture|taste|smell|sound|look|feel|colou?r|place|result|plan))\b"
-    r"|^(?:你|您|他|她|它|这|那|我|自己|什么)",
+    r"|^(?:你|您|他|她|它|这|那|我|自己|什么|的)",
     re.IGNORECASE,
 )
 _NO_THING = re.compile(
     r"\b(?:and|or)\b|[&/+和与或跟]|^(?:playing|doing|going|getting|making|taking|seeing|trying|working|sinking|finding|spending|get)\b"
 )
+# "喝咖啡" is liked as "咖啡" is; a 玩具 is a thing.
+_HAN_DOING = re.compile(r"^(?:喝|吃|看|听|玩(?!具))(?=.)")
 _MOST_WORDS = 3
 _ENDS_IN_E = frozenset(
     "movie cookie pie tie zombie selfie smoothie brownie veggie hoodie calorie shoe toe canoe ache headache".split()  # noqa: SIM905
@@ -128,18 +132,30 @@ def firm_preference(sentence: str) -> tuple[int, int] | None:
 
 
 def liking(sentence: str) -> Liking | None:
-    """Return the first thing a sentence says its speaker likes or dislikes, by pattern.
+    """Return the first thing a sentence says its speaker likes or dislikes, by pattern; see `likings`."""
+    return next(iter(likings(sentence)), None)
+
+
+def likings(sentence: str) -> list[Liking]:
+    """Return the things a sentence says its speaker likes or dislikes, by pattern, in order; each word is in one.
 
     Wishes are no likings, nor is "I love it", which says nothing to whoever does not know what "it" is.
     """
+    head = sentence[:_SCAN_CHARS]
     found = [
-        Liking(thing_of(match.group("v")), likes, match.start(), match.end(), ended)
+        (match.span("v"), Liking(thing_of(match.group("v")), likes, match.start(), match.end(), ended))
         for likes, ended, pattern in _LIKINGS
-        for match in [pattern.search(sentence[:_SCAN_CHARS])]
-        if match is not None and not _VAGUE.match(match.group("v"))
+        for match in pattern.finditer(head)
+        if not _VAGUE.match(match.group("v"))
     ]
+    kept: list[Liking] = []
+    free = 0
     # At one place the first pattern is the stricter one.
-    return min(found, key=lambda each: each.start, default=None)
+    for (start, end), each in sorted(found, key=lambda one: one[0][0]):
+        if start >= free:
+            kept.append(each)
+            free = end
+    return kept
 
 
 def thing_of(said: str) -> str | None:
@@ -150,7 +166,7 @@ def thing_of(said: str) -> str | None:
     words = thing.split()
     if not words or len(words) > _MOST_WORDS or _NO_THING.search(thing) or _VAGUE.match(thing):
         return None
-    return " ".join([*words[:-1], _singular(words[-1])])
+    return " ".join([*words[:-1], _singular(_HAN_DOING.sub("", words[-1]))])
 
 
 def _singular(word: str) -> str:

@@ -30,6 +30,16 @@ _HAVE = r"(?:['’]ve| have| just| recently| finally)*"
 _BE = r"(?:['’]m| am)"
 _ADVERB = r"(?: (?:now|currently|actually|still|also|just))?"
 _HAN = r"(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+_HAN_SOME = r"[^，。！？；,.!?;\s]{1,15}"
+_AS = r"(?: as [^.,;:!?\n]{1,40}?)?"
+# "I work for people who pay badly and live in Monaco" says nothing of where I live.
+_AND_I = rf"(?:(?!\b(?:who|that|which|where|s?he|they|you)\b)[^.,;:!?\n]){{1,60}}?,? and{_ADVERB}"
+# What a value ends before: since when it is so.
+_SINCE_WHEN = re.compile(
+    r" (?:from|since|as of|starting(?: from)?) (?:now|today|tomorrow|yesterday|(?:next|last|this) \w+|[\d(].*"
+    r"|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:January|February|March|April|May|June|July|August|September|"
+    r"October|November|December)\b.*)(?: on(?:wards?)?)?$"
+)
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (attribute, re.compile(pattern))
@@ -38,7 +48,9 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} moved (?:back )?from {_FROM} to {_PLACE}"),
         ("residence", rf"\b(?:I|[Ww]e){_ADVERB} live{_ADVERB} in {_PLACE}"),
         ("residence", rf"\bI{_BE}{_ADVERB} (?:living|based) in {_PLACE}"),
-        ("employer", rf"\bI{_ADVERB} work{_ADVERB} (?:at|for) {_NAME}"),
+        ("residence", rf"\bI{_ADVERB} work{_ADVERB} (?:at|for|as) {_AND_I} live{_ADVERB} in {_PLACE}"),
+        ("employer", rf"\bI{_ADVERB} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
+        ("employer", rf"\bI{_ADVERB} live{_ADVERB} in {_AND_I} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
         ("employer", rf"\bI{_BE}{_ADVERB} working (?:at|for) {_NAME}"),
         ("employer", rf"\bI{_HAVE} (?:joined|started (?:at|with)|started working (?:at|for)) {_NAME}"),
         ("name", rf"\b[Mm]y name is {_NAME}"),
@@ -50,13 +62,18 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("residence", rf"我们?(?:现在|已经|刚刚?)?(?:住在|搬到了?|搬去了?){_HAN}(?=[了，。！？；,.!?;\s]|$)"),
         ("employer", rf"我(?:现在|目前)?在{_HAN}(?:工作|上班)"),
+        ("employer", rf"我(?:现在)?(?:住在|叫|是){_HAN_SOME}[，,]\s*(?:现在|目前)?在{_HAN}(?:工作|上班)"),
         ("name", rf"我(?:的名字)?(?:叫|是叫){_HAN}(?=[，。！？；,.!?;\s]|$)"),
+        ("my:favorite {0}", rf"我最(?:喜欢|爱)的(?P<a>[^是，。！？；,.!?;\s]{{1,8}})是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
         ("my:{0}", rf"我的(?P<a>手机|电话|电脑|邮箱|地址|生日|工作)(?:现在)?是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
     )
 )
 _OVER = r"(?: any ?more| any longer| these days)"
 _JOB = r"(?:my (?:old )?(?:job|position|role) (?:at|with) )?"
 _DAY = r"(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|May|June|July|August)"
+_WHEN = r"(?:the )?(?:\d|(?:early|late|mid) |(?:last|this) |(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|" + (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)\b)"
+)
 _HAN_ONCE = r"(?:以前|之前|曾经?|过去|原来|从前)"
 _HAN_END = r"(?=的时候|[了，。！？；,.!?;\s]|$)"
 _PAST: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -72,6 +89,7 @@ _PAST: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("employer", rf"\bI{_HAVE} (?:resigned|retired) from {_NAME}"),
         # "I left Maya at the station" is about no employer.
         ("employer", rf"\bI{_HAVE} (?:left|quit) {_JOB}{_DAY}(?>{_NAME})(?! (?:at|in|with|behind|alone|on)\b)"),
+        ("employer", rf"\bI{_HAVE} quit {_JOB}{_DAY}(?>{_NAME}) (?:in|on) {_WHEN}"),
         ("employer", rf"\bI (?:was|got|have been) (?:laid off|fired|let go) (?:from|by|at) {_NAME}"),
         ("name", rf"\b[Mm]y name used to be {_NAME}"),
         ("residence", rf"我们?{_HAN_ONCE}(?:一直|都)?住(?:在|过){_HAN}{_HAN_END}"),
@@ -100,7 +118,7 @@ def past_statements(text: str) -> list[Statement]:
 
 
 def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ended: bool) -> list[Statement]:
-    found = []
+    found: list[tuple[int, Statement]] = []
     for attribute, pattern in patterns:
         for match in pattern.finditer(text):
             if not ended and _denied(text, match):
@@ -108,9 +126,11 @@ def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ende
             groups = match.groupdict()
             name = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
             value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
+            if name.startswith("my:"):
+                value = _SINCE_WHEN.sub("", value.removeprefix("on ") if name == "my:birthday" else value)
             if value:
-                found.append(Statement(name, value, match.start(), match.end(), ended))
-    return sorted(found, key=lambda statement: (statement.start, -statement.end))
+                found.append((match.start("v"), Statement(name, value, match.start(), match.end(), ended)))
+    return [each for _, each in sorted(found, key=lambda one: (one[1].start, one[0], -one[1].end))]
 
 
 def _denied(text: str, match: re.Match[str]) -> bool:

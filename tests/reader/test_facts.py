@@ -49,6 +49,7 @@ FOUND = [
     ("Please don't use emojis", ItemType.INSTRUCTION, None, None, 0.8),
     ("我现在住在里昂。", ItemType.USER, "ana|residence", "里昂", 0.9),
     ("我喜欢咖啡", ItemType.PREFERENCE, "ana|likes:咖啡", "yes", 0.8),
+    ("我最喜欢的电影是《流浪地球》。", ItemType.PREFERENCE, "ana|my:favorite 电影", "《流浪地球》", 0.8),
     ("我不再喜欢咖啡了。", ItemType.PREFERENCE, "ana|likes:咖啡", "no", 0.8),
     ("我不吃辣", ItemType.PREFERENCE, None, None, 0.8),
     ("以后请用中文回答。", ItemType.INSTRUCTION, "ana|answers in", "中文", 0.8),
@@ -108,6 +109,65 @@ def test_a_sentence_is_named_by_its_place_in_the_message() -> None:
     assert [text[span.start : span.end] for fact in found for span in fact.spans] == [fact.memory for fact in found]
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (
+            "你好，我叫魏明，我住在上海，我在华为工作。",
+            {"name": "你好，我叫魏明", "residence": "我住在上海", "employer": "我在华为工作。"},
+        ),
+        ("I live in Paris and I like tea.", {"residence": "I live in Paris", "likes:tea": "I like tea."}),
+        (
+            "I like tea, I work at Acme, but I hate mornings.",
+            {"likes:tea": "I like tea", "employer": "I work at Acme", "likes:morning": "I hate mornings."},
+        ),
+        ("I'm allergic to nuts and I love tea.", {"": "I'm allergic to nuts", "likes:tea": "I love tea."}),
+        # What nothing separates is left together.
+        ("我喜欢喝茶，也喜欢看书。", {"likes:茶": "我喜欢喝茶，也喜欢看书。", "likes:书": "我喜欢喝茶，也喜欢看书。"}),
+        (
+            "I live in Lyon and work at Acme.",
+            {"residence": "I live in Lyon and work at Acme.", "employer": "I live in Lyon and work at Acme."},
+        ),
+    ],
+)
+def test_a_sentence_that_says_several_things_is_divided(text: str, parts: dict[str, str]) -> None:
+    message = said(text)
+    found = read(message).facts
+    assert {(fact.key or "|").partition("|")[2]: fact.memory for fact in found} == parts
+    assert all(text[span.start : span.end] == fact.memory for fact in found for span in fact.spans)
+
+
+def test_what_changes_leaves_nothing_of_it_in_what_does_not() -> None:
+    old, new = facts("I used to live in Paris but now I live in Lyon.")
+    assert (old.memory, new.memory) == ("I used to live in Paris", "I live in Lyon.")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("Don't call me Hannah, call me Hanni please.", "ana|called", "Hanni"),
+        ("Please don't call me Hannah.", None, None),
+        ("别再叫我魏先生，叫我老魏。", "ana|called", "老魏"),
+        ("以后叫我老魏就行。", "ana|called", "老魏"),
+        ("Please don't answer in French.", None, None),
+        # What holds at times only is no rule for all times.
+        ("Please answer in English when I write English.", None, None),
+    ],
+)
+def test_how_not_to_call_somebody_is_not_how_to(text: str, key: str | None, value: str | None) -> None:
+    fact = one(text)
+    assert (fact.type, fact.key, fact.value, fact.memory) == (ItemType.INSTRUCTION, key, value, text)
+
+
+def test_a_wish_hides_nothing_that_stands_beside_it() -> None:
+    assert one("I hate spreadsheets, I'd love to learn Rust some day.").key == "ana|likes:spreadsheet"
+
+
+def test_a_birthday_is_no_day_on_which_something_began() -> None:
+    fact = one("My birthday is on 12 September, and Jan's birthday is March 3rd.")
+    assert (fact.value, fact.valid_from, fact.valid_to) == ("12 September", SAID, None)
+
+
 # What is over, and since when
 
 
@@ -165,6 +225,7 @@ def test_an_assistant_speaks_of_itself_only() -> None:
     assert one("I recommend the night train.", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
     assert one("I'll remind you on Friday.", Role.ASSISTANT, "bot").confidence == 0.6
     assert one("我会提醒你喝水。", Role.ASSISTANT, "bot").subject == "bot"
+    assert one("没问题，我会提醒你给妈妈打电话。", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
     for text in ("I'm sorry to hear that.", "I can help with that!", "Can I help?", "I live in Paris.", "Always run."):
         assert facts(text, role=Role.ASSISTANT) == ()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.preferences import firm_preference, liking, states_preference, thing_of
+from memos.text.preferences import firm_preference, liking, likings, states_preference, thing_of
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,21 @@ def test_what_is_liked(text: str, thing: str | None, likes: bool, ended: bool) -
 
 
 @pytest.mark.parametrize(
+    ("text", "things"),
+    [
+        ("I like tea and I love jazz.", ["tea", "jazz"]),
+        ("I don't like coffee any more, I prefer tea.", ["coffee", "tea"]),
+        ("我喜欢喝咖啡，也喜欢打篮球。", ["咖啡", "打篮球"]),
+        ("我喜欢喝茶，我不喜欢香菜", ["茶", "香菜"]),
+        ("她喜欢茶，也喜欢咖啡", []),
+        ("我最喜欢的电影是《流浪地球》。", []),
+    ],
+)
+def test_everything_that_is_liked_is_found(text: str, things: list[str]) -> None:
+    assert [each.thing for each in likings(text)] == things
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "I'd love to see that",
@@ -114,6 +129,8 @@ def test_one_thing_has_one_name() -> None:
     assert thing_of("The Berries") == thing_of("berry") == thing_of(" some  berries ") == "berry"
     assert thing_of("shoes") == thing_of("a shoe")
     assert thing_of("glass") == "glass"
+    assert thing_of("喝咖啡") == thing_of("咖啡") == "咖啡"
+    assert thing_of("玩具") == "玩具"
     assert thing_of("it") is thing_of("") is thing_of("what you said about a very long day") is None
 
 

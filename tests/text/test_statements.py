@@ -27,6 +27,10 @@ STATED += [
     ("I moved from Paris to Lyon last week.", "residence", "Lyon"),
     ("I live in Paris, I think", "residence", "Paris"),
     ("I work at Acme and live in Lyon", "employer", "Acme"),
+    ("I work as a nurse at the Charité", "employer", "Charité"),
+    ("My job is senior analyst at Zalando from tomorrow.", "my:job", "senior analyst at Zalando"),
+    ("My car is from 2015", "my:car", "from 2015"),
+    ("My birthday is on 12 September", "my:birthday", "12 September"),
 ]
 OVER = [
     ("I used to live in Paris but now I live in Lyon", "residence", "Paris"),
@@ -38,6 +42,8 @@ OVER = [
     ("I don't work for Acme anymore", "employer", "Acme"),
     ("I left Acme last month.", "employer", "Acme"),
     ("I quit my job at Globex", "employer", "Globex"),
+    ("I quit Acme on Friday!", "employer", "Acme"),
+    ("I quit Acme in 2019", "employer", "Acme"),
     ("我以前住在巴黎", "residence", "巴黎"),
     ("我以前住在巴黎的时候很开心", "residence", "巴黎"),
     ("我不住在北京了", "residence", "北京"),
@@ -51,6 +57,7 @@ NOT_OVER = [
     "She used to live in Paris",
     "I left Maya Okafor at the station",
     "I left Monday morning",
+    "I left New York on Monday",
     "I've lived in Paris since 2019",
     "我住在巴黎",
     "我不住在巴黎",
@@ -73,6 +80,18 @@ def test_a_statement_is_found_with_its_value_and_span(text: str, attribute: str,
     first = statements(text)[0]
     assert (first.attribute, first.value) == (attribute, value)
     assert value in text[first.start : first.end]
+
+
+@pytest.mark.parametrize(
+    "text", ["I live in Lyon and work at Acme.", "I work at Acme and live in Lyon", "我住在里昂，在医院工作。"]
+)
+def test_two_statements_of_one_subject_are_both_found(text: str) -> None:
+    assert sorted(each.attribute for each in statements(text)) == ["employer", "residence"]
+
+
+@pytest.mark.parametrize("text", ["I work for people who pay badly and live in Monaco", "我女儿住在里昂，在医院工作。"])
+def test_where_others_live_and_work_is_theirs(text: str) -> None:
+    assert statements(text) == []
 
 
 @pytest.mark.parametrize("text", NOT_STATED)
