@@ -486,7 +486,9 @@ def version(as_json: AsJson = False) -> None:
 def _items_lines(found: list[Item]) -> None:
     # No table: an id is there to be copied, and a memory to be read, also on a narrow terminal.
     for item in found:
-        about = f"{item.id}  v{item.version}  {item.status}  {item.tier}  {visible(item.speaker)}"
+        about = f"{item.id}  v{item.version}  {item.status}  {item.tier}  {item.type}  {visible(item.speaker)}"
+        if item.valid_to is not None:
+            about += f"  until {item.valid_to:%F}"
         console.print(about, markup=False, highlight=False, soft_wrap=True)
         for line in item.memory[:2000].splitlines():
             console.print(f"    {visible(line)}", markup=False, highlight=False, soft_wrap=True)

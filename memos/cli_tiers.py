@@ -14,7 +14,7 @@ from memos.text.render import visible
 tiers_app = typer.Typer(rich_markup_mode=None)
 
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done, or leave it to whoever is open")]
-AnyId = Annotated[str, typer.Argument(help="Id of an item or a segment")]
+AnyId = Annotated[str, typer.Argument(metavar="id", help="Id of an item or a segment")]
 
 
 @tiers_app.command()
@@ -30,12 +30,13 @@ def segments(
 
     def human() -> None:
         for segment in found:
-            about = (
-                f"{segment.heat:.2f} {segment.pages} pages, {segment.updated_at:%F}: {', '.join(segment.keywords[:5])}"
-            )
-            console.print(visible(about), markup=False, highlight=False, soft_wrap=True)
+            kept = "  pinned" if segment.pinned else ""
+            _say(f"{segment.id}  {segment.state}{kept}  heat {segment.heat:.2f}  {segment.pages} pages")
+            _say(f"    about: {', '.join(segment.keywords[:5])}")
             for line in segment.summary.splitlines():
-                console.print(f"    {visible(line)}", markup=False, highlight=False, soft_wrap=True)
+                _say(f"    {line}")
+        if not found:
+            _say(f"no topics yet: {_newest(memos)}")
 
     show(found, as_json, human)
 
@@ -44,20 +45,30 @@ def segments(
 def analyse(
     cube: CubeName = DEFAULT_CUBE,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Read all pages, not only those of hot topics")
+        bool, typer.Option("--everything", help="Read the exchanges of all topics, not only of hot ones")
     ] = False,
     wait: Wait = True,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read older exchanges into long-term memory: facts, preferences, instructions, traits."""
+    """Read older exchanges into long-term memory: facts, preferences, instructions, traits.
+
+    The newest ones of each conversation (MEMOS_HEAT__SHORT_CAPACITY, 10) are not read yet.
+    """
     with opened(data_dir) as memos:
         if wait:  # what was just added is on its way to where it is read
             _ended(memos, cube, wait=True)
         memos.analyse(cube=cube, everything=everything, actor=actor)
         counts = _ended(memos, cube, wait=wait)
-    show({"cube": cube, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+        topics = memos.segments(cube=cube, limit=1)
+
+    def human() -> None:
+        _say(_told(counts))
+        if not topics:
+            _say(f"nothing to read yet: {_newest(memos)}")
+
+    show({"cube": cube, "tasks": counts}, as_json, human)
 
 
 @tiers_app.command()
@@ -91,17 +102,31 @@ def reflect(
 
 
 @tiers_app.command()
-def pin(id_: AnyId, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None) -> None:
+def pin(
+    id_: AnyId,
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Keep an item in working memory, or a segment out of the archive."""
     with opened(data_dir) as memos:
         memos.pin(id_, cube=cube, actor=actor)
+    show({"id": id_, "pinned": True}, as_json, lambda: _say(f"{id_} is pinned"))
 
 
 @tiers_app.command()
-def unpin(id_: AnyId, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None) -> None:
+def unpin(
+    id_: AnyId,
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Take a pin back."""
     with opened(data_dir) as memos:
         memos.pin(id_, cube=cube, actor=actor, pinned=False)
+    show({"id": id_, "pinned": False}, as_json, lambda: _say(f"{id_} is not pinned"))
 
 
 @tiers_app.command()
@@ -112,11 +137,13 @@ def move(
     wait: Wait = True,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """Send a topic to another tier by hand."""
     with opened(data_dir) as memos:
         memos.move(segment, tier, cube=cube, actor=actor)
-        _ended(memos, cube, wait=wait)
+        counts = _ended(memos, cube, wait=wait)
+    show({"segment": segment, "tier": tier, "tasks": counts}, as_json, lambda: _say(_told(counts)))
 
 
 @tiers_app.command()
@@ -139,6 +166,11 @@ def _ended(memos: MemOS, cube: str, *, wait: bool) -> dict[str, int]:
     if wait:
         memos.tasks.wait(cubes=[cube])
     return {str(state): count for state, count in memos.tasks.counts(cubes=[cube]).items()}
+
+
+def _newest(memos: MemOS) -> str:
+    capacity = memos.settings.heat.short_capacity
+    return f"the newest {capacity} exchanges of a conversation stay as they are (MEMOS_HEAT__SHORT_CAPACITY)"
 
 
 def _told(counts: dict[str, int]) -> str:

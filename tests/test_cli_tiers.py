@@ -39,6 +39,25 @@ def test_pages_are_read_and_what_they_say_is_kept_in_mind(store: Store) -> None:
     assert {segment["state"] for segment in topics} == {"open"}
 
 
+def test_where_nothing_was_read_it_says_why(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path / "home") as memos:
+        memos.add("I live in Paris.", conversation="new")
+    new = Store(tmp_path / "home", {})
+    assert new.said("segments").startswith("no topics yet: the newest 10 exchanges of a conversation")
+    assert "MEMOS_HEAT__SHORT_CAPACITY" in new.said("analyse", "--everything").splitlines()[-1]
+
+
+def test_what_is_listed_can_be_named_in_the_next_command(store: Store) -> None:
+    [first, *_] = store.told("segments")
+    assert store.said("segments").startswith(f"{first['id']}  open  heat ")
+    assert store.told("pin", first["id"]) == {"id": first["id"], "pinned": True}
+    assert store.said("segments").startswith(f"{first['id']}  open  pinned  heat ")
+    assert store.told("unpin", first["id"])["pinned"] is False
+    assert store.told("move", first["id"], "long")["tier"] == "long"
+    store.said("analyse", "--everything")
+    assert "  active  long  instruction  user\n" in store.said("list", "--filter", '{"tier": "long"}')
+
+
 def test_topics_are_moved_and_pinned_by_hand(store: Store) -> None:
     segment = store.told("segments")[0]["id"]
     assert "not read yet" in store.failed(Conflict.exit_code, "move", segment, "archive")
