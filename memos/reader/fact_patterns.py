@@ -45,7 +45,8 @@ _WISH = re.compile(
 _JOINS = frozenset("and but so that because since as also now then actually btw no yes hi hello ok okay well".split())  # noqa: SIM905
 _PAST = re.compile(r"^[Mm]y [\w\- ]{1,30} (?:was|were) ")
 _CALLED = re.compile(
-    r"\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})|(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
+    r"(?<!n['’]t )(?<!not )(?<!never )\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})"
+    r"|(?<!别)(?<!不要)(?<!不)(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
 )
 _ANSWERS_IN = re.compile(
     r"\b(?:answer|reply|respond|speak|talk|write)(?: to)?(?: me| us)?(?: back)?(?: only)? in (?P<v>[A-Z][a-z]+)\b"

@@ -27,6 +27,11 @@ STATED += [
     ("I moved from Paris to Lyon last week.", "residence", "Lyon"),
     ("I live in Paris, I think", "residence", "Paris"),
     ("I work at Acme and live in Lyon", "employer", "Acme"),
+    ("My email is ana@mail.example.org.", "my:email", "ana@mail.example.org"),
+    ("My email is ana@x.org now", "my:email", "ana@x.org"),
+    ("My doctor is Dr. Smith.", "my:doctor", "Dr. Smith"),
+    ("My flight is at 10:30, I think", "my:flight", "at 10:30"),
+    ("My job is teaching.", "my:job", "teaching"),
 ]
 OVER = [
     ("I used to live in Paris but now I live in Lyon", "residence", "Paris"),
@@ -57,6 +62,11 @@ NOT_OVER = [
     "",
 ]
 NOT_STATED = [
+    "My email is not ana@x.org",
+    "My email is no longer ana@x.org",
+    "My phone is broken.",
+    "My doctor is very late.",
+    "我们住在一起。",
     "I don't live in Paris any more.",
     "I used to live in Paris",
     "Do you live in Paris?",
