@@ -31,6 +31,9 @@ PARIS = {
 }
 LYON = {"role": "user", "name": "Ana", "content": "Our boxes are in Lyon now, for good.", "chat_time": "2026-06-01"}
 
+# Two exchanges of a conversation are in one segment.
+NARROW = HeatSettings(short_capacity=1, similarity=0.3)
+
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,11 +64,13 @@ class Model:
 
 
 @contextmanager
-def opened(home: Path, model: Callable[[ChatRequest], str | Exception], **tasks: object) -> Iterator[MemOS]:
+def opened(
+    home: Path, model: Callable[[ChatRequest], str | Exception], heat: HeatSettings | None = None, **tasks: object
+) -> Iterator[MemOS]:
     settings = Settings(
         index=IndexSettings(wait_s=30),
         limits=LimitSettings(min_free_bytes=1_000_000),
-        heat=HeatSettings(),
+        heat=heat or HeatSettings(),
         tasks=TaskSettings(**tasks),  # type: ignore[arg-type]
     )
     with MemOS.open(home, settings=settings, embedder=WordEmbedder(), chat_model=ScriptedChat(model)) as memos:
@@ -100,6 +105,71 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
             assert connection.execute(sa.select(t.extraction_items)).all() == []
             assert "flat" not in str(connection.execute(sa.select(t.segments)).all())
         assert memos.verify().clean
+
+
+def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message(tmp_path: Path) -> None:
+    tea = fact("Ana, whose code is zanzibar, likes tea.", "I like tea")
+    cake = fact("Ana likes cake.", "I like cake", message=3)
+    model = Model(Found={"summary": "Ana told her code.", "facts": [tea, cake]})
+    with opened(tmp_path, model, NARROW) as memos:
+        told = [
+            "My code is zanzibar, and tea.",
+            "I like tea and the code.",
+            "I like cake and the code.",
+            "The code and tea.",
+        ]
+        ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
+        tea["message"] = 2
+        memos.move(one_segment(memos), "long")
+        settled(memos)
+        assert {item.memory for item in facts(memos)} == {tea["text"], cake["text"]}
+        model.answers["Found"] = {"summary": "", "facts": []}
+        memos.erase(ids[0])
+        settled(memos)
+        assert [item.memory for item in facts(memos)] == [cake["text"]]
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"zanzibar" in file.read_bytes()]
+
+
+def test_an_answer_that_may_quote_the_summary_before_it_leaves_with_what_that_was_made_of(tmp_path: Path) -> None:
+    def echo(request: ChatRequest) -> str:
+        shown = request.messages[-1].content
+        return json.dumps({"summary": "The code is zanzibar." if "zanzibar" in shown else "Tea.", "facts": []})
+
+    with opened(tmp_path, echo, NARROW) as memos:
+        said = memos.add({**PARIS, "content": "My code is zanzibar, and tea."}, conversation="c").item_ids[0]
+        for batch in range(2):
+            for number in range(12):
+                memos.add({**PARIS, "content": f"The code and tea, {batch} {number}."}, conversation="c")
+            settled(memos)
+            memos.move(one_segment(memos), "long")
+            settled(memos)
+        with memos.ledger.read() as connection:
+            assert str(connection.execute(sa.select(t.extractions.c.output)).all()).count("zanzibar") >= 2
+        memos.erase(said)
+        settled(memos)
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"zanzibar" in file.read_bytes()]
+
+
+def test_a_rule_spares_what_a_pinned_fact_may_quote(tmp_path: Path) -> None:
+    tea = fact("Ana, whose code is zanzibar, likes tea.", "I like tea", message=2)
+    with opened(tmp_path, Model(Found={"summary": "", "facts": [tea]}), NARROW) as memos:
+        told = ["My code is zanzibar, and tea.", "I like tea and the code.", "The code and tea."]
+        ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
+        memos.move(one_segment(memos), "long")
+        settled(memos)
+        [kept] = facts(memos)
+        memos.pin(kept.id)
+        memos.retention.add(action="erase", types=["message"])
+        assert [effect.count for effect in memos.retention.preview()] == [1]
+        memos.retention.run()
+        assert {item.id for item in memos.list(filter={"type": "message"})} == set(ids[:2])
+        assert memos.get(kept.id).memory == tea["text"]
+
+
+def one_segment(memos: MemOS) -> str:
+    settled(memos)
+    [segment] = memos.segments()
+    return segment.id
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.model import EraseReceipt, LinkKind, Status
+from memos.model import EraseReceipt, ItemType, LinkKind, Status
+from memos.text.likeness import words
 
 _PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
 
@@ -134,12 +135,48 @@ def derived(connection: sa.Connection, item_ids: Collection[str]) -> set[str]:
 
 
 def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
-    """Follow DERIVED_FROM upwards: what was made out of an erased item is erased too."""
+    """Follow DERIVED_FROM upwards: what was made out of an erased item, or may quote it, is erased too."""
     doomed, front = set(start), set(start)
     while front:
-        front = items.derived_from(connection, front) - doomed
+        front = (items.derived_from(connection, front) | _quoting(connection, front)) - doomed
         doomed |= front
     return doomed
+
+
+def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
+    """Return what a model wrote after it was shown one of these items, and in words that its own messages lack."""
+    answers = _answers_about(connection, shown)
+    found: set[str] = set()
+    for batch in items.in_batches(answers):
+        query = sa.select(t.sources.c.item_id).where(t.sources.c.extraction_id.in_(batch))
+        found.update(connection.scalars(query))
+    if not found:
+        return found
+    said: dict[str, set[str]] = {}
+    for batch in items.in_batches(found):
+        query = sa.select(t.sources.c.item_id, t.messages.c.text, t.messages.c.name)
+        query = query.join(t.messages, t.messages.c.id == t.sources.c.message_id)
+        for row in connection.execute(query.where(t.sources.c.item_id.in_(batch))):
+            said.setdefault(row.item_id, set()).update(words(f"{row.text} {row.name}"))
+    quoting = set()
+    for batch in items.in_batches(found):
+        v = t.versions
+        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value).where(v.c.item_id.in_(batch))
+        for row in connection.execute(query):
+            # A trait's text is its subject, its dimension and its value.
+            written = row.value if row.type == ItemType.PROFILE else f"{row.memory} {row.value or ''}"
+            if not words(written or "") <= said.get(row.item_id, set()):
+                quoting.add(row.item_id)
+    return quoting
+
+
+def _answers_about(connection: sa.Connection, shown: Collection[str]) -> set[str]:
+    """Return the answers of models that were shown one of these items."""
+    answers: set[str] = set()
+    for batch in items.in_batches(shown):
+        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.item_id.in_(batch))
+        answers.update(connection.scalars(query))
+    return answers
 
 
 def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
@@ -182,10 +219,7 @@ def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], rem
 def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
     """Drop what a model answered when it was shown one of these items: it may quote it."""
     shown = t.extraction_items
-    answers: set[str] = set()
-    for batch in items.in_batches(doomed):
-        answers.update(connection.scalars(sa.select(shown.c.extraction_id).where(shown.c.item_id.in_(batch))))
-    for batch in items.in_batches(answers):
+    for batch in items.in_batches(_answers_about(connection, doomed)):
         named = t.sources.c.extraction_id.in_(batch)
         connection.execute(sa.update(t.sources).where(named).values(extraction_id=None))
         connection.execute(sa.delete(shown).where(shown.c.extraction_id.in_(batch)))

@@ -53,7 +53,8 @@ _BETWEEN = re.compile(
     r"\s*[,，;；、]\s*(?:(?:and|but)\s+|但是?|而且|不过)?|\s+(?:and|but)\s+(?:now\s+)?|但是?|而且|不过", re.IGNORECASE
 )
 _CALLED = re.compile(
-    r"\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})|(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
+    r"(?<!n['’]t )(?<!not )(?<!never )\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})"
+    r"|(?<!别)(?<!不要)(?<!不)(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
 )
 _ANSWERS_IN = re.compile(
     r"\b(?:answer|reply|respond|speak|talk|write)(?: to)?(?: me| us)?(?: back)?(?: only)? in (?P<v>[A-Z][a-z]+)\b"

@@ -25,7 +25,9 @@ _ASKS_BACK = re.compile(
 _OPENS = re.compile(
     r"^(?:(?:so|well|hey|hi|hello|ok|okay|yes|no|and|but|also|now|since|as|because|actually)[, ]+)*$", re.IGNORECASE
 )
-_IF = re.compile(r"\b(?:if|unless|wish|as though|whether)\b|如果|要是|假如", re.IGNORECASE)
+_IF = re.compile(
+    r"\b(?:if|unless|wish|as though|whether|(?:not|isn['’]t) true that|false that)\b|如果|要是|假如", re.IGNORECASE
+)
 _SUPPOSED = re.compile(
     r"\b(?:what if|suppose|supposing|imagine|pretend|let['’]s say|assum\w+|hypothetically|"
     r"(?:translate|rewrite|rephrase|proofread|paraphrase|write|spell|type)\b[^.!?\n]{0,40}:)|假设|假装|想象|翻译",
@@ -33,7 +35,9 @@ _SUPPOSED = re.compile(
 )
 _CLAUSE = re.compile(r"[,，;；]|\bbut\b")
 _OTHERS = re.compile(
-    r"\b(?:say|said|says|saying|told (?:me|us|him|her|them)|wrote|writes|replied|asked)\s*[,:]?\s*$", re.I
+    r"\b(?:say|said|says|saying|told (?:me|us|him|her|them)|wrote|writes|replied|asked)\s*[,:]?\s*$"
+    r"|(?:说|告诉我|以为)[，,：:]?\s*$",
+    re.I,
 )
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"))
 

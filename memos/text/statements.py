@@ -25,11 +25,12 @@ _CAPITAL = r"(?!I\b)[A-Z][\w'’\-]*"
 _PLACE = rf"(?P<v>[^\W\d_a-z][\w'’\-]*(?:[ ,]+(?:(?:de|la|le|du|of|am|an der) )*{_CAPITAL})*)"
 _FROM = rf"[^\W\d_a-z][\w'’\-]*(?: {_CAPITAL}){{0,4}}"
 _NAME = r"(?P<v>[A-Z][\w'’&.\-]*(?: +(?:(?:of|and|&|de|du) )*(?!I\b)[A-Z][\w'’&.\-]*)*)"
-_REST = r"(?P<v>[^.,;:!?\n。，；！？]{1,80})"
+# A dot or colon inside a word ends nothing: "ana@x.org", "10:30"; nor does that of "Dr."
+_REST = r"(?P<v>(?:[^.,;:!?\n。，；！？]|[.:](?=\w)|(?<=\bDr)\.|(?<=\bM[rs])\.|(?<=\bMrs)\.){1,80})"
 _HAVE = r"(?:['’]ve| have| just| recently| finally)*"
 _BE = r"(?:['’]m| am)"
 _ADVERB = r"(?: (?:now|currently|actually|still|also|just))?"
-_HAN = r"(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+_HAN = r"(?!一起|这里|那里|这儿|那儿|附近|一个|家里)(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
 _HAN_SOME = r"[^，。！？；,.!?;\s]{1,15}"
 _AS = r"(?: as [^.,;:!?\n]{1,40}?)?"
 # "I work for people who pay badly and live in Monaco" says nothing of where I live.
@@ -58,7 +59,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "my:{0}",
             r"\b[Mm]y (?:new |current )?(?P<a>phone number|phone|laptop|car|email|e-mail|address|birthday|job|flight|"
             r"doctor|dentist|landlord|flat|bike|favou?rite [a-z]+) "
-            rf"(?:is|was|are|will be) (?:now |actually |currently )?{_REST}",
+            rf"(?:is|was|are|will be) (?!not\b|no longer\b|never\b)(?:now |actually |currently )?{_REST}",
         ),
         ("residence", rf"我们?(?:现在|已经|刚刚?)?(?:住在|搬到了?|搬去了?){_HAN}(?=[了，。！？；,.!?;\s]|$)"),
         ("employer", rf"我(?:现在|目前)?在{_HAN}(?:工作|上班)"),
@@ -104,6 +105,9 @@ _PAST: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("name", rf"我{_HAN_ONCE}叫{_HAN}{_HAN_END}"),
     )
 )
+# "My phone is broken" says how it is, not which one it is.
+_HOW_IT_IS = re.compile(r"(?!(?:an?|the|my|our|one of) )[a-z'’\-]+(?: [a-z'’\-]+)*")
+_SAYS_WHAT = ("my:favorite", "my:job")
 _DENIED = re.compile(r"(?:don['’]t|do not|not|never|no longer|used to|不再?|没有?)\s*$")
 
 
@@ -128,7 +132,8 @@ def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ende
             value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
             if name.startswith("my:"):
                 value = _SINCE_WHEN.sub("", value.removeprefix("on ") if name == "my:birthday" else value)
-            if value:
+            how = name.startswith("my:") and not name.startswith(_SAYS_WHAT) and _HOW_IT_IS.fullmatch(value)
+            if value and not how:
                 found.append((match.start("v"), Statement(name, value, match.start(), match.end(), ended)))
     return [each for _, each in sorted(found, key=lambda one: (one[1].start, one[0], -one[1].end))]
 

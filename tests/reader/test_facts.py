@@ -46,6 +46,7 @@ FOUND = [
     ("I love tea and coffee.", ItemType.PREFERENCE, None, None, 0.8),
     ("Please always answer in French.", ItemType.INSTRUCTION, "ana|answers in", "French", 0.8),
     ("From now on, call me Sam.", ItemType.INSTRUCTION, "ana|called", "Sam", 0.8),
+    ("Please don't call me Sam.", ItemType.INSTRUCTION, None, None, 0.8),
     ("Please don't use emojis", ItemType.INSTRUCTION, None, None, 0.8),
     ("我现在住在里昂。", ItemType.USER, "ana|residence", "里昂", 0.9),
     ("我喜欢咖啡", ItemType.PREFERENCE, "ana|likes:咖啡", "yes", 0.8),
@@ -203,7 +204,10 @@ def test_a_move_ends_one_and_begins_another() -> None:
         ("I live in Paris; tomorrow we swim.", None, None),
         ("My birthday is May 3, 1990.", None, None),
         ("I quit Acme yesterday.", "-", "2023-05-07"),
-        ("I used to live in Oslo in 2015.", "2015-01-01", "now"),
+        ("I used to live in Oslo in 2015.", "2015-01-01", "2016-01-01"),
+        ("I moved to Lyon today.", None, None),
+        ("I live in Lyon until 2023-06-05.", None, "2023-06-05"),
+        ("I live in Lyon since 2023-02-03.", "2023-02-03", None),
     ],
 )
 def test_times_that_a_sentence_names(text: str, begins: str | None, ends: str | None) -> None:

@@ -56,6 +56,8 @@ def test_no_question(text: str) -> None:
         ("She said I live in Paris", False),
         ("“I live in Paris”, he wrote", False),
         ("> I live in Paris", False),
+        ("It's not true that I live in Paris", False),
+        ("他说I live in Paris", False),
         ("Translate this to French: I live in Paris", False),
     ],
 )

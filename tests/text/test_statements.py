@@ -31,6 +31,11 @@ STATED += [
     ("My job is senior analyst at Zalando from tomorrow.", "my:job", "senior analyst at Zalando"),
     ("My car is from 2015", "my:car", "from 2015"),
     ("My birthday is on 12 September", "my:birthday", "12 September"),
+    ("My email is ana@mail.example.org.", "my:email", "ana@mail.example.org"),
+    ("My email is ana@x.org now", "my:email", "ana@x.org"),
+    ("My doctor is Dr. Smith.", "my:doctor", "Dr. Smith"),
+    ("My flight is at 10:30, I think", "my:flight", "at 10:30"),
+    ("My job is teaching.", "my:job", "teaching"),
 ]
 OVER = [
     ("I used to live in Paris but now I live in Lyon", "residence", "Paris"),
@@ -64,6 +69,11 @@ NOT_OVER = [
     "",
 ]
 NOT_STATED = [
+    "My email is not ana@x.org",
+    "My email is no longer ana@x.org",
+    "My phone is broken.",
+    "My doctor is very late.",
+    "我们住在一起。",
     "I don't live in Paris any more.",
     "I used to live in Paris",
     "Do you live in Paris?",

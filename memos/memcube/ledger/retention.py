@@ -5,7 +5,7 @@ Knows what an action may touch, not how it is done (`memos.scheduler.jobs.retent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -99,6 +99,12 @@ def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids:
     """Return those of some items that a rule has something to do about."""
     rows = connection.execute(_matching(connection, rule, at).where(items.c.id.in_(ids)))
     return [row.id for row in rows]
+
+
+def any_pinned(connection: sa.Connection, ids: Collection[str]) -> bool:
+    """Say whether one of some items is pinned."""
+    query = sa.select(items.c.id).where(items.c.id.in_(ids), items.c.pinned.is_(True)).limit(1)
+    return connection.scalar(query) is not None
 
 
 def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> sa.Select[Any]:

@@ -43,6 +43,8 @@ class _Reading:
 
     segment: SegmentRow
     pages: tuple[Page, ...]
+    behind: tuple[Item, ...]
+    """Messages whose words the model may have seen in the summary so far."""
     extraction: Extraction
     facts: tuple[Fact, ...]
     near: Sequence[Sequence[Near]]
@@ -89,6 +91,7 @@ class AnalyseJob:
             messages = _with_sources(connection, [message for page in pages for message in live(page)])
             zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
             before = summary(connection, segment)
+            behind = tuple(tiers.members(connection, segment.id)) if asks and before else ()
             template = template_of(connection, cube)
         meter = meter_of(run, "reader")
         run.check_budget()
@@ -101,7 +104,7 @@ class AnalyseJob:
         run.check_budget()
         pairs = consolidate.undecided(found, near, known) if asks else ()
         verdicts = self.judge.decide(found, pairs, known, meter)
-        return _Reading(segment, pages, extraction, found, near, verdicts)
+        return _Reading(segment, pages, behind, extraction, found, near, verdicts)
 
     def _near(self, cube: str, found: Sequence[Fact]) -> list[list[Near]]:
         try:
@@ -126,12 +129,14 @@ class AnalyseJob:
 
     @staticmethod
     def _is_as_read(connection: sa.Connection, reading: _Reading) -> bool:
-        """Say that nothing of the pages was changed, erased, moved or read by another meanwhile."""
+        """Say that nothing of what was shown was changed or erased, and no page moved or read by another meanwhile."""
         segment = tiers.get_segments(connection, [reading.segment.id]).get(reading.segment.id)
         if segment is None:
             return False
         still = moves.unread_pages(connection, segment, len(reading.pages))
-        return said_by(still) == said_by(reading.pages)
+        now = {message.id: message.version_id for message in tiers.members(connection, segment.id)}
+        same = all(now.get(message.id) == message.version_id for message in reading.behind)
+        return same and said_by(still) == said_by(reading.pages)
 
     def _keep(self, change: Change, rules: HeatRules, reading: _Reading) -> None:
         connection, found = change.connection, reading.extraction
@@ -139,6 +144,7 @@ class AnalyseJob:
         answer = None
         if found.output is not None and found.model is not None:
             shown = [message.id for page in reading.pages for message in live(page)]
+            shown += [message.id for message in reading.behind]
             reader = found.facts[0].reader if found.facts else "model"
             answer = facts.keep_answer(change, reader, found.model, found.output, shown)
         kept = [replace(fact, extraction=answer) for fact in reading.facts]

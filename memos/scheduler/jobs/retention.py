@@ -88,12 +88,24 @@ def preview(connection: sa.Connection, cube: str, at: datetime) -> list[Retentio
         after: Place | None = None
         while batch := retention.due(connection, rule, at, after, _BATCH):
             after = batch[-1]
-            found += [place.id for place in batch if place.id not in seen]
+            fresh = [place.id for place in batch if place.id not in seen]
+            found += _sparing_pinned(connection, rule, fresh)
         seen.update(found)
         derived = erase.derived(connection, found) - seen if rule.action is RetentionAction.ERASE else set()
         seen |= derived
         effects.append(RetentionEffect(rule, len(found), tuple(found[:_SHOWN]), len(derived)))
     return effects
+
+
+def _sparing_pinned(connection: sa.Connection, rule: RetentionRule, ids: list[str]) -> list[str]:
+    """Leave out what would be erased together with something pinned that a model wrote about it."""
+    if rule.action is not RetentionAction.ERASE or not _takes_pinned(connection, ids):
+        return ids
+    return [id_ for id_ in ids if not _takes_pinned(connection, [id_])]
+
+
+def _takes_pinned(connection: sa.Connection, ids: Sequence[str]) -> bool:
+    return any(retention.any_pinned(connection, batch) for batch in items.in_batches(erase.derived(connection, ids)))
 
 
 def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
@@ -125,7 +137,7 @@ def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[st
     connection, reason = change.connection, f"retention rule {rule.id}"
     if retention.find(connection, rule.id) is None:
         return None
-    ids = retention.still_due(connection, rule, at, batch)
+    ids = _sparing_pinned(connection, rule, retention.still_due(connection, rule, at, batch))
     if not ids:
         return RetentionEffect(rule, 0, ())
     derived, told = 0, {"rule": rule.id, "action": rule.action, "items": len(ids)}
