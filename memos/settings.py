@@ -186,6 +186,9 @@ class HeatSettings(BaseModel):
         0.05, ge=0, description="Heat below which a segment is archived; less than PROMOTE_ABOVE"
     )
     short_capacity: int = Field(10, ge=1, description="Pages of one conversation in the short tier")
+    idle_hours: float = Field(
+        12, ge=0, le=8760, description="Hours of silence after which a conversation's last pages move on too; 0: never"
+    )
     mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")
     similarity: float = Field(
         0.6, ge=0, le=2, description="Cosine plus shared keywords from which a page joins a segment"

@@ -458,3 +458,19 @@ def test_a_clock_that_goes_back_lowers_no_heat_and_loses_nothing(tmp_path: Path)
         analysed(memos)
         assert {item.value for item in facts(memos, "active", "superseded")} == {"Paris", "Lyon"}
         assert memos.verify().clean
+
+
+@pytest.mark.parametrize("order", [(PARIS, LYON), (LYON, PARIS)])
+def test_who_asks_where_somebody_lives_is_told_where_they_live_now(
+    memos: MemOS, order: tuple[dict[str, str], ...]
+) -> None:
+    said = {message["content"]: memos.add(message).item_ids[0] for message in order}
+    memos.add({**PARIS, "content": "Where I live in Paris there is a canal, and I live well."})
+    analysed(memos)
+    hits = memos.search("I live in Paris, or where does Caroline live?", explain=True).hits
+    place = {item: number for number, hit in enumerate(hits) for item in (hit.item.id, *hit.duplicates)}
+    assert place[said["I moved to Lyon."]] < place[said["I live in Paris."]]
+    for hit in hits:
+        assert hit.score == pytest.approx(sum(arm.gave for arm in hit.arms) + sum(boost.gave for boost in hit.boosts))
+    then = memos.search("I live in Paris", as_of=memos.get(said["I live in Paris."]).created_at, explain=True).hits
+    assert "outdated" not in {boost.name for hit in then for boost in hit.boosts}

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tiers
+from memos.memcube.ledger import tasks, tiers
+from memos.memcube.ledger.tasks import NewTask
 from memos.model import Item, Tier
 from memos.ports import Vector
 from memos.scheduler.jobs.overflow import OverflowJob
@@ -292,3 +293,44 @@ def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> No
         mid = memos.list(filter={"tier": "mid"}, limit=10_000)
         assert held == len(mid) > 0  # each page here is one message
         assert memos.verify().clean
+
+
+def test_a_conversation_that_ended_moves_on_whole_and_goes_on_in_new_pages(memos: MemOS) -> None:
+    said = [
+        {"role": role, "content": f"{role} says {number} about the garden.", "chat_time": "2024-05-01T10:00"}
+        for number in range(3)
+        for role in ("user", "assistant")
+    ]
+    ids = memos.add(said, conversation="old").item_ids
+    fresh = memos.add("Said just now.", conversation="new").item_ids
+    alone = memos.add({"role": "user", "content": "hello", "chat_time": "2024-05-01"}, conversation="short").item_ids
+    fire(memos, "settle")
+    settled(memos)
+    assert set(tier_of(memos, [*ids, *alone])) == {Tier.MID}
+    assert tier_of(memos, fresh) == [Tier.SHORT]
+    more = memos.add(
+        {"role": "assistant", "content": "One more thing.", "chat_time": "2024-05-01T10:01"}, conversation="old"
+    )
+    item = memos.get(more.item_ids[0])
+    assert (item.tier, item.page) == (Tier.SHORT, 3)
+    assert memos.verify().clean
+    fire(memos, "settle")
+    settled(memos)
+    assert tier_of(memos, more.item_ids) == [Tier.MID]
+    assert memos.verify().clean
+
+
+def fire(memos: MemOS, kind: str) -> None:
+    with memos.ledger.write() as connection:
+        tasks.enqueue(connection, "", [NewTask(kind, key="by hand")], memos.clock.now())
+    memos._scheduler.runner.wake()
+
+
+def test_reading_everything_reads_what_was_just_said(memos: MemOS) -> None:
+    memos.add(
+        [{"role": "user", "content": "I live in Paris."}, {"role": "assistant", "content": "Nice."}], conversation="c"
+    )
+    memos.analyse(everything=True)
+    settled(memos)
+    assert [item.value for item in memos.list(filter={"type": "user"})] == ["Paris"]
+    assert memos.verify().clean

@@ -80,6 +80,7 @@ class Shape:
     def heat(self) -> HeatSettings:
         """The heat policy of the original with these numbers."""
         return HeatSettings(
+            idle_hours=0,  # the original's pages leave only when there are too many
             policy="memoryos",
             preset="pypi",
             promote_above=self.mid_term_heat_threshold,

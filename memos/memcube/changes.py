@@ -123,8 +123,8 @@ def add(
 def _next(place: Place, draft: Draft) -> Place:
     """Return the place of the next message: a user's begins a page, one after a long silence a session."""
     page, session, said_at = place.page, place.session, draft.message.chat_time
-    if draft.message.role is Role.USER and place.position > 0:
-        page += 1
+    if (draft.message.role is Role.USER and place.position > 0) or page < place.first_short:
+        page += 1  # a page that has moved on gets nothing more
     if place.said_at is not None and abs(said_at - place.said_at) > SESSION_GAP:
         session += 1
     return replace(place, page=page, session=session, said_at=said_at)

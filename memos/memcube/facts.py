@@ -74,6 +74,8 @@ def store(
     change.connection.execute(sa.insert(t.items), [row])
     items.insert_versions(change.connection, [state], change.actor, f"read by {fact.reader}")
     add_sources(change, state.id, fact)
+    if status is Status.SUPERSEDED:
+        items.mark_outdated(change.connection, {span.item for span in fact.spans})
     outbox.enqueue(change.connection, change.cube, [state.id])
     changes.record_item(change, "derive", state.id, {"from": sorted({span.item for span in fact.spans})})
     return state
@@ -145,6 +147,8 @@ def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) ->
     """
     if not add_sources(change, item.id, fact):
         return False
+    if item.status is Status.SUPERSEDED:
+        items.mark_outdated(change.connection, {span.item for span in fact.spans})
     items.touch(change.connection, [item.id])  # the graph follows its links
     outbox.enqueue(change.connection, change.cube, [item.id])
     changes.record_item(change, "merge", item.id, {"from": sorted({span.item for span in fact.spans})})
@@ -214,7 +218,8 @@ def _of_the_past(passage: str, said_at: datetime) -> bool:
 
 
 def supersede(change: Change, old: Item, new: str, at: datetime | None) -> None:
-    """Mark an item replaced by another from a moment on, and link them."""
+    """Mark an item replaced by another from a moment on, and link them; what says it is outdated."""
+    items.mark_outdated(change.connection, items.origins_of(change.connection, [old.id]).get(old.id, ()))
     edits = {"status": Status.SUPERSEDED, "valid_to": at, "superseded_by": new}
     changes.edit(change, old, edits, f"superseded by {new}", kind="supersede")
     link_superseded(change, new, old.id)

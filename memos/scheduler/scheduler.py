@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+
+import sqlalchemy as sa
 
 from memos.asking.askers import Askers
 from memos.clock import Clock
@@ -16,6 +19,7 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import moves, tasks, tiers
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.tasks import NewTask
 from memos.model import Hit, Segment, Tier
 from memos.reader.facts import FactReader
 from memos.scheduler.accesses import Accesses, warmth_of
@@ -40,6 +44,7 @@ from memos.scheduler.triggers import Triggers
 from memos.settings import Settings
 
 _CROWDED_AT_ONCE = 500
+_MOST_TALKS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Scheduler:
         self._ledger = ledger
         self._clock = clock
         self._askers = means.askers
+        self._settings = settings.heat
         self.rules = rules_of(settings.heat)
         self.cube_rules = CubeRules(settings.heat)
         triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
@@ -149,6 +155,10 @@ class Scheduler:
         """Have unread pages read into long-term memory: those of hot segments, or all."""
         task = moves.analyse_task(everything=everything)
         moves.enqueue(change.connection, change.cube, task, change.now)
+        if everything:
+            talks = tiers.idle(change.connection, None, _MOST_TALKS, cube=change.cube)
+            new = [tiers.idle_task(id_, read=True) for id_, _ in talks]
+            tasks.enqueue(change.connection, change.cube, new, change.now)
 
     def reflect(self, change: Change) -> None:
         """Have a model conclude from the cube's facts. Raises: InvalidInput when there is no model."""
@@ -196,17 +206,34 @@ class Scheduler:
                 moves.enqueue(connection, cube, moves.sweep_task(), self._clock.now())
 
     def _settle(self, run: Run) -> None:
-        """See to conversations that are longer than the short tier may be, after an upgrade or another setting."""
+        """See to conversations that are longer than the short tier may be, and to those that have ended."""
+        capacity, now = self.rules.short_capacity, self._clock.now()
+        self._move_on(
+            run,
+            lambda connection, last: tiers.crowded(connection, capacity, _CROWDED_AT_ONCE, last),
+            lambda conversation: tiers.overflow_task(conversation, now),
+        )
+        if self._settings.idle_hours:
+            before = now - timedelta(hours=self._settings.idle_hours)
+            self._move_on(
+                run, lambda connection, last: tiers.idle(connection, before, _CROWDED_AT_ONCE, last), tiers.idle_task
+            )
+
+    def _move_on(
+        self,
+        run: Run,
+        find: Callable[[sa.Connection, str], list[tuple[str, str]]],
+        task: Callable[[str], NewTask],
+    ) -> None:
         last = ""
         while True:
             run.go_on()
             with self._ledger.read() as connection:
-                found = tiers.crowded(connection, self.rules.short_capacity, _CROWDED_AT_ONCE, last)
+                found = find(connection, last)
             if not found:
                 return
             last = found[-1][0]
-            now = self._clock.now()
             for cube in {cube for _, cube in found}:
-                new = [tiers.overflow_task(id_, now) for id_, its in found if its == cube]
+                new = [task(id_) for id_, its in found if its == cube]
                 with self._ledger.write() as connection:
-                    tasks.enqueue(connection, cube, new, now)
+                    tasks.enqueue(connection, cube, new, self._clock.now())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from memos.clock import to_micros
@@ -33,6 +34,11 @@ NEWEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
+OUTDATED = -0.20
+"""Says what was replaced since; what replaced it stands before it."""
+
+_BEFORE = 1.001
+
 COLD = -0.10
 """Of an archived segment: found, after what is as good and in use."""
 
@@ -58,10 +64,15 @@ class Ranked(NamedTuple):
     boosts: tuple[tuple[str, float], ...]
 
 
-def rank(pool: Sequence[Recalled], question: Question, near: Sequence[str] = ()) -> list[Ranked]:
+def rank(
+    pool: Sequence[Recalled],
+    question: Question,
+    near: Sequence[str] = (),
+    newer: Mapping[str, str] = MappingProxyType({}),
+) -> list[Ranked]:
     """Return the candidates by their final score, best first; votes and boosts add up to it.
 
-    `near` names the items the graph links to the best candidate.
+    `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced.
     """
     graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
@@ -87,8 +98,22 @@ def rank(pool: Sequence[Recalled], question: Question, near: Sequence[str] = ())
             votes = (*votes, graph[item.id])
         score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
-    ranked.sort(key=lambda entry: (-entry.score, entry.item.id))
-    return ranked
+    return _newer_first(ranked, newer)
+
+
+def _newer_first(ranked: Sequence[Ranked], newer: Mapping[str, str]) -> list[Ranked]:
+    """Order by score; what replaced something stands just before it: who asks where somebody lives means now."""
+    by_id = {entry.item.id: entry for entry in ranked}
+    before: dict[str, float] = {}
+    for old, new in newer.items():
+        if old in by_id and new in by_id:
+            before[new] = max(before.get(new, 0.0), by_id[old].score * _BEFORE)
+    for new, score in before.items():
+        entry = by_id[new]
+        if score > entry.score:
+            boosts = (*entry.boosts, ("successor", score - entry.score))
+            by_id[new] = entry._replace(score=score, boosts=boosts)
+    return sorted(by_id.values(), key=lambda entry: (-entry.score, entry.item.id))
 
 
 def _session(item: Brief) -> tuple[str, int] | None:
@@ -133,6 +158,8 @@ def _factors(
         yield "asking", ASKING * asking
     if item.role == Role.ASSISTANT:
         yield "assistant", ASSISTANT
+    if item.outdated:
+        yield "outdated", OUTDATED
     if item.cold:
         yield "cold", COLD
 

@@ -140,8 +140,10 @@ class Searcher:
                 fused = fuse(candidates, len(beside.terms.indices))
             with clock.stage("hydrate"):
                 pool = _pool(connection, request, rules, fused, beside.near or [])
+                newer = _with_successors(connection, request, rules, pool)
             with clock.stage("rank"):
-                ranked, copies = _collapse(connection, rank(pool, beside.question, beside.near or []), request.as_of)
+                order = rank(pool, beside.question, beside.near or [], newer)
+                ranked, copies = _collapse(connection, order, request.as_of)
             full = any(len(found) >= limit for found in candidates.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
@@ -282,10 +284,26 @@ def _pool(
     return pool
 
 
+def _with_successors(
+    connection: sa.Connection, request: SearchRequest, rules: Rules, pool: list[Recalled]
+) -> Mapping[str, str]:
+    """Add what replaced something that was recalled, and return it by what it replaced; of the past nothing is old."""
+    outdated = [entry.item.id for entry in pool if entry.item.outdated]
+    if not outdated or request.as_of is not None:
+        return {}
+    newer = items.successors(connection, outdated)
+    missing = set(newer.values()) - {entry.item.id for entry in pool}
+    for brief in _briefs(connection, request, rules, missing):
+        pool.append(Recalled(brief, Fused(brief.id, 0.0, ())))
+    return newer
+
+
 def _briefs(connection: sa.Connection, request: SearchRequest, rules: Rules, ids: Collection[str]) -> list[items.Brief]:
     """Return what the ledger lets through of these items now, or at the moment asked for."""
     cubes, at = request.scope.cubes, request.as_of
     briefs = [brief for brief in items.briefs(connection, cubes, ids, at) if rules.hold(brief)]
+    if at is not None:
+        briefs = [brief._replace(outdated=False) for brief in briefs]
     if request.filter is not None:
         passing = items.passing(connection, cubes, request.filter, [brief.id for brief in briefs], at=at)
         briefs = [brief for brief in briefs if brief.id in passing]

@@ -37,6 +37,7 @@ def make_first_schema(home: Path) -> None:
             ("messages", "trust"),
             ("items", "pinned"),
             ("items", "cold"),
+            ("items", "outdated"),
             ("cubes", "segments"),
             ("sources", "extraction_id"),
         ):

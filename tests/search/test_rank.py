@@ -22,7 +22,7 @@ def item(name: str, memory: str = "We talked.", **fields: object) -> Brief:
     made = Brief(
         id=name, version=1, cube="c", memory=memory, length=len(memory), type=ItemType.MESSAGE, status=Status.ACTIVE,
         speaker="Ann", role=Role.USER, conversation=None, session=None, position=None, said_at=to_micros(NOON),
-        valid_from=to_micros(NOON), valid_to=None, cold=False,
+        valid_from=to_micros(NOON), valid_to=None, cold=False, outdated=False,
     )  # fmt: skip
     stored = {key: to_micros(value) if isinstance(value, datetime) else value for key, value in fields.items()}
     return made._replace(**stored)  # type: ignore[arg-type]

@@ -183,6 +183,7 @@ class Brief(NamedTuple):
     valid_from: int | None
     valid_to: int | None
     cold: bool
+    outdated: bool
 
 
 BRIEF_CHARS = 2_000
@@ -206,6 +207,7 @@ _BRIEF = (
         sa.type_coerce(versions.c.valid_to, sa.BigInteger),
         # A number in SQLite, which is as good.
         sa.type_coerce(items.c.cold, sa.Integer),
+        sa.type_coerce(items.c.outdated, sa.Integer),
     )
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
@@ -450,6 +452,32 @@ def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[s
         for kind, target in linked:
             if kind == LinkKind.DERIVED_FROM:
                 found[item_id].add(target)
+    return found
+
+
+def mark_outdated(connection: sa.Connection, ids: Iterable[str]) -> None:
+    """Say of messages that something they say was replaced since; that is no change of what they say."""
+    for batch in in_batches(ids):
+        connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(outdated=True))
+
+
+def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return for messages what replaced what they say: the current item of the key of a superseded one made of them."""
+    found: dict[str, str] = {}
+    now = versions.alias("now")
+    for batch in in_batches(ids):
+        query = (
+            sa.select(links.c.to_id, now.c.item_id)
+            .join(versions, sa.and_(versions.c.item_id == links.c.from_id, versions.c.recorded_to.is_(None)))
+            .join(now, sa.and_(now.c.cube_id == versions.c.cube_id, now.c.key == versions.c.key))
+            .where(links.c.to_id.in_(batch), links.c.kind == LinkKind.DERIVED_FROM)
+            .where(versions.c.status == Status.SUPERSEDED, versions.c.key.is_not(None))
+            .where(now.c.recorded_to.is_(None), now.c.status == Status.ACTIVE)
+            # A trait says again what a fact says.
+            .where(now.c.type == versions.c.type, now.c.type != ItemType.PROFILE)
+            .order_by(now.c.item_id)
+        )
+        found.update((row.to_id, row.item_id) for row in connection.execute(query))
     return found
 
 

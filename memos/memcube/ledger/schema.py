@@ -109,9 +109,10 @@ items = sa.Table(
     # Grows with every change that an index must follow, also a neighbour's; the index keeps it per point.
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
-    # Kept in sight by hand; and of a segment that was archived, so ranked lower.
+    # Kept in sight by hand; of a segment that was archived, so ranked lower; says something that was replaced since.
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("cold", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("outdated", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),

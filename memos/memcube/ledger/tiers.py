@@ -89,6 +89,28 @@ def overflow_task(conversation: str | None, now: datetime) -> NewTask:
     return NewTask(OVERFLOW, {"conversation": conversation}, key=conversation or "", not_before=now + _GATHERING)
 
 
+def idle_task(conversation: str, *, read: bool = False) -> NewTask:
+    """Return the task that moves all pages of a conversation on; with `read` they are read then, hot or not."""
+    payload = {"conversation": conversation, "all": True, **({"read": True} if read else {})}
+    return NewTask(OVERFLOW, payload, key=f"all:{conversation}")
+
+
+def idle(
+    connection: sa.Connection, before: datetime | None, limit: int, after: str = "", cube: str | None = None
+) -> list[tuple[str, str]]:
+    """Return (id, cube) of conversations with short pages in which nothing was said since a moment, by their ids."""
+    query = sa.select(conversations.c.id, conversations.c.cube_id).where(
+        conversations.c.next_position > 0,
+        conversations.c.next_page >= conversations.c.first_short,
+        conversations.c.id > after,
+    )
+    if before is not None:
+        query = query.where(conversations.c.said_at < before)
+    if cube is not None:
+        query = query.where(conversations.c.cube_id == cube)
+    return [(row.id, row.cube_id) for row in connection.execute(query.order_by(conversations.c.id).limit(limit))]
+
+
 def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: datetime) -> None:
     """Enqueue the tasks that make these segments again from their pages, a little later."""
     due = now + _GATHERING

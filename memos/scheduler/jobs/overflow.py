@@ -51,7 +51,7 @@ class OverflowJob:
         """Move pages of the conversation that the task names, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
-            capacity = self.rules.of(connection, cube).short_capacity
+            capacity = 0 if run.task.payload.get("all") else self.rules.of(connection, cube).short_capacity
             found = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
         if found is None:
             return
@@ -64,8 +64,21 @@ class OverflowJob:
             # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
             if still is not None and said_by(still.pages) == said_by(found.pages):
                 self._place(change, self.rules.ready(connection, cube), still, vectors)
-            if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
-                tasks.enqueue(connection, cube, [tiers.overflow_task(conversation, change.now)], change.now)
+            self._go_on(connection, run, capacity, change.now)
+
+    @staticmethod
+    def _go_on(connection: sa.Connection, run: Run, capacity: int, now: datetime) -> None:
+        """Leave a task for the pages that are left, else for reading them when that was asked for."""
+        cube, conversation = run.task.cube, run.task.payload.get("conversation")
+        if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
+            again = (
+                tiers.idle_task(str(conversation), read=bool(run.task.payload.get("read")))
+                if run.task.payload.get("all")
+                else tiers.overflow_task(conversation, now)
+            )
+            tasks.enqueue(connection, cube, [again], now)
+        elif run.task.payload.get("read"):
+            moves.enqueue(connection, cube, moves.analyse_task(everything=True), now)
 
     def _place(self, change: Change, rules: HeatRules, found: Overflow, vectors: Vector) -> None:
         connection, conversation = change.connection, found.conversation

@@ -12,9 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add three tables and five columns; nothing is pinned or cold yet."""
+    """Add three tables and six columns; nothing is pinned, cold or outdated yet."""
     op.add_column("items", sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("items", sa.Column("cold", sa.Boolean, nullable=False, server_default=sa.false()))
+    op.add_column("items", sa.Column("outdated", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("segments", sa.Column("told_pages", sa.Integer, nullable=False, server_default="0"))
     op.add_column("sources", sa.Column("extraction_id", sa.String(36)))
     op.add_column("cubes", sa.Column("segments", sa.Integer, nullable=False, server_default="0"))
