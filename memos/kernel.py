@@ -529,7 +529,9 @@ class MemOS:
             with self._turns:
                 return self._searcher.search(request)
 
-        return Compose(self.ledger, related)(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
+        return Compose(self.ledger, self.clock, related)(
+            scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000)
+        )
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
         """Have pages of the mid tier read into long-term memory in the background: of hot segments, or all.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
+from memos.clock import Clock
 from memos.memcube.ledger import items, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
@@ -42,18 +44,20 @@ class Compose:
     """Makes working memories over one ledger; `related` finds facts near a text in a cube."""
 
     ledger: Ledger
+    clock: Clock
     related: Callable[[str, str], SearchResult]
 
     def __call__(self, cube: str, conversation: str | None, max_tokens: int) -> WorkingMemory:
         """Return the working memory of a conversation of a cube; without one, that of the cube."""
+        now = self.clock.now()
         with self.ledger.read() as connection:
             place = None if conversation is None else _place(connection, cube, conversation)
             said = "" if place is None else _last_said(connection, cube, place[0])
             topic = "" if place is None else _topic(connection, *place)
-            standing = _standing(connection, cube)
+            standing = _standing(connection, cube, now)
         near = [hit.item.id for hit in self.related(cube, said)] if said else []
         with self.ledger.read() as connection:
-            facts = _by_heat(connection, cube, near) if said else _hottest(connection, cube)
+            facts = _by_heat(connection, cube, now, near) if said else _hottest(connection, cube, now)
         return _fit(conversation, standing, topic, facts, max_tokens)
 
 
@@ -81,29 +85,31 @@ def _topic(connection: sa.Connection, conversation: str, first_short: int) -> st
     return "" if segment is None or segment not in found else summary(connection, found[segment])
 
 
-def _standing(connection: sa.Connection, cube: str) -> list[Item]:
+def _standing(connection: sa.Connection, cube: str, now: datetime) -> list[Item]:
     """Return what is pinned, then instructions, then preferences, the hottest first in each."""
-    pinned = _ordered(connection, cube, t.items.c.pinned.is_(True))
-    orders = _ordered(connection, cube, t.versions.c.type == ItemType.INSTRUCTION)
-    wishes = _ordered(connection, cube, t.versions.c.type == ItemType.PREFERENCE)
+    pinned = _ordered(connection, cube, now, t.items.c.pinned.is_(True))
+    orders = _ordered(connection, cube, now, t.versions.c.type == ItemType.INSTRUCTION)
+    wishes = _ordered(connection, cube, now, t.versions.c.type == ItemType.PREFERENCE)
     return [*pinned, *orders, *wishes]
 
 
-def _hottest(connection: sa.Connection, cube: str) -> list[Item]:
-    return _ordered(connection, cube, t.versions.c.type.in_([str(kind) for kind in FACTS]))
+def _hottest(connection: sa.Connection, cube: str, now: datetime) -> list[Item]:
+    return _ordered(connection, cube, now, t.versions.c.type.in_([str(kind) for kind in FACTS]))
 
 
-def _by_heat(connection: sa.Connection, cube: str, ids: Sequence[str]) -> list[Item]:
-    return _ordered(connection, cube, t.items.c.id.in_(list(ids))) if ids else []
+def _by_heat(connection: sa.Connection, cube: str, now: datetime, ids: Sequence[str]) -> list[Item]:
+    return _ordered(connection, cube, now, t.items.c.id.in_(list(ids))) if ids else []
 
 
-def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[bool]) -> list[Item]:
-    """Return active items of a cube by heat, what was never looked up last and the newest of it first."""
+def _ordered(connection: sa.Connection, cube: str, now: datetime, condition: sa.ColumnElement[bool]) -> list[Item]:
+    """Return what is so now by heat, what was never looked up last and the newest of it first."""
+    over = t.versions.c.valid_to
     query = (
         sa.select(t.items.c.id)
         .join(t.versions, t.versions.c.id == t.items.c.version_id)
         .outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id)
         .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, condition)
+        .where(over.is_(None) | (over > now) | t.items.c.pinned)
         .order_by(t.warmth.c.level.is_(None), t.warmth.c.level.desc(), t.items.c.created_at.desc(), t.items.c.id)
         .limit(_MOST)
     )
