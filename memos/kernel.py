@@ -533,7 +533,7 @@ class MemOS:
         return compose(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
-        """Have pages of the mid tier read into long-term memory in the background: of hot segments, or all.
+        """Have pages read into long-term memory in the background: those of hot segments, or all there are.
 
         Wait for it with `memos.tasks.wait()`. Raises: NotFound.
         """

@@ -160,3 +160,26 @@ def test_what_waits_for_review_takes_in_nothing(memos: MemOS) -> None:
     assert [(item.memory, item.status) for item in facts(memos, "active", "pending")] == [
         ("Paris, once?", Status.PENDING), (message.memory, Status.ACTIVE),
     ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("read_at_once")
+@pytest.mark.parametrize("told", ["My email is ana@evil.example.", "I live in Rome.", "I no longer live in Paris."])
+def test_an_untrusted_source_puts_no_end_to_what_a_trusted_one_said(memos: MemOS, told: str) -> None:
+    said(memos, "I live in Paris. My email is ana@x.org.", "2025-06-01")
+    analysed(memos)
+    memos.add({"role": "user", "name": "Ana", "content": told, "chat_time": "2025-06-02", "trust": "untrusted"})
+    analysed(memos)
+    assert {(item.value, item.valid_to) for item in facts(memos)} == {("Paris", None), ("ana@x.org", None)}
+    [waiting] = facts(memos, "pending")
+    assert waiting.info["pending"] == "an untrusted source says otherwise"
+    assert "Paris" in memos.profile.render("default", "Ana")
+
+
+@pytest.mark.usefixtures("read_at_once")
+def test_what_is_over_is_in_no_working_memory(memos: MemOS) -> None:
+    said(memos, "I live in Paris. I work at Acme.", "2025-03-01")
+    said(memos, "I used to live in Paris.", "2025-06-01")
+    analysed(memos)
+    text = memos.working_memory().text
+    assert "Residence" not in text
+    assert "Acme" in text

@@ -16,7 +16,7 @@ from memos.memcube import facts as stored
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
-from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status
+from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.profiles.traits import may_replace, orders_from_untrusted
 from memos.text.likeness import contradicts, covered, overlap, words
 
@@ -30,6 +30,8 @@ Cosines do not tell: of 40 pairs that differ in one thing that matters 29 have 0
 
 SURE = 0.5
 """A fact of less confidence waits for review."""
+
+OTHERWISE = "an untrusted source says otherwise"
 
 STATIC = "static"
 """Tag of what an operator said: what is read out of messages never replaces it."""
@@ -121,6 +123,14 @@ def _known_as_it_is(change: Change, fact: Fact) -> bool:
     )
 
 
+def _doubts(change: Change, fact: Fact, known: Sequence[Item]) -> bool:
+    """Say whether an untrusted source would end what a trusted one said: no page changes somebody's address."""
+    if fact.trust is not Trust.UNTRUSTED:
+        return False
+    sources = items.sources_of(change.connection, [item.id for item in known])
+    return any(source.trust is Trust.TRUSTED for told in sources.values() for source in told)
+
+
 def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
     outcome.pending.append(stored.store(change, fact, status=Status.PENDING, info={"pending": why}).id)
 
@@ -202,6 +212,9 @@ def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outc
         outcome.new.append(stored.store(change, fact).id)
         return
     known = same[-1]
+    if known.valid_to is None and _doubts(change, fact, [known]):
+        _put_aside(change, fact, OTHERWISE, outcome)
+        return
     _merge(change, known, fact, outcome)
     current = items.current(change.connection, [change.cube], [known.id])[known.id]
     if current.valid_to is None and STATIC not in current.tags:
@@ -215,6 +228,9 @@ def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: O
         _store_behind(change, fact, given, outcome)
         return
     if fact.type is ItemType.PROFILE and not all(may_replace(item, fact) for item in current):
+        return
+    if _doubts(change, fact, current):
+        _put_aside(change, fact, OTHERWISE, outcome)
         return
     item = stored.store(change, fact)
     outcome.new.append(item.id)
