@@ -45,7 +45,7 @@ def segments(
 def analyse(
     cube: CubeName = DEFAULT_CUBE,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Read the exchanges of all topics, not only of hot ones")
+        bool, typer.Option("--everything", help="Read all there is, also what is not hot and what was just said")
     ] = False,
     wait: Wait = True,
     actor: Actor = LOCAL_OWNER,
@@ -54,7 +54,7 @@ def analyse(
 ) -> None:
     """Read older exchanges into long-term memory: facts, preferences, instructions, traits.
 
-    The newest ones of each conversation (MEMOS_HEAT__SHORT_CAPACITY, 10) are not read yet.
+    Without --everything the newest ones of each conversation (MEMOS_HEAT__SHORT_CAPACITY, 10) are left alone.
     """
     with opened(data_dir) as memos:
         if wait:  # what was just added is on its way to where it is read
