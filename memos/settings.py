@@ -187,7 +187,10 @@ class HeatSettings(BaseModel):
     )
     short_capacity: int = Field(10, ge=1, description="Pages of one conversation in the short tier")
     idle_hours: float = Field(
-        12, ge=0, le=8760, description="Hours of silence after which a conversation's last pages move on too; 0: never"
+        12,
+        ge=0,
+        le=8760,
+        description="Hours after the last message was added from which a conversation's last pages move on too; 0: never",
     )
     mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")
     similarity: float = Field(

@@ -25,7 +25,7 @@ from memos.scheduler.periodic import Chore
 from memos.scheduler.runner import Runner
 from memos.scheduler.task_run import Job
 from memos.scheduler.triggers import Triggers
-from tests.fakes import WordEmbedder
+from tests.fakes import FixedClock, WordEmbedder
 
 ROOT = Path(__file__).parents[1]
 GARDEN = "The tomato plants in the garden need water and compost."
@@ -260,7 +260,7 @@ WORKER = """
 import sys
 from memos import MemOS, Settings
 from memos.settings import HeatSettings
-from tests.fakes import WordEmbedder
+from tests.fakes import FixedClock, WordEmbedder
 settings = Settings(heat=HeatSettings(short_capacity=2))
 with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memos:
     print("open", flush=True)
@@ -295,29 +295,25 @@ def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> No
         assert memos.verify().clean
 
 
-def test_a_conversation_that_ended_moves_on_whole_and_goes_on_in_new_pages(memos: MemOS) -> None:
-    said = [
-        {"role": role, "content": f"{role} says {number} about the garden.", "chat_time": "2024-05-01T10:00"}
-        for number in range(3)
-        for role in ("user", "assistant")
-    ]
-    ids = memos.add(said, conversation="old").item_ids
-    fresh = memos.add("Said just now.", conversation="new").item_ids
-    alone = memos.add({"role": "user", "content": "hello", "chat_time": "2024-05-01"}, conversation="short").item_ids
-    fire(memos, "settle")
-    settled(memos)
-    assert set(tier_of(memos, [*ids, *alone])) == {Tier.MID}
-    assert tier_of(memos, fresh) == [Tier.SHORT]
-    more = memos.add(
-        {"role": "assistant", "content": "One more thing.", "chat_time": "2024-05-01T10:01"}, conversation="old"
-    )
-    item = memos.get(more.item_ids[0])
-    assert (item.tier, item.page) == (Tier.SHORT, 3)
-    assert memos.verify().clean
-    fire(memos, "settle")
-    settled(memos)
-    assert tier_of(memos, more.item_ids) == [Tier.MID]
-    assert memos.verify().clean
+def test_a_conversation_that_ended_moves_on_whole_and_goes_on_in_new_pages(tmp_path: Path, settings: Settings) -> None:
+    clock = FixedClock()
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder(), clock=clock) as memos:
+        ids = memos.add(pages_of(3), conversation="old").item_ids
+        clock.advance(timedelta(hours=13))
+        fresh = memos.add("Said just now.", conversation="new").item_ids
+        fire(memos, "settle")
+        settled(memos)
+        assert set(tier_of(memos, ids)) == {Tier.MID}
+        assert tier_of(memos, fresh) == [Tier.SHORT]
+        more = memos.add([{"role": "assistant", "content": "One more thing."}], conversation="old").item_ids
+        item = memos.get(more[0])
+        assert (item.tier, item.page) == (Tier.SHORT, 3)
+        assert memos.verify().clean
+        clock.advance(timedelta(hours=13))
+        fire(memos, "settle")
+        settled(memos)
+        assert tier_of(memos, more) == [Tier.MID]
+        assert memos.verify().clean
 
 
 def fire(memos: MemOS, kind: str) -> None:

@@ -98,14 +98,18 @@ def idle_task(conversation: str, *, read: bool = False) -> NewTask:
 def idle(
     connection: sa.Connection, before: datetime | None, limit: int, after: str = "", cube: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return (id, cube) of conversations with short pages in which nothing was said since a moment, by their ids."""
+    """Return (id, cube) of conversations with short pages to which nothing was added since a moment, by their ids."""
     query = sa.select(conversations.c.id, conversations.c.cube_id).where(
         conversations.c.next_position > 0,
         conversations.c.next_page >= conversations.c.first_short,
         conversations.c.id > after,
     )
     if before is not None:
-        query = query.where(conversations.c.said_at < before)
+        place = (item_rows.c.conversation_id == conversations.c.id) & (
+            item_rows.c.position == conversations.c.next_position - 1
+        )
+        last = sa.select(item_rows.c.created_at).where(place).scalar_subquery()
+        query = query.where(sa.func.coalesce(last, conversations.c.created_at) < before)
     if cube is not None:
         query = query.where(conversations.c.cube_id == cube)
     return [(row.id, row.cube_id) for row in connection.execute(query.order_by(conversations.c.id).limit(limit))]
