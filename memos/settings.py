@@ -190,7 +190,7 @@ class HeatSettings(BaseModel):
         12,
         ge=0,
         le=8760,
-        description="Hours after the last message was added from which a conversation's last pages move on too; 0: never",
+        description="Hours without a new message after which a conversation's last pages move on too; 0: never",
     )
     mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")
     similarity: float = Field(
