@@ -30,6 +30,7 @@ from memos.memcube.changes import Change, Request
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items, outbox, tiers
 from memos.memcube.purge import Purgeable, purge
+from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
     LOCAL_OWNER,
@@ -317,6 +318,8 @@ class MemOS:
                 zone = ZoneInfo(scope.time_zone)
                 edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
             changes.update(change, item, expected_version, edits, reason)
+            if memory is not None:
+                withdraw(change, [item])
         self._settle()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
@@ -361,6 +364,7 @@ class MemOS:
         scope = self._scope_of_item(ids[0], cube, actor, embeds=False)
         with self._change(scope) as change:
             deleted = changes.delete(change, ids, check_text("reason", reason, 1000))
+            withdraw(change, [state.id for state in deleted])
         self._settle()
         return tuple(state.id for state in deleted)
 
@@ -374,6 +378,7 @@ class MemOS:
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         with self._change(scope) as change:
             changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
+            withdraw(change, [item])
         self._settle()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 

@@ -474,3 +474,46 @@ def test_who_asks_where_somebody_lives_is_told_where_they_live_now(
         assert hit.score == pytest.approx(sum(arm.gave for arm in hit.arms) + sum(boost.gave for boost in hit.boosts))
     then = memos.search("I live in Paris", as_of=memos.get(said["I live in Paris."]).created_at, explain=True).hits
     assert "outdated" not in {boost.name for hit in then for boost in hit.boosts}
+
+
+def test_a_deleted_message_takes_its_facts_and_brings_back_what_they_replaced(memos: MemOS) -> None:
+    memos.add(PARIS)
+    moved = memos.add(LYON).item_ids[0]
+    analysed(memos)
+    memos.delete(moved)
+    [home] = facts(memos)
+    assert (home.value, home.valid_to, home.superseded_by) == ("Paris", None, None)
+    assert "Lyon" not in memos.working_memory().text
+    assert "Lyon" not in str(memos.profile.get("default"))
+    memos.rollback(moved, 1)
+    analysed(memos)
+    assert [item.value for item in facts(memos)] == ["Lyon"]
+    assert [item.value for item in facts(memos, "superseded")] == ["Paris"]
+    assert memos.verify().clean
+
+
+def test_what_a_message_says_now_is_what_its_facts_say(memos: MemOS) -> None:
+    said = memos.add(PARIS).item_ids[0]
+    analysed(memos)
+    memos.update(said, "I live in Nice.")
+    assert facts(memos) == []
+    analysed(memos)
+    assert [item.value for item in facts(memos)] == ["Nice"]
+    memos.update(said, "I live in Nice.", reason="the same again")
+    analysed(memos)
+    assert [item.value for item in facts(memos)] == ["Nice"]
+    assert memos.verify().clean
+
+
+def test_a_fact_stays_while_another_message_says_it(memos: MemOS) -> None:
+    one = memos.add(PARIS).item_ids[0]
+    two = memos.add({**PARIS, "content": "Yes, I live in Paris.", "chat_time": "2026-05-01T10:00"}).item_ids[0]
+    analysed(memos)
+    [fact] = facts(memos)
+    memos.delete(one)
+    [still] = facts(memos)
+    assert (still.id, len(still.sources)) == (fact.id, 1)
+    assert {target for _, target in linked(memos, fact.id)} == {two}
+    memos.delete(two)
+    assert facts(memos) == []
+    assert memos.verify().clean

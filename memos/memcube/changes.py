@@ -374,6 +374,12 @@ def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
     _event(change, kind, item_id, body)
 
 
+def retell(change: Change, item_id: str) -> None:
+    """Have the indexes follow an item whose links changed."""
+    items.touch(change.connection, [item_id])
+    outbox.enqueue(change.connection, change.cube, [item_id])
+
+
 def edit(change: Change, before: Item, fields: Mapping[str, Any], reason: str, *, kind: str = "update") -> Item:
     """Write an item's next version with other field values, from a state that was just read. Raises: Conflict."""
     return _append(change, [(before, fields)], kind, reason)[0]

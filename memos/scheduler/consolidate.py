@@ -16,6 +16,7 @@ from memos.memcube import facts as stored
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import items
+from memos.memcube.withdrawing import WITHDRAWN
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.profiles.traits import may_replace, orders_from_untrusted
 from memos.text.likeness import contradicts, covered, overlap, words
@@ -116,7 +117,11 @@ def _known_as_it_is(change: Change, fact: Fact) -> bool:
     made = items.derived_from(change.connection, origins)
     states = items.current(change.connection, [change.cube], made)
     said = (fact.type, fact.memory, fact.key, fact.value)
-    alike = [item for item in states.values() if (item.type, item.memory, item.key, item.value) == said]
+    alike = [
+        item
+        for item in states.values()
+        if (item.type, item.memory, item.key, item.value) == said and not item.info.get(WITHDRAWN)
+    ]
     links = items.links_from(change.connection, [item.id for item in alike])
     return any(
         origins <= {to for kind, to in links.get(item.id, ()) if kind == LinkKind.DERIVED_FROM} for item in alike

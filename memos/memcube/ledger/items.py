@@ -455,10 +455,10 @@ def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[s
     return found
 
 
-def mark_outdated(connection: sa.Connection, ids: Iterable[str]) -> None:
-    """Say of messages that something they say was replaced since; that is no change of what they say."""
+def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bool = True) -> None:
+    """Say of messages whether something they say was replaced since; that is no change of what they say."""
     for batch in in_batches(ids):
-        connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(outdated=True))
+        connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(outdated=outdated))
 
 
 def successors(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:

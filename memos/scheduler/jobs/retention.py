@@ -19,6 +19,7 @@ from memos.memcube.changes import Change, Changing
 from memos.memcube.ledger import items, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
+from memos.memcube.withdrawing import withdraw
 from memos.model import RetentionAction, RetentionEffect, RetentionRule, Scope
 from memos.scheduler.task_run import Run
 
@@ -146,6 +147,7 @@ def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[st
             changes.archive(change, ids, reason)
         case RetentionAction.DELETE:
             changes.delete(change, ids, reason)
+            withdraw(change, ids)
         case RetentionAction.ERASE:
             receipt = erase.erase(change, ids)
             told["receipt"] = receipt.id
