@@ -20,7 +20,7 @@ from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
 from memos.clock import Clock, RisingClock, new_id
-from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, PermissionDenied
+from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
 from memos.memcube.graph import GraphFollower
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -220,8 +220,12 @@ def _open_graph(home: Path, settings: Settings, installation: str) -> GraphIndex
 
 
 def _installation(ledger: Ledger) -> str:
-    with ledger.write() as connection:
-        return cube_rows.installation(connection)
+    try:
+        with ledger.write() as connection:
+            return cube_rows.installation(connection)
+    except Conflict:  # another process opened the same new ledger at this moment, and named it
+        with ledger.write() as connection:
+            return cube_rows.installation(connection)
 
 
 @dataclass(frozen=True, slots=True)
