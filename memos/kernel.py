@@ -17,19 +17,19 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
+from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
-from memos.errors import BackendUnavailable, Conflict, ConnectionLost, IntegrityError, InvalidInput, NotFound, shown
+from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
 from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.handles import Handles
-from memos.memcube import backups, changes, erase, verify
+from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
-from memos.memcube.changes import Change, Request
+from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import items, outbox, tiers
-from memos.memcube.purge import Purgeable, purge
+from memos.memcube.ledger import items
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
@@ -53,7 +53,7 @@ from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
-from memos.reader.fields import edits_of, ids_of, info_of, plain, tags_of, version_of, within, zone_of
+from memos.reader.fields import edits_of, ids_of, version_of, within, zone_of
 from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
 from memos.review import Review
@@ -61,15 +61,15 @@ from memos.scheduler.corrections import correct
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
 from memos.scheduler.policy import Access
-from memos.scheduler.repair import Repair
 from memos.scheduler.scheduler import Means, Scheduler
-from memos.scheduler.task_run import Job, Run
+from memos.scheduler.task_run import Job
 from memos.scheduler.worker import Worker
 from memos.search.searcher import Searcher, SearchRequest
 from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
+from memos.upkeep import Upkeep
 from memos.user_profiles import Profiles, Writes
 from memos.working import FACTS, Compose, WorkingMemory
 
@@ -161,11 +161,7 @@ class MemOS:
         self.cubes = Cubes(self)
         self._parts = parts
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
-        self._repair = Repair(
-            parts.ledger,
-            {"vector": parts.vector, "graph": parts.graph},
-            {"vector": self._vector, "graph": self._graph},
-        )
+        self._upkeep = Upkeep(parts, self._vector, self._graph)
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
         self._turns = threading.BoundedSemaphore(_SEARCHES_AT_ONCE)
         self._searcher = Searcher(
@@ -178,11 +174,9 @@ class MemOS:
             parts.terms,
             self._helper,
         )
-        self._purge_lock = threading.Lock()
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
-            Job("verify", self._verify, budgeted=False),
-            Job("backup", self._back_up, budgeted=False),
+            *self._upkeep.jobs(),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
@@ -193,11 +187,13 @@ class MemOS:
         self.events = Events(parts.ledger, self._known_cubes)
         handles = Handles(
             parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
-            self._change, self._settle, self._purge,
+            self._change, self._settle, self._upkeep.purge,
         )  # fmt: skip
+        self._adding = Adding(handles, self._scheduler.rules.short_capacity)
         self.retention, self.review = Retention(handles), Review(handles)
         self._worker = Worker(
-            (self._vector, self._graph), (self._purge, self._optimise, self._scheduler.accesses.flush_if_due)
+            (self._vector, self._graph),
+            (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
         )
         self._heads: dict[str, tuple[Fingerprint, str]] = {}
         self._closed = False
@@ -280,17 +276,10 @@ class MemOS:
         A message id the conversation has, or a repeated idempotency key, stores nothing twice.
         Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
         """
-        scope = self._scope([cube], actor)
-        tags, info = tags_of(tags), info_of(info, self.settings.limits)
-        conversation = None if conversation is None else check_name("conversation", conversation)
-        key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-        zone = ZoneInfo(scope.time_zone)
-        read = read_messages(messages, zone, self.clock.now(), self.settings.limits)
-        drafts = fast.read(read, tags, info, zone)
-        request = None if key is None else Request(key, plain([messages, conversation, list(tags), info]))
-        with self._change(scope) as change:
-            receipt = changes.add(change, drafts, conversation, request, self._scheduler.rules.short_capacity)
-        return replace(receipt, indexed=self._settle())
+        return self._adding.add(
+            messages, self._scope([cube], actor), conversation=conversation, tags=tags, info=info,
+            idempotency_key=idempotency_key,
+        )  # fmt: skip
 
     def update(
         self,
@@ -602,7 +591,7 @@ class MemOS:
         if cubes is None and not self._every_cube():
             return VerifyReport(0, {}, (), 0)
         scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
-        return self._repair.verify(scope.cubes, repair=repair, strangers=cubes is None)
+        return self._upkeep.verify(scope.cubes, repair=repair, strangers=cubes is None)
 
     def reindex(
         self,
@@ -614,7 +603,7 @@ class MemOS:
         """Build both indexes of these cubes anew from the ledger; return how many items. Raises: BackendUnavailable."""
         scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
         self._parts.check_space()
-        return self._repair.reindex(scope.cubes, on_progress)
+        return self._upkeep.repair.reindex(scope.cubes, on_progress)
 
     def reembed(self, *, actor: str = LOCAL_OWNER, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Give every cube vectors of the configured embedder; return how many items. Raises: BackendUnavailable.
@@ -622,33 +611,22 @@ class MemOS:
         The old vectors stay until the new ones are complete; an interrupted run goes on at the next open.
         """
         check_name("actor", actor, 128)
-        every = self._every_cube()
-        with self._writing() as connection:
-            for cube in every:
-                cube_rows.set_fingerprint(connection, cube, self.embedder.fingerprint)
-            for cube, segments in tiers.forget_vectors(connection).items():
-                tiers.remake(connection, cube, segments, self.clock.now())
+        self._check_open()
         self._forget_heads()
-        count = self._repair.reindex(every, on_progress)
-        self._use_my_vectors()
+        count = self._upkeep.reembed(on_progress)
+        self._forget_heads()
         self._start_working()
         return count
 
     def catch_up(self, *, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Have both indexes show everything the ledger has. Raises: BackendUnavailable."""
         self._check_open()
-
-        def waiting() -> int:
-            with self.ledger.read() as connection:
-                return sum(outbox.count(connection, target) for target in outbox.TARGETS)
-
-        total = waiting()
-        self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
+        self._upkeep.catch_up(on_progress)
 
     def finish_erasures(self) -> None:
         """Finish now what erasures left to the background. Raises: BackendUnavailable."""
         self._check_open()
-        self._purge()
+        self._upkeep.purge()
 
     def backup(self, folder: str | Path, *, on_progress: Callable[[int, int], None] | None = None) -> Manifest:
         """Write a backup of one moment into a new folder while work goes on; its files hold memory text.
@@ -656,8 +634,7 @@ class MemOS:
         Raises: Conflict (the folder holds something), InvalidInput, PermissionDenied, BackendUnavailable (disk full).
         """
         self._check_open()
-        with self._purge_lock:  # until its moment is written, a purge could not empty the ledger's log
-            return backups.back_up(self.ledger, Path(folder), self.clock, on_progress, apart_from=self.home)
+        return self._upkeep.backup(Path(folder), on_progress)
 
     # Inside
 
@@ -694,8 +671,8 @@ class MemOS:
         elif any(fingerprint != self.embedder.fingerprint for fingerprint in known):
             # Until `reembed` only calls without vectors are served, and the cubes' own indexes stay as they are.
             return
-        self._use_my_vectors()
-        self._repair.lost_writes()
+        self._upkeep.use_my_vectors()
+        self._upkeep.repair.lost_writes()
         self._start_working()
 
     def _start_working(self) -> None:
@@ -762,8 +739,7 @@ class MemOS:
 
     def _every_cube(self) -> tuple[str, ...]:
         self._check_open()
-        with self.ledger.read() as connection:
-            return tuple(verify.cube_ids(connection))
+        return self._upkeep.cubes()
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -777,11 +753,6 @@ class MemOS:
     def _change(self, scope: Scope) -> Iterator[Change]:
         with self._writing() as connection:
             yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock)
-
-    def _use_my_vectors(self) -> None:
-        """Let the vectors of the configured embedder be the only ones."""
-        self._parts.generations.use()
-        self._parts.generations.remove_others()
 
     def _settle(self) -> bool:
         """Have the indexes follow within the time a caller waits; True when they did."""
@@ -798,51 +769,5 @@ class MemOS:
     def _finish_erasure(self, receipt: EraseReceipt, *, wait: bool) -> EraseReceipt:
         if not wait:
             return receipt
-        self._purge()
+        self._upkeep.purge()
         return erase.find(self.ledger, receipt.id) or receipt
-
-    def _purge(self) -> None:
-        if not erase.unfinished(self.ledger):
-            return
-        with self._purge_lock:
-            # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
-            self._use_my_vectors()
-            purge(
-                self.ledger,
-                Purgeable(
-                    (self._vector, self._graph),
-                    self._parts.files,
-                    self._parts.forget_caches,
-                ),
-            )
-
-    # Tasks about the whole installation
-
-    def _verify(self, run: Run) -> None:
-        """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""
-        cubes = self._every_cube()
-        wrong = []
-        for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
-            with suppress(NotFound):  # dropped meanwhile
-                if not self.verify(cubes=[cube]).clean:
-                    wrong.append(cube)
-        if wrong:
-            raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
-
-    def _back_up(self, run: Run) -> None:
-        """Write a backup into the folder of backups, and remove the oldest beyond those to keep."""
-        run.go_on()
-        folder = self.settings.upkeep.backup_folder
-        if folder is not None:
-            attempt = f"{run.task.id}-{run.task.attempts}"  # one that was cut off leaves its folder
-            self.backup(folder / backups.periodic_name(self.clock.now(), attempt))
-            backups.keep_newest(self.ledger, folder, self.settings.upkeep.backups_kept)
-
-    def _optimise(self) -> None:
-        vector = self._parts.building
-        if vector is None:
-            return
-        # By a share of what is there, so that all builds together stay within a few times the last one.
-        if vector.unoptimised() >= max(self.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE):
-            vector.optimise()

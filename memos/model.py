@@ -45,6 +45,36 @@ class ItemType(StrEnum):
     SUMMARY = "summary"
 
 
+class CubeKind(StrEnum):
+    """What a cube is for: what was said and learnt, or documents to look things up in."""
+
+    MEMORY = "memory"
+    KNOWLEDGE = "knowledge"
+
+
+class FileKind(StrEnum):
+    """What a stored file is: a document that was read into chunks, or an image of a message."""
+
+    DOCUMENT = "document"
+    IMAGE = "image"
+
+
+class FileState(StrEnum):
+    """Where a stored file is in its life."""
+
+    PROCESSING = "processing"
+    AVAILABLE = "available"
+    FAILED = "failed"
+    SUPERSEDED = "superseded"
+
+
+class Reading(StrEnum):
+    """Whether a message is to be read finely, or was; one that is neither has none."""
+
+    WANTED = "wanted"
+    READ = "read"
+
+
 class Tier(StrEnum):
     """Priority and budget class of an item; never decides whether it can be found."""
 
@@ -154,7 +184,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """One container of memory: the unit of sharing, dump, encryption and erasure."""
+    """One container of memory: the unit of sharing, dump, encryption and erasure.
+
+    With `redact_pii` personal data is masked in what is added.
+    """
 
     id: str
     owner: str
@@ -163,6 +196,8 @@ class Cube:
     fingerprint: Fingerprint
     created_at: datetime
     items: int = 0
+    kind: CubeKind = CubeKind.MEMORY
+    redact_pii: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +261,7 @@ class Fact:
     """One thing a reader found in messages, not stored yet; `spans` name at least one passage that says so.
 
     `subject` is whom it is about, `reader` what found it. `valid_to` in the past: it is over. With `extraction` the
-    model's answer it comes from is kept.
+    model's answer it comes from is kept. `entities` are names besides those the text itself shows.
     """
 
     type: ItemType
@@ -243,6 +278,8 @@ class Fact:
     tags: tuple[str, ...] = ()
     trust: Trust = Trust.TRUSTED
     extraction: str | None = None
+    entities: tuple[str, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +347,44 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Masked:
+    """So many passages of one kind (a key's format, a kind of personal data) that were masked in one field."""
+
+    where: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as it came, and how far reading it is; `error` says why it failed, `info` what was found out about it.
+
+    `item` is the message that an image is part of, `replaced_by` the newer version of a document.
+    """
+
+    id: str
+    cube: str
+    kind: FileKind
+    name: str
+    media_type: str
+    bytes: int
+    sha256: str
+    state: FileState
+    actor: str
+    created_at: datetime
+    error: str | None = None
+    info: Mapping[str, Json] = field(default_factory=dict)
+    item: str | None = None
+    replaced_by: str | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AddReceipt:
-    """What `add` stored; `indexed` is False when an index has yet to catch up."""
+    """What `add` stored; `indexed` is False when an index has yet to catch up.
+
+    `masked` says what of it was not stored as written; `task` reads it finely.
+    """
 
     cube: str
     conversation: str | None
@@ -319,6 +392,8 @@ class AddReceipt:
     duplicates: tuple[str, ...]
     indexed: bool
     replayed: bool = False
+    masked: tuple[Masked, ...] = ()
+    task: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

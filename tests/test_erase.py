@@ -82,7 +82,7 @@ def test_an_erasure_cut_off_before_the_files_were_cleaned_is_finished_later(tmp_
         receipt = memos.erase(item, wait=False)
         assert receipt.state == "purging"
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
-        memos._purge()
+        memos._upkeep.purge()
         assert memos.erase_receipt(receipt.id).state == "purged"
     assert b"xylophone" not in bytes_of(tmp_path)
 
@@ -131,7 +131,7 @@ def test_a_deleted_item_is_erased_when_its_retention_period_is_over(tmp_path: Pa
         assert memos.history(old)
         clock.advance(timedelta(days=2))
         expire(memos)
-        memos._purge()
+        memos._upkeep.purge()
         with pytest.raises(NotFound, match="erased"):
             memos.history(old)
         assert memos.get(kept).memory == "still here"

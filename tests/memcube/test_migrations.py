@@ -19,12 +19,13 @@ def make_first_schema(home: Path) -> None:
     """Take away what the later migrations added, and the vector index that is made from it."""
     with sqlite3.connect(home / "ledger.db") as connection:
         later = (
-            "retention_rules", "extraction_items", "extractions", "pages", "segments", "warmth", "tasks", "queues",
-            "usage", "leases", "tombstone_backups", "backups",
+            "file_items", "file_parts", "files", "retention_rules", "extraction_items", "extractions", "pages",
+            "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups", "backups",
         )  # fmt: skip
         for table in later:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_items_page")
+        connection.execute("DROP INDEX ix_items_wanted")
         for table, column in (
             ("versions", "keywords"),
             ("items", "session"),
@@ -40,6 +41,9 @@ def make_first_schema(home: Path) -> None:
             ("items", "outdated"),
             ("cubes", "segments"),
             ("sources", "extraction_id"),
+            ("cubes", "kind"),
+            ("cubes", "redact_pii"),
+            ("items", "reading"),
         ):
             connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

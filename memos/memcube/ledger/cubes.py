@@ -16,7 +16,7 @@ from memos.clock import new_id
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import postgres
 from memos.memcube.ledger.schema import conversations, cubes, events, items, meta
-from memos.model import Cube, Fingerprint, Json
+from memos.model import Cube, CubeKind, Fingerprint, Json
 
 _GENESIS = bytes(32)
 _INSTALLATION = "mark:installation"
@@ -41,6 +41,8 @@ def create(connection: sa.Connection, cube: Cube) -> None:
             event_seq=0,
             event_chain=_GENESIS,
             created_at=cube.created_at,
+            kind=cube.kind,
+            redact_pii=cube.redact_pii,
         )
     )
 
@@ -145,7 +147,10 @@ def _select() -> sa.Select[tuple[object, ...]]:
 
 def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
     fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
-    return Cube(row.id, row.owner, row.description, row.time_zone, fingerprint, row.created_at, row.items)
+    return Cube(
+        row.id, row.owner, row.description, row.time_zone, fingerprint, row.created_at, row.items, CubeKind(row.kind),
+        bool(row.redact_pii),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

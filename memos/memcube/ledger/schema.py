@@ -1,6 +1,6 @@
 """The ledger's tables, portable between SQLite and PostgreSQL; the migrations create exactly these.
 
-Memory text stands in `versions` (what an item says) and `messages` (what was said); nowhere else.
+Memory text stands in `versions` (what an item says), `messages` (what was said) and `files` (as they came).
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ cubes = sa.Table(
     sa.Column("segments", sa.Integer, nullable=False, server_default="0"),
     # Messages without a conversation that were made up to then have rows in `pages`.
     sa.Column("lone_until", UtcMicros),
+    # `memory` or `knowledge`, and whether personal data is masked in what is added.
+    sa.Column("kind", sa.String(16), nullable=False, server_default="memory"),
+    sa.Column("redact_pii", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.CheckConstraint("event_seq >= 0", name="ck_cubes_event_seq"),
 )
 
@@ -92,6 +95,8 @@ conversations = sa.Table(
     sa.Column("first_short", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("cube_id", "name", name="uq_conversations_name"),
 )
+
+_WANTED = sa.text("reading = 'wanted'")
 
 items = sa.Table(
     "items",
@@ -113,10 +118,13 @@ items = sa.Table(
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("cold", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("outdated", sa.Boolean, nullable=False, server_default=sa.false()),
+    # A message that is to be read finely is `wanted`, one that was is `read`; of the others it is empty.
+    sa.Column("reading", sa.String(8)),
     sa.UniqueConstraint("conversation_id", "position", name="uq_items_position"),
     sa.CheckConstraint("version >= 1", name="ck_items_version"),
     sa.Index("ix_items_cube", "cube_id", "created_at", "id"),
     sa.Index("ix_items_page", "conversation_id", "page"),
+    sa.Index("ix_items_wanted", "cube_id", "conversation_id", "id", sqlite_where=_WANTED, postgresql_where=_WANTED),
 )
 
 versions = sa.Table(
@@ -185,6 +193,55 @@ messages = sa.Table(
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.Column("trust", sa.String(16), nullable=False, server_default="trusted"),
     sa.UniqueConstraint("cube_id", "conversation_id", "external_id", name="uq_messages_external"),
+)
+
+# Files as they came: documents, and images of messages (`item_id`). `state` is processing, available, failed or
+# superseded (by `replaced_by`); `info` is what was found out about the file, such as how many pages it has.
+files = sa.Table(
+    "files",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("media_type", sa.String(128), nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("info", sa.JSON, nullable=False),
+    sa.Column("item_id", sa.String(36)),
+    sa.Column("replaced_by", sa.String(36)),
+    sa.Column("actor", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("finished_at", UtcMicros),
+    sa.CheckConstraint("bytes >= 0", name="ck_files_bytes"),
+    sa.Index("ix_files_cube", "cube_id", "created_at", "id"),
+    sa.Index("ix_files_digest", "cube_id", "sha256"),
+    sa.Index("ix_files_item", "item_id"),
+)
+
+# A file's bytes, in parts of at most 1 MiB.
+file_parts = sa.Table(
+    "file_parts",
+    metadata,
+    sa.Column("file_id", sa.String(36), sa.ForeignKey("files.id"), primary_key=True),
+    sa.Column("ordinal", sa.Integer, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+
+# Which characters of a document's Markdown an item is; all items of a file in order are the whole of it.
+file_items = sa.Table(
+    "file_items",
+    metadata,
+    sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
+    sa.Column("file_id", sa.String(36), sa.ForeignKey("files.id"), nullable=False),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("start", sa.Integer, nullable=False),
+    sa.Column("end", sa.Integer, nullable=False),
+    sa.Column("page", sa.Integer),
+    sa.CheckConstraint('start >= 0 AND "end" >= start', name="ck_file_items_span"),
+    sa.Index("ix_file_items_file", "file_id", "ordinal"),
 )
 
 # What a model answered when it was asked what messages say, as it came.
