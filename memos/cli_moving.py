@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import AsJson, DataDir, console, errors, interruptible, opened, progress_bar, show
+from memos.cli_shared import AsJson, DataDir, errors, interruptible, opened, progress_bar, say, show
 from memos.memcube import backups as known_backups
 from memos.model import Difference
 from memos.settings import Settings
-from memos.text.render import visible
 
 moving_app = typer.Typer(rich_markup_mode=None)
 
@@ -31,7 +30,7 @@ def backup(
     with interruptible("there is no backup yet"), progress_bar("rows", as_json) as on_progress:
         made = back_up(_here(data_dir), folder, on_progress=on_progress)
     told = {"folder": str(folder.resolve()), "backup": made.id, "created_at": made.created_at, "rows": made.rows}
-    show(told, as_json, lambda: _say(f"backed up {made.rows} rows to {folder}"))
+    show(told, as_json, lambda: say(f"backed up {made.rows} rows to {folder}"))
 
 
 @moving_app.command()
@@ -52,7 +51,7 @@ def backups(
         for made in found:
             state = "" if made.finished_at else ", cut off"
             waiting = f", {made.untold} erasures not told" if made.untold else ""
-            _say(f"{made.created_at:%F %T} {made.folder}{state}{waiting}")
+            say(f"{made.created_at:%F %T} {made.folder}{state}{waiting}")
 
     show(found, as_json, human)
 
@@ -74,7 +73,7 @@ def restore(
         done = put_back(folder, _here(data_dir), replace=replace, on_rows=on_progress, on_items=on_progress)
 
     def human() -> None:
-        _say(f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since")
+        say(f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since")
         _say_state(done.indexed, done.differences)
 
     show(done, as_json, human)
@@ -101,7 +100,7 @@ def migrate(
 
     def human() -> None:
         before = f", {done.known} of them before" if done.known else ""
-        _say(f"copied {done.rows} rows{before}; counts and digests of every table are equal")
+        say(f"copied {done.rows} rows{before}; counts and digests of every table are equal")
         _say_state(done.indexed, done.differences)
 
     show(done, as_json, human)
@@ -114,12 +113,8 @@ def _here(data_dir: Path | None) -> Settings:
     return settings if data_dir is None else settings.model_copy(update={"home": data_dir})
 
 
-def _say(line: str) -> None:
-    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
-
-
 def _say_state(indexed: bool, differences: Sequence[Difference]) -> None:
     if not indexed:
         errors.print("The cubes' embedder is another one: run `memos reembed`, or set MEMOS_EMBED__MODEL back.")
     for difference in differences[:_SHOWN]:
-        _say(f"{difference.store} {difference.kind} {difference.subject}: {difference.detail}")
+        say(f"{difference.store} {difference.kind} {difference.subject}: {difference.detail}")

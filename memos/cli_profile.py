@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, opened, say, show
 from memos.errors import InvalidInput
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
 from memos.profiles.model import Profile, ProfileDiff, Trait
 from memos.profiles.template import Template
-from memos.text.render import visible
 
 profile_app = typer.Typer(
     help="Look at what is known of people, and steer it.", no_args_is_help=True, rich_markup_mode=None
@@ -40,7 +39,7 @@ def show_profile(
     with opened(data_dir) as memos:
         if tokens is not None:
             text = memos.profile.render(cube, subject, tokens, actor=actor)
-            show({"text": text}, as_json, lambda: _say(text))
+            show({"text": text}, as_json, lambda: say(text))
             return
         found = memos.profile.get(cube, subject, as_of=as_of, actor=actor)
     show(found, as_json, lambda: _tell(found))
@@ -53,7 +52,7 @@ def list_subjects(
     """List whom a cube has a profile of."""
     with opened(data_dir) as memos:
         found = memos.profile.subjects(cube, actor=actor)
-    show(found, as_json, lambda: _say("\n".join(found) or "nobody"))
+    show(found, as_json, lambda: say("\n".join(found) or "nobody"))
 
 
 @profile_app.command("history")
@@ -74,9 +73,9 @@ def show_history(
             until = "" if entry.until is None else f" until {entry.until:%F}"
             given = "  static" if entry.static else ""
             about = f"{entry.number}  {entry.recorded_at:%F %T}  {entry.status}{given}  since {entry.since:%F}{until}"
-            _say(f"{about}\n    {entry.value}  ({entry.reason}, {entry.actor})")
+            say(f"{about}\n    {entry.value}  ({entry.reason}, {entry.actor})")
         if not entries:
-            _say("nothing was written")
+            say("nothing was written")
 
     show(entries, as_json, human)
 
@@ -110,7 +109,7 @@ def roll_back(
     """Let a trait be again what its history says it was."""
     with opened(data_dir) as memos:
         found = memos.profile.rollback(cube, dimension, version, subject, actor=actor)
-    show(found, as_json, lambda: _say(_line(found)))
+    show(found, as_json, lambda: say(_line(found)))
 
 
 @profile_app.command("set")
@@ -126,7 +125,7 @@ def set_trait(
     """Give a trait by hand; what is read in messages never changes it."""
     with opened(data_dir) as memos:
         found = memos.profile.set_static(cube, dimension, value, subject, actor=actor)
-    show(found, as_json, lambda: _say(_line(found)))
+    show(found, as_json, lambda: say(_line(found)))
 
 
 @profile_app.command("unset")
@@ -141,7 +140,7 @@ def unset_trait(
     """Take back what was given by hand; what was read counts again."""
     with opened(data_dir) as memos:
         found = memos.profile.remove_static(cube, dimension, subject, actor=actor)
-    show(found, as_json, lambda: _say(f"{dimension} is not known" if found is None else _line(found)))
+    show(found, as_json, lambda: say(f"{dimension} is not known" if found is None else _line(found)))
 
 
 @profile_app.command("templates")
@@ -166,46 +165,42 @@ def use_template(
     with opened(data_dir) as memos:
         found = memos.profile.use_template(cube, None if template == _STANDARD else Path(template), actor=actor)
     told = f"{cube} follows {found.name}, {len(found.by_id)} dimensions"
-    show({"cube": cube, "template": found.name, "dimensions": len(found.by_id)}, as_json, lambda: _say(told))
+    show({"cube": cube, "template": found.name, "dimensions": len(found.by_id)}, as_json, lambda: say(told))
 
 
 def _tell(profile: Profile) -> None:
     if not profile.groups:
-        _say("nothing is known")
+        say("nothing is known")
         return
-    _say(f"{profile.subject} ({profile.cube}, template {profile.template})")
+    say(f"{profile.subject} ({profile.cube}, template {profile.template})")
     for group in profile.groups:
-        _say(f"{group.name}:")
+        say(f"{group.name}:")
         for trait in group.traits:
-            _say(f"  {_line(trait)}")
+            say(f"  {_line(trait)}")
             for evidence in trait.evidence:
-                _say(f"      {evidence.at:%F} {evidence.speaker}: {evidence.passage[:200]}")
+                say(f"      {evidence.at:%F} {evidence.speaker}: {evidence.passage[:200]}")
 
 
 def _tell_diff(diff: ProfileDiff) -> None:
     for trait in diff.added:
-        _say(f"+ {_line(trait)}")
+        say(f"+ {_line(trait)}")
     for change in diff.changed:
-        _say(f"~ {_line(change.after)}, was {change.before.value}")
+        say(f"~ {_line(change.after)}, was {change.before.value}")
     for trait in diff.ended:
-        _say(f"- {_line(trait)}")
+        say(f"- {_line(trait)}")
     if not (diff.added or diff.changed or diff.ended):
-        _say("nothing changed")
+        say("nothing changed")
 
 
 def _tell_template(template: Template) -> None:
-    _say(f"{template.name}: {len(template.by_id)} dimensions")
+    say(f"{template.name}: {len(template.by_id)} dimensions")
     for group in template.groups:
-        _say(f"{group.name}:")
+        say(f"{group.name}:")
         for dimension in group.dimensions:
             values = f" ({', '.join(dimension.allowed)})" if dimension.allowed else ""
-            _say(f"  {dimension.id}  {dimension.about}{values}")
+            say(f"  {dimension.id}  {dimension.about}{values}")
 
 
 def _line(trait: Trait) -> str:
     how = "given" if trait.static else f"{trait.confidence:.2f}"
     return f"{trait.dimension}: {trait.value}  ({how}, since {trait.since:%F}, item {trait.item})"
-
-
-def _say(line: str) -> None:
-    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)

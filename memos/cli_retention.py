@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, show, sure
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, opened, say, show, sure
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, RetentionAction, RetentionEffect, RetentionRule
-from memos.text.render import visible
 
 retention_app = typer.Typer(
     help="What happens to a cube's memories when they get old.", no_args_is_help=True, rich_markup_mode=None
@@ -32,9 +31,9 @@ def list_rules(
 
     def human() -> None:
         for rule in found:
-            _say(_told(rule))
+            say(_told(rule))
         if not found:
-            _say("no rules")
+            say("no rules")
 
     show(found, as_json, human)
 
@@ -58,7 +57,7 @@ def add_rule(  # noqa: PLR0913, PLR0917 - one parameter an option
             action=action, cube=cube, actor=actor, types=type_ or [], tags=tag or [], statuses=status or [],
             age_days=age_days, yes=yes,
         )  # fmt: skip
-    show(rule, as_json, lambda: _say(_told(rule)))
+    show(rule, as_json, lambda: say(_told(rule)))
 
 
 @retention_app.command("remove")
@@ -71,7 +70,7 @@ def remove_rule(
     """Remove a rule; what it did stays done."""
     with opened(data_dir) as memos:
         removed = memos.retention.remove(rule, actor=actor)
-    show(removed, as_json, lambda: _say(f"removed rule {removed.id}"))
+    show(removed, as_json, lambda: say(f"removed rule {removed.id}"))
 
 
 @retention_app.command("run")
@@ -94,9 +93,9 @@ def run_rules(
 
     def human() -> None:
         for effect in effects:
-            _say(_effect(effect, done=not dry_run))
+            say(_effect(effect, done=not dry_run))
         if not effects:
-            _say("no rules" if dry_run else "nothing was old enough")
+            say("no rules" if dry_run else "nothing was old enough")
 
     show(effects, as_json, human)
 
@@ -124,7 +123,3 @@ def _effect(effect: RetentionEffect, *, done: bool) -> str:
     if effect.count > len(effect.items):
         lines.append(f"    and {effect.count - len(effect.items)} more")
     return "\n".join(lines)
-
-
-def _say(text: str) -> None:
-    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)

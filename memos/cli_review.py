@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, ItemId, console, opened, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, ItemId, opened, say, show
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, PendingItem
-from memos.text.render import visible
 
 review_app = typer.Typer(
     help="Look through memories that wait until somebody approves them.", no_args_is_help=True, rich_markup_mode=None
@@ -35,7 +34,7 @@ def list_pending(
         for waiting in found:
             _tell(waiting)
         if not found:
-            _say("nothing awaits review")
+            say("nothing awaits review")
 
     show(found, as_json, human)
 
@@ -51,7 +50,7 @@ def approve(
     """Let a memory be found."""
     with opened(data_dir) as memos:
         found = memos.review.approve(item, actor=actor, expected_version=expected_version)
-    show(found, as_json, lambda: _say(f"{found.id} is active"))
+    show(found, as_json, lambda: say(f"{found.id} is active"))
 
 
 @review_app.command("edit")
@@ -66,7 +65,7 @@ def edit(
     """Let a memory be found with another text."""
     with opened(data_dir) as memos:
         found = memos.review.edit(item, text, actor=actor, expected_version=expected_version)
-    show(found, as_json, lambda: _say(f"{found.id} is active"))
+    show(found, as_json, lambda: say(f"{found.id} is active"))
 
 
 @review_app.command("reject")
@@ -74,19 +73,15 @@ def reject(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, a
     """Delete a memory; `memos rollback` lets it wait again."""
     with opened(data_dir) as memos:
         found = memos.review.reject(item, actor=actor)
-    show(found, as_json, lambda: _say(f"{found.id} is deleted"))
+    show(found, as_json, lambda: say(f"{found.id} is deleted"))
 
 
 def _tell(waiting: PendingItem) -> None:
     item = waiting.item
-    _say(f"{item.id}  v{item.version}  {item.type}  {item.speaker}")
+    say(f"{item.id}  v{item.version}  {item.type}  {item.speaker}")
     for line in item.memory[:_SHOWN_CHARS].splitlines():
-        _say(f"    {line}")
-    _say(f"    why: {waiting.why}")
+        say(f"    {line}")
+    say(f"    why: {waiting.why}")
     for source in item.sources:
         passage = " ".join(source.passage[:_SHOWN_CHARS].split())
-        _say(f"    {source.trust} source {source.message_id}, {source.speaker}, {source.at:%F %T}: {passage}")
-
-
-def _say(line: str) -> None:
-    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+        say(f"    {source.trust} source {source.message_id}, {source.speaker}, {source.at:%F %T}: {passage}")

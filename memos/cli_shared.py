@@ -85,6 +85,11 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] 
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def say(text: str) -> None:
+    """Print a line as it is, nothing invisible in it, and not broken."""
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
 def cell(text: str) -> str:
     """Return text as a table shows it: no markup, nothing invisible."""
     return escape(visible(text))

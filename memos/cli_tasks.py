@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import AsJson, DataDir, console, interruptible, opened, progress_bar, show
+from memos.cli_shared import AsJson, DataDir, interruptible, opened, progress_bar, say, show
 from memos.model import Task
-from memos.text.render import visible
 
 tasks_app = typer.Typer(help="Look at background tasks and steer them.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -32,9 +31,9 @@ def list_tasks(
         for task in found:
             told = task.error or task.note
             about = f"{task.id}  {task.kind}  {task.cube or '(all)'}  {task.state}  due {task.not_before:%F %T}"
-            _say(about + (f"\n    {told}" if told else ""))
+            say(about + (f"\n    {told}" if told else ""))
         if not found:
-            _say("no tasks")
+            say("no tasks")
 
     show(found, as_json, human)
 
@@ -52,7 +51,7 @@ def retry_task(task: TaskId, data_dir: DataDir = None, as_json: AsJson = False) 
     """Let a failed, dead or cancelled task run again."""
     with opened(data_dir) as memos:
         found = memos.tasks.retry(task)
-    show(found, as_json, lambda: _say(f"task {found.id} waits again"))
+    show(found, as_json, lambda: say(f"task {found.id} waits again"))
 
 
 @tasks_app.command("cancel")
@@ -60,7 +59,7 @@ def cancel_task(task: TaskId, data_dir: DataDir = None, as_json: AsJson = False)
     """End a task before it is done; it keeps nothing of what it was doing."""
     with opened(data_dir) as memos:
         found = memos.tasks.cancel(task)
-    show(found, as_json, lambda: _say(f"task {found.id} is cancelled"))
+    show(found, as_json, lambda: say(f"task {found.id} is cancelled"))
 
 
 @tasks_app.command("wait")
@@ -74,7 +73,7 @@ def wait_for_tasks(
     with interruptible("what was done is kept"), opened(data_dir) as memos:
         if task is None:
             memos.tasks.wait(timeout_s=timeout)
-            show(memos.tasks.counts(), as_json, lambda: _say("no task waits"))
+            show(memos.tasks.counts(), as_json, lambda: say("no task waits"))
             return
         with progress_bar("done", as_json) as on_progress:
             for found in memos.tasks.follow(task, timeout_s=timeout):
@@ -93,8 +92,4 @@ def _tell(task: Task) -> None:
     }  # fmt: skip
     for name, value in about.items():
         if value is not None:
-            _say(f"{name:9} {value}")
-
-
-def _say(line: str) -> None:
-    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+            say(f"{name:9} {value}")

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, opened, say, show
 from memos.kernel import MemOS
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
-from memos.text.render import visible
 
 tiers_app = typer.Typer(rich_markup_mode=None)
 
@@ -31,12 +30,12 @@ def segments(
     def human() -> None:
         for segment in found:
             kept = "  pinned" if segment.pinned else ""
-            _say(f"{segment.id}  {segment.state}{kept}  heat {segment.heat:.2f}  {segment.pages} pages")
-            _say(f"    about: {', '.join(segment.keywords[:5])}")
+            say(f"{segment.id}  {segment.state}{kept}  heat {segment.heat:.2f}  {segment.pages} pages")
+            say(f"    about: {', '.join(segment.keywords[:5])}")
             for line in segment.summary.splitlines():
-                _say(f"    {line}")
+                say(f"    {line}")
         if not found:
-            _say(f"no topics yet: {_newest(memos)}")
+            say(f"no topics yet: {_newest(memos)}")
 
     show(found, as_json, human)
 
@@ -64,9 +63,9 @@ def analyse(
         topics = memos.segments(cube=cube, limit=1)
 
     def human() -> None:
-        _say(_told(counts))
+        say(_told(counts))
         if not topics:
-            _say(f"nothing to read yet: {_newest(memos)}")
+            say(f"nothing to read yet: {_newest(memos)}")
 
     show({"cube": cube, "tasks": counts}, as_json, human)
 
@@ -82,8 +81,7 @@ def consolidate(
     """Put a cube's facts in order now: one current value a key, doubles joined."""
     with opened(data_dir) as memos:
         memos.consolidate(cube=cube, actor=actor)
-        counts = _ended(memos, cube, wait=wait)
-    show({"cube": cube, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+        _show_ended(memos, {"cube": cube}, wait=wait, as_json=as_json)
 
 
 @tiers_app.command()
@@ -97,8 +95,7 @@ def reflect(
     """Have the chat model conclude what several facts of a cube show together."""
     with opened(data_dir) as memos:
         memos.reflect(cube=cube, actor=actor)
-        counts = _ended(memos, cube, wait=wait)
-    show({"cube": cube, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+        _show_ended(memos, {"cube": cube}, wait=wait, as_json=as_json)
 
 
 @tiers_app.command()
@@ -112,7 +109,7 @@ def pin(
     """Keep an item in working memory, or a segment out of the archive."""
     with opened(data_dir) as memos:
         memos.pin(id_, cube=cube, actor=actor)
-    show({"id": id_, "pinned": True}, as_json, lambda: _say(f"{id_} is pinned"))
+    show({"id": id_, "pinned": True}, as_json, lambda: say(f"{id_} is pinned"))
 
 
 @tiers_app.command()
@@ -126,7 +123,7 @@ def unpin(
     """Take a pin back."""
     with opened(data_dir) as memos:
         memos.pin(id_, cube=cube, actor=actor, pinned=False)
-    show({"id": id_, "pinned": False}, as_json, lambda: _say(f"{id_} is not pinned"))
+    show({"id": id_, "pinned": False}, as_json, lambda: say(f"{id_} is not pinned"))
 
 
 @tiers_app.command()
@@ -142,8 +139,7 @@ def move(
     """Send a topic to another tier by hand."""
     with opened(data_dir) as memos:
         memos.move(segment, tier, cube=cube, actor=actor)
-        counts = _ended(memos, cube, wait=wait)
-    show({"segment": segment, "tier": tier, "tasks": counts}, as_json, lambda: _say(_told(counts)))
+        _show_ended(memos, {"cube": cube, "segment": segment, "tier": tier}, wait=wait, as_json=as_json)
 
 
 @tiers_app.command()
@@ -158,7 +154,7 @@ def working(
     """Show the working memory that a prompt begins with."""
     with opened(data_dir) as memos:
         found = memos.working_memory(conversation, cube=cube, actor=actor, max_tokens=max_tokens)
-    show(found, as_json, lambda: _say(found.text or "nothing to keep in mind yet"))
+    show(found, as_json, lambda: say(found.text or "nothing to keep in mind yet"))
 
 
 def _ended(memos: MemOS, cube: str, *, wait: bool) -> dict[str, int]:
@@ -168,6 +164,11 @@ def _ended(memos: MemOS, cube: str, *, wait: bool) -> dict[str, int]:
     return {str(state): count for state, count in memos.tasks.counts(cubes=[cube]).items()}
 
 
+def _show_ended(memos: MemOS, about: dict[str, str], *, wait: bool, as_json: bool) -> None:
+    counts = _ended(memos, about["cube"], wait=wait)
+    show({**about, "tasks": counts}, as_json, lambda: say(_told(counts)))
+
+
 def _newest(memos: MemOS) -> str:
     capacity = memos.settings.heat.short_capacity
     return f"the newest {capacity} exchanges of a conversation stay as they are (MEMOS_HEAT__SHORT_CAPACITY)"
@@ -175,7 +176,3 @@ def _newest(memos: MemOS) -> str:
 
 def _told(counts: dict[str, int]) -> str:
     return "tasks of the cube: " + (", ".join(f"{count} {state}" for state, count in counts.items()) or "none")
-
-
-def _say(text: str) -> None:
-    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
