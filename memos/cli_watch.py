@@ -54,7 +54,8 @@ def events(
             found = memos.events.list(
                 cube, after=after or 0, kinds=kind or (), limit=_LISTED if limit is None else limit
             )
-            show(found, as_json, lambda: _write(*(_told(event) for event in found)))
+            lines = [_told(event) for event in found] or ["no such event"]
+            show(found, as_json, lambda: _write(*lines))
             return
         if limit is not None and limit < 1:
             raise InvalidInput("limit", f"must be a whole number from 1, not {shown(limit)}")

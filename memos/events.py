@@ -9,19 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from memos.errors import ConnectionLost, InvalidInput, shown
+from memos.errors import ConnectionLost, InvalidInput
 from memos.memcube.ledger import events as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.events import Wanted
 from memos.model import DEFAULT_CUBE, Event
-from memos.reader.fields import within
+from memos.reader.fields import seconds_of, within
 from memos.text.checks import check_name
 
 _POLL_S = 0.5
 _AT_ONCE = 500
 _MOST_KINDS = 100
 _MOST_EVENTS = 2**63 - 1
-_LONGEST_S = 10**9
 
 Events_ = list[Event]  # `list` is a method here
 
@@ -56,7 +55,7 @@ class Events:
         """
         [cube] = self._known([cube])
         wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
-        deadline = None if timeout_s is None else time.monotonic() + _seconds("timeout_s", timeout_s)
+        deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
         with self._ledger.read() as connection:
             head = rows.head(connection, cube)
         start = head if after is None else wanted.after
@@ -108,9 +107,3 @@ def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     if len(kinds) > _MOST_KINDS:
         raise InvalidInput("kinds", f"has {len(kinds):,} names, at most {_MOST_KINDS} are taken")
     return tuple(dict.fromkeys(check_name("kinds", kind, 64) for kind in kinds))
-
-
-def _seconds(where: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
-        raise InvalidInput(where, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
-    return value

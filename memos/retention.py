@@ -130,7 +130,7 @@ def _check(rule: RetentionRule, *, yes: bool) -> None:
         )
     any_type = not rule.types or len(rule.types) == len(ItemType)
     any_status = not rule.statuses or touched.issubset(rule.statuses)
-    if any_type and any_status and not rule.tags and not yes:
+    if any_type and any_status and not rule.tags and yes is not True:  # a "no" would count as yes
         raise InvalidInput(
             "yes",
             f"is needed, since the rule would {rule.action} every item of cube {rule.cube!r} that is old enough: "

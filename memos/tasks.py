@@ -12,7 +12,7 @@ from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
 from memos.model import Task, TaskState
-from memos.reader.fields import within
+from memos.reader.fields import seconds_of, within
 from memos.scheduler.runner import Runner
 from memos.text.checks import check_name
 
@@ -85,7 +85,10 @@ class Tasks:
     def follow(
         self, task: str, *, cubes: Sequence[str] | None = None, timeout_s: float | None = None
     ) -> Iterator[Task]:
-        """Yield a task now, whenever it changes, and last when it has ended. Raises: NotFound, BackendTimeout."""
+        """Yield a task now, whenever it changes, and last when it has ended.
+
+        Raises: NotFound, BackendTimeout, InvalidInput.
+        """
         seen: Task | None = None
         for _ in _polls(timeout_s):
             found = self.get(task, cubes=cubes)
@@ -98,7 +101,10 @@ class Tasks:
     def wait(
         self, task: str | None = None, *, cubes: Sequence[str] | None = None, timeout_s: float | None = None
     ) -> None:
-        """Return when a task has ended, or without one when none waits or runs. Raises: BackendTimeout, NotFound."""
+        """Return when a task has ended, or without one when none waits or runs.
+
+        Raises: BackendTimeout, NotFound, InvalidInput.
+        """
         for _ in _polls(timeout_s):
             if not self._left(task, cubes):
                 return
@@ -124,7 +130,7 @@ class Tasks:
 
 def _polls(timeout_s: float | None) -> Iterator[None]:
     """Yield now and again, more and more rarely. Raises: BackendTimeout when the time is over."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
     pause, slowest = _POLLS_S
     while True:
         yield

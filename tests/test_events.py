@@ -312,6 +312,11 @@ def test_the_command_refuses_wrong_options(home: Path, arguments: list[str], tol
     assert failed.exception.field == told
 
 
+def test_no_event_is_said_in_words(home: Path) -> None:
+    done = CliRunner(env={"MEMOS_HOME": str(home)}).invoke(app, ["events", "--kind", "nothing-of-the-kind"])
+    assert (done.exit_code, done.stdout) == (0, "no such event\n")
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_reader_that_has_enough_ends_the_following(home: Path, count: int) -> None:
     """Also when it has read everything there is, so that nothing more is written to it."""

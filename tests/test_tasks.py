@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,12 @@ def test_a_task_is_followed_to_its_end(memos: MemOS, go: threading.Event) -> Non
             go.set()
     assert seen[-1] is TaskState.DONE
     assert TaskState.RUNNING in seen
+
+
+@pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), True, "1"])
+def test_a_time_to_wait_is_a_number_of_seconds(memos: MemOS, timeout_s: Any) -> None:
+    with pytest.raises(InvalidInput, match="timeout_s"):
+        memos.tasks.wait(timeout_s=timeout_s)
 
 
 def test_waiting_ends_with_the_work_or_with_the_time(memos: MemOS, go: threading.Event) -> None:

@@ -20,6 +20,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 _MAX_TAGS = 100
 _MAX_IDS = 10_000
 _INFO_BYTES = 65_536
+_LONGEST_S = 10**9
 
 
 def tags_of(raw: Json) -> tuple[str, ...]:
@@ -141,6 +142,13 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
         "cannot be changed; these can: memory, tags, info, key, value, confidence, tier, type, status, "
         "valid_from, valid_to",
     )
+
+
+def seconds_of(name: str, value: float) -> float:
+    """Return a time to wait in seconds, at most some thirty years. Raises: InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
+    return value
 
 
 def member_of(name: str, value: Json, kind: type[_Choice]) -> _Choice:
