@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from memos.clock import Clock
+from memos.identities import Right
 from memos.memcube.changes import Changing
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Scope
@@ -14,18 +15,20 @@ from memos.settings import LimitSettings
 
 
 class Scoping(Protocol):
-    """Checks actor and cubes of a call; one that `embeds` needs the cubes' own embedder."""
+    """Checks actor and cubes of a call and its right to them; one that `embeds` needs the cubes' own embedder."""
 
-    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True) -> Scope:
-        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict."""
+    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
+        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
         ...
 
 
 class ScopingItem(Protocol):
     """Checks actor and item of a call; without a cube it is about the one that the item is in."""
 
-    def __call__(self, item: str, cube: str | None, actor: str, *, embeds: bool = True) -> Scope:
-        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict."""
+    def __call__(
+        self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
+    ) -> Scope:
+        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
         ...
 
 

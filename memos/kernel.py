@@ -17,14 +17,25 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
+from memos.access import Doors, Keys, Sharing, Users
 from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
 from memos.engines import Parts, assemble
-from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
+from memos.errors import (
+    BackendUnavailable,
+    Conflict,
+    ConnectionLost,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    shown,
+)  # fmt: skip
 from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
+from memos.guard import Guard
 from memos.handles import Handles
+from memos.identities import Right
 from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
@@ -112,17 +123,22 @@ class Cubes:
     def create(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None
     ) -> Cube:
-        """Make an empty cube owned by the actor. Raises: InvalidInput, Conflict when the id is taken."""
+        """Make an empty cube owned by the actor.
+
+        Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
+        """
         memos = self._memos
         cube = check_name("cube", cube, 128)
+        memos._guard.readable(check_name("actor", actor, 128))
         zone = zone_of(time_zone or memos.settings.time_zone)
         made = Cube(
-            cube, check_name("actor", actor, 128), check_text("description", description, 10_000), zone.key,
+            cube, actor, check_text("description", description, 10_000), zone.key,
             memos.embedder.fingerprint, memos.clock.now(),
         )  # fmt: skip
         with memos._writing() as connection:
             cube_rows.create(connection, made)
             cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
+        memos._guard.forget()
         return made
 
     @_repeated
@@ -135,17 +151,19 @@ class Cubes:
     @_repeated
     def list(self, *, actor: str = LOCAL_OWNER) -> list[Cube]:
         """Return the cubes the actor may read, by id."""
-        check_name("actor", actor, 128)
         self._memos._check_open()
+        readable = self._memos._guard.readable(check_name("actor", actor, 128))
         with self._memos.ledger.read() as connection:
-            return cube_rows.list_all(connection)
+            every = cube_rows.list_all(connection)
+        return every if readable is None else [cube for cube in every if cube.id in readable]
 
     def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a cube, then the cube. Raises: NotFound."""
         memos = self._memos
-        with memos._change(memos._scope([cube], actor, embeds=False)) as change:
+        with memos._change(memos._scope([cube], actor, embeds=False, right=Right.OWN)) as change:
             receipt = erase.drop(change)
         memos._forget_heads()
+        memos._guard.forget()
         return memos._finish_erasure(receipt, wait=True)
 
 
@@ -160,6 +178,9 @@ class MemOS:
         self.embedder = parts.embedder
         self.cubes = Cubes(self)
         self._parts = parts
+        self._guard = Guard(parts.ledger)
+        doors = Doors(parts.ledger, parts.clock, self._guard, self._writing, self._check_open, self._give_home)
+        self.users, self.keys, self.sharing = Users(doors), Keys(doors), Sharing(doors)
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
         self._upkeep = Upkeep(parts, self._vector, self._graph)
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
@@ -277,7 +298,7 @@ class MemOS:
         Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
         """
         return self._adding.add(
-            messages, self._scope([cube], actor), conversation=conversation, tags=tags, info=info,
+            messages, self._scope([cube], actor, right=Right.WRITE), conversation=conversation, tags=tags, info=info,
             idempotency_key=idempotency_key,
         )  # fmt: skip
 
@@ -296,7 +317,7 @@ class MemOS:
 
         Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
         """
-        scope = self._scope_of_item(item, cube, actor)
+        scope = self._scope_of_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         edits = edits_of({**({} if memory is None else {"memory": memory}), **fields}, self.settings.limits)
         check_text("reason", reason, 1000)
@@ -328,7 +349,7 @@ class MemOS:
         It is linked to `item_ids`, else to what a search finds; items whose key it matches with another value
         become superseded. Raises: InvalidInput, NotFound.
         """
-        scope = self._scope([cube], actor)
+        scope = self._scope([cube], actor, right=Right.WRITE)
         ids = ids_of(item_ids, least=0)
         conversation = None if conversation is None else check_name("conversation", conversation)
         message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
@@ -350,7 +371,7 @@ class MemOS:
     ) -> tuple[str, ...]:  # fmt: skip
         """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
         ids = ids_of(item_ids)
-        scope = self._scope_of_item(ids[0], cube, actor, embeds=False)
+        scope = self._scope_of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._change(scope) as change:
             deleted = changes.delete(change, ids, check_text("reason", reason, 1000))
             withdraw(change, [state.id for state in deleted])
@@ -362,7 +383,7 @@ class MemOS:
         expected_version: int | None = None,
     ) -> Item:  # fmt: skip
         """Write a new version equal to an old one. Raises: NotFound, Conflict."""
-        scope = self._scope_of_item(item, cube, actor)
+        scope = self._scope_of_item(item, cube, actor, right=Right.WRITE)
         to_version = version_of("to_version", to_version)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         with self._change(scope) as change:
@@ -380,17 +401,17 @@ class MemOS:
         background finishes. Raises: NotFound, InvalidInput, BackendUnavailable (rows gone, files still purging).
         """
         ids = ids_of(item_ids)
-        scope = self._scope_of_item(ids[0], cube, actor, embeds=False)
+        scope = self._scope_of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._change(scope) as change:
             receipt = erase.erase(change, ids)
         return self._finish_erasure(receipt, wait=wait)
 
     def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Return an erasure's receipt as it stands now. Raises: NotFound."""
-        check_name("actor", actor, 128)
         self._check_open()
+        readable = self._guard.readable(check_name("actor", actor, 128))
         receipt = erase.find(self.ledger, check_name("receipt", receipt_id, 64))
-        if receipt is None:
+        if receipt is None or (readable is not None and receipt.cube not in readable):
             raise NotFound("receipt", receipt_id)
         return receipt
 
@@ -493,7 +514,7 @@ class MemOS:
 
         Raises: NotFound.
         """
-        with self._change(self._scope([cube], actor, embeds=False)) as change:
+        with self._change(self._scope([cube], actor, embeds=False, right=Right.WRITE)) as change:
             self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
 
     def move(self, segment: str, tier: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
@@ -501,7 +522,7 @@ class MemOS:
 
         Raises: NotFound, InvalidInput, Conflict (pages not read yet may not go into the archive).
         """
-        with self._change(self._scope([cube], actor)) as change:
+        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.move(change, check_name("segment", segment, 64), tier)
         self._scheduler.runner.wake()
 
@@ -531,7 +552,7 @@ class MemOS:
 
         Wait for it with `memos.tasks.wait()`. Raises: NotFound.
         """
-        with self._change(self._scope([cube], actor)) as change:
+        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
 
@@ -552,7 +573,7 @@ class MemOS:
 
         It happens once a day by itself. Raises: NotFound.
         """
-        with self._change(self._scope([cube], actor)) as change:
+        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.consolidate(change)
         self._scheduler.runner.wake()
 
@@ -561,7 +582,7 @@ class MemOS:
 
         Raises: NotFound, InvalidInput (no model).
         """
-        with self._change(self._scope([cube], actor)) as change:
+        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.reflect(change)
         self._scheduler.runner.wake()
 
@@ -587,10 +608,13 @@ class MemOS:
     def verify(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
     ) -> VerifyReport:
-        """Compare the ledger with itself and both indexes; with `repair` bring the indexes back to it."""
-        if cubes is None and not self._every_cube():
+        """Compare the ledger with itself and both indexes; with `repair` bring the indexes back to it.
+
+        Without `cubes` all of them, which is for admins. Raises: NotFound, PermissionDenied.
+        """
+        if cubes is None and not self._every_cube(actor):
             return VerifyReport(0, {}, (), 0)
-        scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
+        scope = self._scope(self._every_cube(actor) if cubes is None else cubes, actor)
         return self._upkeep.verify(scope.cubes, repair=repair, strangers=cubes is None)
 
     def reindex(
@@ -601,7 +625,7 @@ class MemOS:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
         """Build both indexes of these cubes anew from the ledger; return how many items. Raises: BackendUnavailable."""
-        scope = self._scope(self._every_cube() if cubes is None else cubes, actor)
+        scope = self._scope(self._every_cube(actor) if cubes is None else cubes, actor, right=Right.OWN)
         self._parts.check_space()
         return self._upkeep.repair.reindex(scope.cubes, on_progress)
 
@@ -610,8 +634,8 @@ class MemOS:
 
         The old vectors stay until the new ones are complete; an interrupted run goes on at the next open.
         """
-        check_name("actor", actor, 128)
         self._check_open()
+        self._guard.check_admin(check_name("actor", actor, 128))
         self._forget_heads()
         count = self._upkeep.reembed(on_progress)
         self._forget_heads()
@@ -684,10 +708,10 @@ class MemOS:
         self._helper.shutdown()
         self._parts.close()
 
-    def _scope(self, cubes: Sequence[str], actor: str, *, embeds: bool = True) -> Scope:
+    def _scope(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
         """Check actor and cubes of a call; one that stores or compares vectors needs the cubes' own embedder.
 
-        Raises: InvalidInput, NotFound, Conflict (another embedder).
+        Raises: InvalidInput, NotFound, Conflict (another embedder), PermissionDenied.
         """
         self._check_open()
         if isinstance(cubes, str):
@@ -697,6 +721,7 @@ class MemOS:
         if not cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
+        self._guard.check(check_name("actor", actor, 128), names, right)
         known = self._heads_of(names)
         for name in names:
             if embeds and known[name][0] != self.embedder.fingerprint:
@@ -704,7 +729,7 @@ class MemOS:
                     f"Cube {name!r} was embedded with {known[name][0].name}, this program uses "
                     f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
                 )
-        return Scope(check_name("actor", actor, 128), names, known[names[0]][1])
+        return Scope(actor, names, known[names[0]][1], right)
 
     def _heads_of(self, names: Sequence[str]) -> Mapping[str, tuple[Fingerprint, str]]:
         """Return embedder and time zone of cubes; the embedded ledger has no other writer, so they are remembered."""
@@ -721,14 +746,31 @@ class MemOS:
     def _forget_heads(self) -> None:
         self._heads = {}
 
-    def _scope_of_item(self, item: str, cube: str | None, actor: str, *, embeds: bool = True) -> Scope:
+    def _scope_of_item(
+        self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
+    ) -> Scope:
         """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""
         self._check_open()
         check_name("item", item, 64)
         if cube is None:
             with self.ledger.read() as connection:
                 cube = items.cube_of(connection, item)
-        return self._scope([cube], actor, embeds=embeds)
+            readable = self._guard.readable(check_name("actor", actor, 128))
+            if readable is not None and cube not in readable:
+                raise items.unknown(item)
+        return self._scope([cube], actor, embeds=embeds, right=right)
+
+    def _give_home(self, connection: sa.Connection, cube: str, owner: str) -> None:
+        """Make an identity's own cube; one that the local owner made under its id becomes its own. Raises: Conflict."""
+        now = self.clock.now()
+        if cube_rows.exists(connection, cube):
+            if cube_rows.get(connection, cube).owner != LOCAL_OWNER:
+                raise Conflict(f"There is a cube {cube!r} of somebody else already; choose another id.")
+            cube_rows.set_owner(connection, cube, owner)
+        else:
+            zone = zone_of(self.settings.time_zone).key
+            cube_rows.create(connection, Cube(cube, owner, "", zone, self.embedder.fingerprint, now))
+        cube_rows.record_event(connection, cube, now, owner, "create", None, {})
 
     def _known_cubes(self, cubes: Sequence[str]) -> tuple[str, ...]:
         return self._scope(cubes, LOCAL_OWNER, embeds=False).cubes
@@ -737,8 +779,9 @@ class MemOS:
         if self._closed:
             raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
 
-    def _every_cube(self) -> tuple[str, ...]:
+    def _every_cube(self, actor: str) -> tuple[str, ...]:
         self._check_open()
+        self._guard.check_admin(check_name("actor", actor, 128))
         return self._upkeep.cubes()
 
     @contextmanager
@@ -751,6 +794,8 @@ class MemOS:
 
     @contextmanager
     def _change(self, scope: Scope) -> Iterator[Change]:
+        if scope.right is Right.READ:
+            raise PermissionDenied(f"{scope.actor!r} asked to read; that changes nothing.")
         with self._writing() as connection:
             yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock)
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from memos.identities import Right
+
 Json = Any  # a value `json.dumps` accepts
 
 LOCAL_OWNER = "owner"
@@ -175,11 +177,15 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who asks and which cubes the call may touch; there is no 'all cubes' scope."""
+    """Who asks and which cubes the call may touch; there is no 'all cubes' scope.
+
+    Nothing is changed under one whose `right` is to read.
+    """
 
     actor: str
     cubes: tuple[str, ...]
     time_zone: str = "UTC"
+    right: Right = Right.READ
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from memos.clock import new_id
 from memos.errors import Conflict, InvalidInput, NotFound, shown
 from memos.handles import Handles
+from memos.identities import Right
 from memos.memcube import changes
 from memos.memcube.ledger import retention as rows
 from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
@@ -52,7 +53,7 @@ class Retention:
         A rule that matches every item needs `yes`. One that the cube has already is returned as it is.
         Raises: InvalidInput, NotFound (cube), Conflict (the cube has as many rules as it may).
         """
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
         rule = RetentionRule(
             new_id(), scope.cubes[0], member_of("action", action, RetentionAction),
             members_of("types", types, ItemType), tuple(sorted(tags_of(tags))),
@@ -87,7 +88,7 @@ class Retention:
         if cube is None:
             with self._handles.ledger.read() as connection:
                 cube = rows.require(connection, rule).cube
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
         with self._handles.changing(scope) as change:
             found = rows.require(change.connection, rule)
             if found.cube not in scope.cubes:
@@ -107,7 +108,7 @@ class Retention:
 
         Raises: NotFound, BackendUnavailable (what was done is kept; files may still be purging).
         """
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
         done = together(list(applied(self._handles.ledger, self._handles.changing, scope, self._handles.clock.now())))
         self._handles.settle()
         if any(effect.rule.action is RetentionAction.ERASE for effect in done):

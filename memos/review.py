@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from memos.errors import Conflict
 from memos.handles import Handles
+from memos.identities import Right
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, moves, pending, tasks
@@ -35,7 +36,7 @@ class Review:
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
     ) -> Item:
         """Let an item be found. Raises: NotFound, Conflict (not pending, or no longer at `expected_version`)."""
-        scope = self._handles.scoping_item(item, cube, actor)
+        scope = self._handles.scoping_item(item, cube, actor, right=Right.WRITE)
         with self._handles.changing(scope) as change:
             _waiting(change, item)
             edits = {"status": Status.ACTIVE}
@@ -49,7 +50,7 @@ class Review:
         expected_version: int | None = None,
     ) -> Item:  # fmt: skip
         """Let an item be found with another text. Raises: InvalidInput, NotFound, Conflict as `approve` does."""
-        scope = self._handles.scoping_item(item, cube, actor)
+        scope = self._handles.scoping_item(item, cube, actor, right=Right.WRITE)
         edits = edits_of({"memory": text}, self._handles.limits)
         with self._handles.changing(scope) as change:
             before = _waiting(change, item)
@@ -62,7 +63,7 @@ class Review:
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Delete an item; a rollback lets it wait again. Raises: NotFound, Conflict (not pending)."""
-        scope = self._handles.scoping_item(item, cube, actor, embeds=False)
+        scope = self._handles.scoping_item(item, cube, actor, embeds=False, right=Right.WRITE)
         with self._handles.changing(scope) as change:
             _waiting(change, item)
             changes.delete(change, [item], f"rejected by {scope.actor}")

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from memos.clock import Clock
 from memos.errors import InvalidInput, NotFound
+from memos.identities import Right
 from memos.memcube import changes, traits
 from memos.memcube.changes import Change
 from memos.memcube.ledger import templates
@@ -38,8 +39,8 @@ READER = "operator/1"
 class Scoped(Protocol):
     """Checks the cubes and the actor of a call."""
 
-    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True) -> Scope:
-        """Return the scope. Raises: InvalidInput, NotFound, Conflict."""
+    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
+        """Return the scope. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Profiles:
 
         Raises: InvalidInput, NotFound, Conflict when it was not current at that entry.
         """
-        scope = self._writes.scope([cube], actor)
+        scope = self._writes.scope([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
         check_name("dimension", dimension, 64)
         with self._writes.change(scope) as change:
@@ -129,7 +130,7 @@ class Profiles:
 
         Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube).
         """
-        scope = self._writes.scope([cube], actor)
+        scope = self._writes.scope([cube], actor, right=Right.WRITE)
         whose = check_name("subject", subject)
         with self._writes.change(scope) as change:
             known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
@@ -144,7 +145,7 @@ class Profiles:
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait | None:
         """Take back what `set_static` gave; return what was found and now counts again. Raises: NotFound."""
-        scope = self._writes.scope([cube], actor)
+        scope = self._writes.scope([cube], actor, right=Right.WRITE)
         check_name("dimension", dimension, 64)
         with self._writes.change(scope) as change:
             state = traits.take_back(change, _subject(change.connection, change.cube, subject), dimension)
@@ -170,7 +171,7 @@ class Profiles:
 
         Traits of dimensions that it does not have stay. Raises: InvalidInput, NotFound, PermissionDenied.
         """
-        scope = self._writes.scope([cube], actor, embeds=False)
+        scope = self._writes.scope([cube], actor, embeds=False, right=Right.OWN)
         read = None if template is None else read_template(template)
         with self._writes.change(scope) as change:
             if read is None:
@@ -185,7 +186,7 @@ class Profiles:
 
         Raises: InvalidInput for a fact that is no trait, NotFound, IntegrityError for evidence that does not exist.
         """
-        scope = self._writes.scope([cube], actor)
+        scope = self._writes.scope([cube], actor, right=Right.WRITE)
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
                 raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")

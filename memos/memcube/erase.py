@@ -121,7 +121,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     queues.lock(connection, cube)
     of_cube = (
         t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
-        t.extraction_items, t.extractions, t.retention_rules,
+        t.extraction_items, t.extractions, t.retention_rules, t.grants,
     )  # fmt: skip
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))

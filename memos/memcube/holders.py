@@ -66,6 +66,10 @@ TABLES: tuple[Holder, ...] = (
     Holder("extractions", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
     Holder("extraction_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("retention_rules", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("identities", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("memberships", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("grants", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("api_keys", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 

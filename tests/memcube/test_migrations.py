@@ -19,13 +19,15 @@ def make_first_schema(home: Path) -> None:
     """Take away what the later migrations added, and the vector index that is made from it."""
     with sqlite3.connect(home / "ledger.db") as connection:
         later = (
-            "file_items", "file_parts", "files", "retention_rules", "extraction_items", "extractions", "pages",
+            "api_keys", "grants", "memberships", "identities", "file_items", "file_parts", "files", "retention_rules",
+            "extraction_items", "extractions", "pages",
             "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups", "backups",
         )  # fmt: skip
         for table in later:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_items_page")
         connection.execute("DROP INDEX ix_items_wanted")
+        connection.execute("DROP INDEX ix_cubes_owner")
         for table, column in (
             ("versions", "keywords"),
             ("items", "session"),

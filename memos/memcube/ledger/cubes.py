@@ -25,7 +25,7 @@ _DATABASE = "mark:database"
 
 def create(connection: sa.Connection, cube: Cube) -> None:
     """Store a new cube. Raises: Conflict when its id is taken."""
-    if connection.scalar(sa.select(cubes.c.id).where(cubes.c.id == cube.id)) is not None:
+    if exists(connection, cube.id):
         raise Conflict(f"Cube {cube.id!r} exists already; choose another id or use it as it is.")
     connection.execute(
         sa.insert(cubes).values(
@@ -45,6 +45,16 @@ def create(connection: sa.Connection, cube: Cube) -> None:
             redact_pii=cube.redact_pii,
         )
     )
+
+
+def exists(connection: sa.Connection, cube_id: str) -> bool:
+    """Say whether there is such a cube."""
+    return connection.scalar(sa.select(cubes.c.id).where(cubes.c.id == cube_id)) is not None
+
+
+def set_owner(connection: sa.Connection, cube_id: str, owner: str) -> None:
+    """Make a cube somebody's."""
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(owner=owner))
 
 
 def lock(connection: sa.Connection, cube_id: str) -> datetime | None:

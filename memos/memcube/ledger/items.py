@@ -268,8 +268,12 @@ def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> It
 
 def _unknown(connection: sa.Connection, item_id: str) -> NotFound:
     erased = connection.scalar(sa.select(tombstone_items.c.tombstone_id).where(tombstone_items.c.item_id == item_id))
-    remedy = f"It was erased (receipt {erased})." if erased else "List what there is with `memos list`."
-    return NotFound("item", item_id, remedy)
+    return NotFound("item", item_id, f"It was erased (receipt {erased}).") if erased else unknown(item_id)
+
+
+def unknown(item_id: str) -> NotFound:
+    """Return the error for an item that is not there, or that a caller may not know of."""
+    return NotFound("item", item_id, "List what there is with `memos list`.")
 
 
 def matching(

@@ -77,6 +77,7 @@ cubes = sa.Table(
     sa.Column("kind", sa.String(16), nullable=False, server_default="memory"),
     sa.Column("redact_pii", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.CheckConstraint("event_seq >= 0", name="ck_cubes_event_seq"),
+    sa.Index("ix_cubes_owner", "owner"),
 )
 
 conversations = sa.Table(
@@ -539,4 +540,59 @@ retention_rules = sa.Table(
     sa.Column("actor", sa.String(128), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.CheckConstraint("age_days >= 0", name="ck_retention_rules_age"),
+)
+
+# Users, agents and groups. Without a row nothing is checked: the installation is one person's.
+identities = sa.Table(
+    "identities",
+    metadata,
+    sa.Column("id", sa.String(128), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("admin", sa.Boolean, nullable=False),
+    sa.Column("disabled", sa.Boolean, nullable=False),
+    sa.Column("home", sa.String(128)),
+    sa.Column("acts_for", sa.String(128)),
+    sa.Column("created_by", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+)
+
+memberships = sa.Table(
+    "memberships",
+    metadata,
+    sa.Column("group_id", sa.String(128), sa.ForeignKey("identities.id"), primary_key=True),
+    sa.Column("member_id", sa.String(128), sa.ForeignKey("identities.id"), primary_key=True),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Index("ix_memberships_member", "member_id"),
+)
+
+# Who may do what with a cube; an identity of "*" is everyone.
+grants = sa.Table(
+    "grants",
+    metadata,
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), primary_key=True),
+    sa.Column("identity_id", sa.String(128), primary_key=True),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("created_by", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Index("ix_grants_identity", "identity_id"),
+)
+
+# Keys by the SHA-256 of their secret, whose 256 random bits are protection enough against guessing.
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("identity_id", sa.String(128), sa.ForeignKey("identities.id"), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("hint", sa.String(16), nullable=False),
+    sa.Column("rights", sa.JSON, nullable=False),
+    sa.Column("expires_at", UtcMicros),
+    sa.Column("revoked_at", UtcMicros),
+    sa.Column("last_used_at", UtcMicros),
+    sa.Column("created_by", sa.String(128), nullable=False),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
+    sa.Index("ix_api_keys_identity", "identity_id"),
 )

@@ -1,0 +1,267 @@
+"""`MemOS.users`, `.keys` and `.sharing`: users, agents and groups, their keys, and who may do what with which cube."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from memos.clock import Clock, new_id
+from memos.errors import Conflict, InvalidInput, PermissionDenied, shown
+from memos.guard import Guard
+from memos.identities import EVERYONE, Caller, CubeRole, Grant, Identity, IdentityKind, Key, NewKey, Right
+from memos.memcube.ledger import access as rows
+from memos.memcube.ledger.cubes import record_event
+from memos.memcube.ledger.engine import Ledger
+from memos.model import LOCAL_OWNER
+from memos.reader.fields import member_of, members_of, within
+from memos.text.checks import check_name, check_text
+
+_PREFIX = "mst_"
+_SECRET_BYTES = 32
+_HINT_CHARS = 10
+# A key's use is written down at most that often: a request must not wait for a write.
+_USE_NOTED_EVERY = timedelta(minutes=1)
+
+Identities = list[Identity]  # `list` is a method here
+Keys_ = list[Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What `MemOS` lends to this: the ledger, a transaction in it, and how a cube is made."""
+
+    ledger: Ledger
+    clock: Clock
+    guard: Guard
+    writing: Callable[[], AbstractContextManager[sa.Connection]]
+    check_open: Callable[[], None]
+    make_cube: Callable[[sa.Connection, str, str], None]
+
+
+class Users:
+    """The users, agents and groups of an installation.
+
+    Making the first identity closes the installation to names that are none; the local owner may always do everything.
+    """
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    def create(
+        self, id_: str, *, kind: str = "user", name: str = "", acts_for: str | None = None, admin: bool = False,
+        actor: str = LOCAL_OWNER,
+    ) -> Identity:  # fmt: skip
+        """Make a user, agent or group; a user or agent gets a cube of its own under its id, unless there is one.
+
+        An agent that acts for a user has that user's roles besides its own.
+        Raises: InvalidInput, Conflict (the id is taken), NotFound (`acts_for`), PermissionDenied (no admin).
+        """
+        doors, kind_ = self._doors, member_of("kind", kind, IdentityKind)
+        id_ = check_name("id", id_, 128)
+        if id_ in (LOCAL_OWNER, EVERYONE):
+            raise InvalidInput("id", f"{id_!r} has a meaning of its own; choose another")
+        if acts_for is not None and kind_ is not IdentityKind.AGENT:
+            raise InvalidInput("acts_for", f"is for agents, not for a {kind_}")
+        if admin and kind_ is IdentityKind.GROUP:
+            raise InvalidInput("admin", "is for users and agents, not for a group")
+        self._check_admin(actor)
+        home = None if kind_ is IdentityKind.GROUP else id_
+        with doors.writing() as connection:
+            made = Identity(
+                id_, kind_, check_text("name", name, 1_000) or id_, admin, False, home, acts_for,
+                check_name("actor", actor, 128), doors.clock.now(),
+            )  # fmt: skip
+            if rows.find_identity(connection, id_) is not None:
+                raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
+            if acts_for is not None and rows.require_identity(connection, acts_for).kind is not IdentityKind.USER:
+                raise InvalidInput("acts_for", f"{shown(acts_for)} is no user")
+            rows.add_identity(connection, made)
+            if home is not None:
+                doors.make_cube(connection, home, id_)
+        doors.guard.forget()
+        return made
+
+    def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
+        """Return an identity; everyone may look at itself. Raises: NotFound, PermissionDenied."""
+        if actor != id_:
+            self._check_admin(actor)
+        self._doors.check_open()
+        with self._doors.ledger.read() as connection:
+            return rows.require_identity(connection, check_name("id", id_, 128))
+
+    def list(
+        self, *, kind: str | None = None, limit: int = 100, after: str = "", actor: str = LOCAL_OWNER
+    ) -> Identities:
+        """Return identities by id; `after` continues behind one. Raises: PermissionDenied, InvalidInput."""
+        self._check_admin(actor)
+        wanted = None if kind is None else member_of("kind", kind, IdentityKind)
+        with self._doors.ledger.read() as connection:
+            return rows.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
+
+    def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
+        """Let an identity do what its roles allow, or, with `enabled=False`, nothing. Raises: NotFound."""
+        self._check_admin(actor)
+        with self._doors.writing() as connection:
+            rows.require_identity(connection, check_name("id", id_, 128))
+            rows.change_identity(connection, id_, disabled=not enabled)
+        self._doors.guard.forget()
+        return self.get(id_)
+
+    def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
+        """Make a user or agent a member of a group. Raises: NotFound, InvalidInput, PermissionDenied."""
+        self._check_admin(actor)
+        with self._doors.writing() as connection:
+            if rows.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
+                raise InvalidInput("group", f"{shown(group)} is no group")
+            if rows.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
+                raise InvalidInput("member", "is a group; groups have users and agents")
+            rows.join(connection, group, member, self._doors.clock.now())
+        self._doors.guard.forget()
+
+    def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
+        """Take a member out of a group. Raises: NotFound, PermissionDenied."""
+        self._check_admin(actor)
+        with self._doors.writing() as connection:
+            rows.require_identity(connection, check_name("group", group, 128))
+            rows.leave(connection, group, check_name("member", member, 128))
+        self._doors.guard.forget()
+
+    def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
+        """Return a group's members by id. Raises: NotFound, PermissionDenied."""
+        self._check_admin(actor)
+        with self._doors.ledger.read() as connection:
+            rows.require_identity(connection, check_name("group", group, 128))
+            return tuple(rows.members(connection, group))
+
+    def _check_admin(self, actor: str) -> None:
+        self._doors.check_open()
+        self._doors.guard.check_admin(check_name("actor", actor, 128))
+
+
+class Sharing:
+    """Who may do what with the cubes of an installation, besides their owners."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    def grant(self, cube: str, identity: str, role: str = "reader", *, actor: str = LOCAL_OWNER) -> Grant:
+        """Give an identity a role on a cube, "*" everyone; an owner of the cube may. Raises: NotFound, InvalidInput."""
+        doors, role_ = self._doors, member_of("role", role, CubeRole)
+        identity = check_name("identity", identity, 128)
+        if identity == EVERYONE and role_ is CubeRole.OWNER:
+            raise InvalidInput("role", "owner cannot be everyone's; share as reader or editor")
+        self._check_owner(cube, actor)
+        with doors.writing() as connection:
+            if identity != EVERYONE:
+                rows.require_identity(connection, identity)
+            given = Grant(cube, identity, role_, actor, doors.clock.now())
+            rows.grant(connection, given)
+            told = {"identity": identity, "role": str(role_)}
+            record_event(connection, cube, given.created_at, actor, "share", None, told)
+        doors.guard.forget()
+        return given
+
+    def revoke(self, cube: str, identity: str, *, actor: str = LOCAL_OWNER) -> bool:
+        """Take a role back; False when there was none. Raises: NotFound (cube), PermissionDenied."""
+        self._check_owner(cube, actor)
+        with self._doors.writing() as connection:
+            taken = rows.ungrant(connection, cube, check_name("identity", identity, 128))
+            if taken:
+                told = {"identity": identity}
+                record_event(connection, cube, self._doors.clock.now(), actor, "unshare", None, told)
+        self._doors.guard.forget()
+        return taken
+
+    def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:
+        """Return who was given which role on a cube; an owner of it may ask. Raises: NotFound, PermissionDenied."""
+        self._check_owner(cube, actor)
+        with self._doors.ledger.read() as connection:
+            return tuple(rows.grants_of(connection, cube))
+
+    def _check_owner(self, cube: str, actor: str) -> None:
+        doors = self._doors
+        doors.check_open()
+        doors.guard.check(check_name("actor", actor, 128), [check_name("cube", cube, 128)], Right.OWN)
+        with doors.ledger.read() as connection:
+            rows.require_cube(connection, cube)
+
+
+class Keys:
+    """The keys of an installation's users and agents."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    def create(
+        self, identity: str, name: str, *, rights: Collection[str] = ("read", "write", "own"),
+        expires_at: datetime | None = None, actor: str = LOCAL_OWNER,
+    ) -> NewKey:  # fmt: skip
+        """Make a key of 256 random bits; its secret is in the answer and nowhere else. An identity may make its own.
+
+        Raises: InvalidInput, NotFound (identity), PermissionDenied.
+        """
+        doors, now = self._doors, self._doors.clock.now()
+        self._check_self(identity, actor)
+        wanted = members_of("rights", list(rights), Right)
+        if not wanted:
+            raise InvalidInput("rights", f"is empty; give some of {', '.join(Right)}")
+        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
+            raise InvalidInput("expires_at", "must be a time in the future, with its offset")
+        secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+        key = Key(
+            new_id(), identity, check_name("name", name), secret[:_HINT_CHARS], wanted, actor, now, expires_at
+        )  # fmt: skip
+        with doors.writing() as connection:
+            if rows.require_identity(connection, identity).kind is IdentityKind.GROUP:
+                raise InvalidInput("identity", "is a group; keys are for users and agents")
+            rows.add_key(connection, key, _digest(secret))
+        return NewKey(key, secret)
+
+    def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
+        """Return an identity's keys, or all. Raises: PermissionDenied."""
+        self._check_self(identity, actor)
+        with self._doors.ledger.read() as connection:
+            return rows.keys_of(connection, identity)
+
+    def revoke(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
+        """Let a key open nothing any more. Raises: NotFound, PermissionDenied."""
+        self._doors.check_open()
+        with self._doors.ledger.read() as connection:
+            found = rows.require_key(connection, check_name("key", key, 64))
+        self._check_self(found.identity, actor)
+        with self._doors.writing() as connection:
+            if found.revoked_at is None:
+                rows.change_key(connection, found.id, revoked_at=self._doors.clock.now())
+            return rows.require_key(connection, found.id)
+
+    def authenticate(self, secret: str) -> Caller:
+        """Return whom a key stands for. Raises: PermissionDenied, saying nothing of what was wrong with it."""
+        doors = self._doors
+        doors.check_open()
+        now = doors.clock.now()
+        with doors.ledger.read() as connection:
+            # Looked up by digest: how long that takes tells nothing of a secret.
+            key = rows.key_with(connection, _digest(secret))
+            identity = None if key is None else rows.find_identity(connection, key.identity)
+        expired = key is not None and key.expires_at is not None and key.expires_at <= now
+        if key is None or identity is None or expired or key.revoked_at is not None or identity.disabled:
+            raise PermissionDenied("The key is unknown, expired or revoked: use another, or make one.")
+        if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
+            with doors.writing() as connection:
+                rows.change_key(connection, key.id, last_used_at=now)
+        return Caller(identity, key)
+
+    def _check_self(self, identity: str | None, actor: str) -> None:
+        self._doors.check_open()
+        if identity is None or actor != check_name("identity", identity, 128):
+            self._doors.guard.check_admin(check_name("actor", actor, 128))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

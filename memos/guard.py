@@ -1,0 +1,116 @@
+"""Says whether an actor may do something with cubes; every scope passes here, so that no surface can forget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from memos.errors import PermissionDenied
+from memos.identities import NEEDED, RANK, CubeRole, Right
+from memos.memcube.ledger import access as rows
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger.engine import Ledger
+from memos.model import LOCAL_OWNER
+
+_REMEMBERED = 10_000
+_ALLOWED: ContextVar[frozenset[Right] | None] = ContextVar("memos_allowed", default=None)
+
+
+@contextmanager
+def limited(rights: Iterable[Right]) -> Iterator[None]:
+    """Let calls inside have these rights at the most, whoever the actor is: those of the key they came with."""
+    token = _ALLOWED.set(frozenset(rights))
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""
+
+    everything: bool
+    roles: Mapping[str, CubeRole]
+
+
+class Guard:
+    """Checks actors of one open installation. Thread-safe.
+
+    The local owner may do everything. Without a single identity the installation is one person's: any name may do
+    everything too. With one, only enabled identities may do anything, and each what its roles allow.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[str, Standing] = {}
+
+    def forget(self) -> None:
+        """Drop what is remembered, after identities, groups, grants or cubes changed."""
+        self._known = {}
+
+    def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
+        """Let an actor do something with cubes.
+
+        Raises: NotFound for a cube it has no role on, as if there were none; PermissionDenied for a role too low.
+        """
+        allowed = _ALLOWED.get()
+        if allowed is not None and right not in allowed:
+            raise PermissionDenied(f"The key may not {right} here: use one with this right.")
+        standing = self._standing(actor)
+        if standing.everything:
+            return
+        for cube in cubes:
+            role = standing.roles.get(cube)
+            if role is None:
+                raise cube_rows.unknown(cube)
+            if RANK[role] < RANK[NEEDED[right]]:
+                raise PermissionDenied(
+                    f"{actor!r} is {role} of cube {cube!r}, and needs to be {NEEDED[right]} of it for this: "
+                    "ask an owner of the cube to share it so."
+                )
+
+    def check_admin(self, actor: str) -> None:
+        """Let an actor decide about the installation. Raises: PermissionDenied."""
+        allowed = _ALLOWED.get()
+        if (allowed is not None and Right.OWN not in allowed) or not self._standing(actor).everything:
+            raise PermissionDenied(
+                f"{actor!r} is no admin of this installation: ask one to do it, or use a key with the right to own."
+            )
+
+    def readable(self, actor: str) -> frozenset[str] | None:
+        """Return the cubes an actor has a role on, None for all. Raises: PermissionDenied."""
+        standing = self._standing(actor)
+        return None if standing.everything else frozenset(standing.roles)
+
+    def _standing(self, actor: str) -> Standing:
+        if actor == LOCAL_OWNER:
+            return Standing(everything=True, roles={})
+        known = self._known
+        if (standing := known.get(actor)) is None:
+            with self._ledger.read() as connection:
+                standing = _standing_of(connection, actor)
+            # Another process may change what a ledger on a server says; into the object taken before reading, so that
+            # what was forgotten meanwhile stays forgotten.
+            if self._ledger.is_sqlite and len(known) < _REMEMBERED:
+                known[actor] = standing
+        return standing
+
+
+def _standing_of(connection: sa.Connection, actor: str) -> Standing:
+    identity = rows.find_identity(connection, actor)
+    if identity is None:
+        if rows.any_identity(connection):
+            raise PermissionDenied(f"{actor!r} is no user or agent of this installation: an admin can make it one.")
+        return Standing(everything=True, roles={})
+    if identity.disabled:
+        raise PermissionDenied(f"{actor!r} is disabled: an admin can enable it.")
+    if identity.acts_for is not None:
+        user = rows.find_identity(connection, identity.acts_for)
+        if user is None or user.disabled:
+            raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
+    return Standing(identity.admin, {} if identity.admin else rows.roles(connection, actor))

@@ -1,0 +1,105 @@
+"""Who may do what, as frozen values: identities, roles on cubes, keys. No behaviour, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+EVERYONE = "*"
+"""In place of an identity in a grant: the cube is public."""
+
+
+class IdentityKind(StrEnum):
+    """What an identity is; a group asks for nothing itself, its members have what it is granted."""
+
+    USER = "user"
+    AGENT = "agent"
+    GROUP = "group"
+
+
+class CubeRole(StrEnum):
+    """What an identity may do with a cube, the least first; each may do what those before it may."""
+
+    READER = "reader"
+    EDITOR = "editor"
+    OWNER = "owner"
+
+
+class Right(StrEnum):
+    """What a call does: look, change memories, or decide about the cube itself."""
+
+    READ = "read"
+    WRITE = "write"
+    OWN = "own"
+
+
+NEEDED = {Right.READ: CubeRole.READER, Right.WRITE: CubeRole.EDITOR, Right.OWN: CubeRole.OWNER}
+"""The least role for each right."""
+
+RANK = {role: rank for rank, role in enumerate(CubeRole)}
+"""Roles by what they allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user, agent or group; `home` is the cube used when none is named, `acts_for` whose agent it is.
+
+    An `admin` may do everything; what is `disabled` may do nothing.
+    """
+
+    id: str
+    kind: IdentityKind
+    name: str
+    admin: bool
+    disabled: bool
+    home: str | None
+    acts_for: str | None
+    created_by: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role on a cube that was given to an identity, a group or everyone."""
+
+    cube: str
+    identity: str
+    role: CubeRole
+    created_by: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as it is known: never the secret itself, of which `hint` is the beginning.
+
+    `rights` are those that calls with it may have at the most.
+    """
+
+    id: str
+    identity: str
+    name: str
+    hint: str
+    rights: tuple[Right, ...]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made; its `secret` is shown this once and stored nowhere."""
+
+    key: Key
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whom a key stands for, and what calls with it may do at the most."""
+
+    identity: Identity
+    key: Key

@@ -1,0 +1,185 @@
+"""Identities, groups, grants and keys as rows, and which role an identity has on a cube."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.errors import NotFound
+from memos.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, Right
+from memos.memcube.ledger.cubes import exists, unknown
+from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, memberships
+
+
+def add_identity(connection: sa.Connection, identity: Identity) -> None:
+    """Store a new identity."""
+    connection.execute(
+        sa.insert(identities).values(
+            id=identity.id, kind=identity.kind, name=identity.name, admin=identity.admin, disabled=identity.disabled,
+            home=identity.home, acts_for=identity.acts_for, created_by=identity.created_by,
+            created_at=identity.created_at,
+        )
+    )  # fmt: skip
+
+
+def change_identity(connection: sa.Connection, id_: str, **values: Any) -> None:
+    """Set columns of an identity."""
+    connection.execute(sa.update(identities).where(identities.c.id == id_).values(**values))
+
+
+def any_identity(connection: sa.Connection) -> bool:
+    """Say whether there is an identity at all: without one an installation is one person's, and nothing is checked."""
+    return connection.scalar(sa.select(identities.c.id).limit(1)) is not None
+
+
+def find_identity(connection: sa.Connection, id_: str) -> Identity | None:
+    """Return an identity, None when there is none of this id."""
+    row = connection.execute(sa.select(identities).where(identities.c.id == id_)).one_or_none()
+    return None if row is None else _to_identity(row)
+
+
+def require_identity(connection: sa.Connection, id_: str) -> Identity:
+    """Return an identity. Raises: NotFound."""
+    found = find_identity(connection, id_)
+    if found is None:
+        raise NotFound("user, agent or group", id_)
+    return found
+
+
+def list_identities(connection: sa.Connection, kind: IdentityKind | None, limit: int, after: str) -> list[Identity]:
+    """Return identities by id."""
+    query = sa.select(identities).where(identities.c.id > after).order_by(identities.c.id).limit(limit)
+    if kind is not None:
+        query = query.where(identities.c.kind == kind)
+    return [_to_identity(row) for row in connection.execute(query)]
+
+
+def join(connection: sa.Connection, group: str, member: str, now: datetime) -> None:
+    """Make an identity a member of a group; it may be one already."""
+    known = (memberships.c.group_id == group, memberships.c.member_id == member)
+    if connection.scalar(sa.select(memberships.c.group_id).where(*known)) is None:
+        connection.execute(sa.insert(memberships).values(group_id=group, member_id=member, created_at=now))
+
+
+def leave(connection: sa.Connection, group: str, member: str) -> None:
+    """Take an identity out of a group."""
+    where = (memberships.c.group_id == group, memberships.c.member_id == member)
+    connection.execute(sa.delete(memberships).where(*where))
+
+
+def members(connection: sa.Connection, group: str) -> list[str]:
+    """Return the members of a group by id."""
+    query = sa.select(memberships.c.member_id).where(memberships.c.group_id == group)
+    return list(connection.scalars(query.order_by(memberships.c.member_id)))
+
+
+def grant(connection: sa.Connection, given: Grant) -> None:
+    """Give a role on a cube, in place of the one given before."""
+    ungrant(connection, given.cube, given.identity)
+    connection.execute(
+        sa.insert(grants).values(
+            cube_id=given.cube, identity_id=given.identity, role=given.role, created_by=given.created_by,
+            created_at=given.created_at,
+        )
+    )  # fmt: skip
+
+
+def ungrant(connection: sa.Connection, cube: str, identity: str) -> bool:
+    """Take back what was granted; False when nothing was."""
+    where = (grants.c.cube_id == cube, grants.c.identity_id == identity)
+    return connection.execute(sa.delete(grants).where(*where)).rowcount > 0
+
+
+def grants_of(connection: sa.Connection, cube: str) -> list[Grant]:
+    """Return who was granted what on a cube."""
+    rows = connection.execute(sa.select(grants).where(grants.c.cube_id == cube).order_by(grants.c.identity_id))
+    return [
+        Grant(row.cube_id, row.identity_id, CubeRole(row.role), row.created_by, _moment(row.created_at)) for row in rows
+    ]
+
+
+def require_cube(connection: sa.Connection, cube: str) -> None:
+    """Check that a cube is there. Raises: NotFound."""
+    if not exists(connection, cube):
+        raise unknown(cube)
+
+
+def roles(connection: sa.Connection, identity: str, among: Collection[str] | None = None) -> dict[str, CubeRole]:
+    """Return an identity's role on each cube it has one on: as its owner, by a grant, through a group, as everyone.
+
+    An agent has besides what it was given itself what the user has whom it acts for.
+    """
+    acting = sa.select(identities.c.acts_for).where(identities.c.id == identity, identities.c.acts_for.is_not(None))
+    selves = [identity, *connection.scalars(acting)]
+    groups = sa.select(memberships.c.group_id).where(memberships.c.member_id.in_(selves))
+    given = sa.select(grants.c.cube_id, grants.c.role).where(
+        sa.or_(grants.c.identity_id.in_([*selves, EVERYONE]), grants.c.identity_id.in_(groups))
+    )
+    own = sa.select(cubes.c.id, sa.literal(str(CubeRole.OWNER))).where(cubes.c.owner.in_(selves))
+    if among is not None:
+        given, own = given.where(grants.c.cube_id.in_(among)), own.where(cubes.c.id.in_(among))
+    found: dict[str, CubeRole] = {}
+    for query in (given, own):
+        for cube, role in connection.execute(query):
+            if cube not in found or RANK[CubeRole(role)] > RANK[found[cube]]:
+                found[cube] = CubeRole(role)
+    return found
+
+
+def add_key(connection: sa.Connection, key: Key, digest: str) -> None:
+    """Store a key by the digest of its secret."""
+    connection.execute(
+        sa.insert(api_keys).values(
+            id=key.id, identity_id=key.identity, name=key.name, digest=digest, hint=key.hint,
+            rights=[str(right) for right in key.rights], expires_at=key.expires_at, created_by=key.created_by,
+            created_at=key.created_at,
+        )
+    )  # fmt: skip
+
+
+def change_key(connection: sa.Connection, id_: str, **values: Any) -> None:
+    """Set columns of a key."""
+    connection.execute(sa.update(api_keys).where(api_keys.c.id == id_).values(**values))
+
+
+def key_with(connection: sa.Connection, digest: str) -> Key | None:
+    """Return the key of a digest, None when there is none."""
+    row = connection.execute(sa.select(api_keys).where(api_keys.c.digest == digest)).one_or_none()
+    return None if row is None else _to_key(row)
+
+
+def require_key(connection: sa.Connection, id_: str) -> Key:
+    """Return a key by its id. Raises: NotFound."""
+    row = connection.execute(sa.select(api_keys).where(api_keys.c.id == id_)).one_or_none()
+    if row is None:
+        raise NotFound("key", id_)
+    return _to_key(row)
+
+
+def keys_of(connection: sa.Connection, identity: str | None) -> list[Key]:
+    """Return the keys of an identity, or all, the oldest first."""
+    query = sa.select(api_keys).order_by(api_keys.c.id)
+    if identity is not None:
+        query = query.where(api_keys.c.identity_id == identity)
+    return [_to_key(row) for row in connection.execute(query)]
+
+
+def _to_identity(row: sa.Row[Any]) -> Identity:
+    return Identity(
+        row.id, IdentityKind(row.kind), row.name, bool(row.admin), bool(row.disabled), row.home, row.acts_for,
+        row.created_by, _moment(row.created_at),
+    )  # fmt: skip
+
+
+def _to_key(row: sa.Row[Any]) -> Key:
+    return Key(
+        row.id, row.identity_id, row.name, row.hint, tuple(Right(right) for right in row.rights), row.created_by,
+        _moment(row.created_at), row.expires_at, row.revoked_at, row.last_used_at,
+    )  # fmt: skip
+
+
+def _moment(value: datetime) -> datetime:
+    return value

@@ -1,0 +1,262 @@
+"""Users, agents, groups, grants and keys: who may see, change and share what, and that nobody sees anybody else's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memos import MemOS
+from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
+from memos.guard import limited
+from memos.identities import CubeRole, Right
+from tests.fakes import FixedClock, WordEmbedder
+
+SECRET = "the wombat sleeps in the greenhouse"
+
+
+@pytest.fixture
+def two(memos: MemOS) -> MemOS:
+    """Return an installation with two users, each with one memory of its own."""
+    for user in ("ana", "ben"):
+        memos.users.create(user)
+        memos.add(f"{user} knows that {SECRET}", cube=user, actor=user)
+    return memos
+
+
+def test_without_identities_any_name_may_do_everything(memos: MemOS) -> None:
+    item = memos.add("I live in Paris", actor="anybody").item_ids[0]
+    assert memos.get(item, actor="somebody else").memory == "I live in Paris"
+
+
+def test_with_one_identity_names_that_are_none_may_do_nothing(memos: MemOS) -> None:
+    item = memos.add("I live in Paris").item_ids[0]
+    memos.users.create("ana")
+    for call in (
+        lambda: memos.add("more", actor="stranger"),
+        lambda: memos.get(item, actor="stranger"),
+        lambda: memos.search("Paris", actor="stranger"),
+        lambda: memos.cubes.list(actor="stranger"),
+        lambda: memos.cubes.create("theirs", actor="stranger"),
+    ):
+        with pytest.raises(PermissionDenied, match="is no user or agent"):
+            call()
+    assert memos.get(item).memory == "I live in Paris"
+
+
+def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
+    assert [cube.id for cube in two.cubes.list(actor="ana")] == ["ana"]
+    assert [hit.item.speaker for hit in two.search("wombat", cubes=["ana"], actor="ana")] == ["user"]
+    theirs = two.list(cube="ben")[0].id
+    for call in (
+        lambda: two.search("wombat", cubes=["ben"], actor="ana"),
+        lambda: two.search("wombat", cubes=["ana", "ben"], actor="ana"),
+        lambda: two.list(cube="ben", actor="ana"),
+        lambda: two.get(theirs, actor="ana"),
+        lambda: two.history(theirs, actor="ana"),
+        lambda: two.delete(theirs, actor="ana"),
+        lambda: two.erase(theirs, actor="ana"),
+        lambda: two.update(theirs, "mine now", actor="ana"),
+        lambda: two.add("mine too", cube="ben", actor="ana"),
+        lambda: two.feedback("no", cube="ben", actor="ana"),
+        lambda: two.cubes.get("ben", actor="ana"),
+        lambda: two.cubes.drop("ben", actor="ana"),
+        lambda: two.working_memory(cube="ben", actor="ana"),
+        lambda: two.retention.list(cube="ben", actor="ana"),
+        lambda: two.review.list(cube="ben", actor="ana"),
+        lambda: two.profile.subjects("ben", actor="ana"),
+        lambda: two.sharing.grants("ben", actor="ana"),
+    ):
+        with pytest.raises(NotFound) as refused:
+            call()
+        assert SECRET not in str(refused.value)
+    assert two.get(theirs).memory == f"ben knows that {SECRET}"
+
+
+def test_what_is_not_there_and_what_is_not_theirs_look_the_same(two: MemOS) -> None:
+    theirs = two.list(cube="ben")[0].id
+    messages = []
+    for item in (theirs, "0192f0c1-0000-7000-8000-000000000000"):
+        with pytest.raises(NotFound) as refused:
+            two.get(item, actor="ana")
+        messages.append(str(refused.value).replace(item, "ID"))
+    for cube in ("ben", "no-such-cube"):
+        with pytest.raises(NotFound) as refused:
+            two.search("wombat", cubes=[cube], actor="ana")
+        messages.append(str(refused.value).replace(cube, "CUBE"))
+    assert messages[0] == messages[1]
+    assert messages[2] == messages[3]
+
+
+@pytest.mark.parametrize(("role", "allowed"), [("reader", 1), ("editor", 2), ("owner", 3)])
+def test_a_role_allows_what_it_says(two: MemOS, role: str, allowed: int) -> None:
+    two.sharing.grant("ana", "ben", role, actor="ana")
+    theirs = two.list(cube="ana", actor="ben")[0].id
+    calls: list[Any] = [
+        lambda: two.search("wombat", cubes=["ana", "ben"], actor="ben"),
+        lambda: two.update(theirs, "changed", actor="ben"),
+        lambda: two.sharing.grants("ana", actor="ben"),
+    ]
+    for call in calls[:allowed]:
+        call()
+    for call in calls[allowed:]:
+        with pytest.raises(PermissionDenied, match=f"'ben' is {role} of cube 'ana'"):
+            call()
+    assert two.sharing.revoke("ana", "ben", actor="ana")
+    with pytest.raises(NotFound):
+        calls[0]()
+
+
+def test_a_group_and_everyone_can_be_given_a_role(two: MemOS) -> None:
+    two.users.create("team", kind="group")
+    two.users.join("team", "ben")
+    two.sharing.grant("ana", "team", "editor", actor="ana")
+    two.add("said by ben", cube="ana", actor="ben")
+    two.users.leave("team", "ben")
+    with pytest.raises(NotFound):
+        two.search("wombat", cubes=["ana"], actor="ben")
+    two.sharing.grant("ana", "*", "reader", actor="ana")
+    assert len(two.search("wombat", cubes=["ana"], actor="ben")) >= 1
+    with pytest.raises(InvalidInput, match="owner cannot be everyone's"):
+        two.sharing.grant("ana", "*", "owner", actor="ana")
+
+
+def test_an_agent_has_its_users_roles_and_its_own_cube(two: MemOS) -> None:
+    two.users.create("ana-bot", kind="agent", acts_for="ana")
+    assert {cube.id for cube in two.cubes.list(actor="ana-bot")} == {"ana", "ana-bot"}
+    two.add("noted by the agent", cube="ana", actor="ana-bot")
+    assert [cube.id for cube in two.cubes.list(actor="ana")] == ["ana"]
+    two.users.enable("ana", enabled=False)
+    with pytest.raises(PermissionDenied, match="acts for 'ana', which is disabled"):
+        two.list(cube="ana", actor="ana-bot")
+
+
+def test_a_disabled_user_may_do_nothing_until_it_is_enabled(two: MemOS) -> None:
+    two.users.enable("ana", enabled=False)
+    with pytest.raises(PermissionDenied, match="is disabled"):
+        two.list(cube="ana", actor="ana")
+    two.users.enable("ana")
+    assert two.list(cube="ana", actor="ana")
+
+
+def test_an_admin_may_do_everything_and_others_nothing_about_the_installation(two: MemOS) -> None:
+    two.users.create("root", admin=True)
+    assert two.list(cube="ana", actor="root")
+    two.users.create("carl", actor="root")
+    for call in (
+        lambda: two.users.create("dora", actor="ana"),
+        lambda: two.users.list(actor="ana"),
+        lambda: two.users.get("ben", actor="ana"),
+        lambda: two.users.enable("ben", enabled=False, actor="ana"),
+        lambda: two.keys.create("ben", "stolen", actor="ana"),
+        lambda: two.keys.list(actor="ana"),
+        lambda: two.verify(actor="ana"),
+        lambda: two.reindex(actor="ana"),
+        lambda: two.reembed(actor="ana"),
+    ):
+        with pytest.raises(PermissionDenied, match="is no admin"):
+            call()
+    assert two.users.get("ana", actor="ana").id == "ana"
+    assert two.verify(cubes=["ana"], actor="ana").clean
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "told"),
+    [
+        ({"id_": "ana"}, Conflict, "already"),
+        ({"id_": "owner"}, InvalidInput, "meaning of its own"),
+        ({"id_": "*"}, InvalidInput, "meaning of its own"),
+        ({"id_": " "}, InvalidInput, "is empty"),
+        ({"id_": "x" * 129}, InvalidInput, "at most 128"),
+        ({"id_": "\0"}, InvalidInput, "NUL"),
+        ({"id_": "bot", "kind": "robot"}, InvalidInput, "use one of user, agent, group"),
+        ({"id_": "eve", "acts_for": "ana"}, InvalidInput, "is for agents"),
+        ({"id_": "bot", "kind": "agent", "acts_for": "nobody"}, NotFound, "nobody"),
+        ({"id_": "team", "kind": "group", "admin": True}, InvalidInput, "not for a group"),
+        ({"id_": "shared"}, Conflict, "of somebody else"),
+    ],
+)
+def test_an_identity_that_cannot_be_is_refused(
+    two: MemOS, wanted: dict[str, Any], error: type[MemosError], told: str
+) -> None:
+    two.cubes.create("shared", actor="ana")
+    before = two.users.list()
+    with pytest.raises(error, match=told):
+        two.users.create(**wanted)
+    assert two.users.list() == before
+
+
+def test_a_cube_the_local_owner_made_becomes_the_users_own(memos: MemOS) -> None:
+    memos.cubes.create("ana")
+    memos.add("from before there were users", cube="ana")
+    memos.users.create("ana")
+    assert [item.memory for item in memos.list(cube="ana", actor="ana")] == ["from before there were users"]
+
+
+def test_a_key_stands_for_its_identity_until_it_is_revoked(two: MemOS) -> None:
+    made = two.keys.create("ana", "laptop", actor="ana")
+    caller = two.keys.authenticate(made.secret)
+    assert (caller.identity.id, caller.key.id) == ("ana", made.key.id)
+    assert made.secret.startswith(made.key.hint)
+    assert two.keys.list("ana", actor="ana")[0].last_used_at is not None
+    assert made.secret not in repr(two.keys.list())
+    assert two.keys.revoke(made.key.id, actor="ana").revoked_at is not None
+    for secret in (made.secret, "", "mst_nothing", "\udc80", made.secret + "x"):
+        with pytest.raises(PermissionDenied, match="unknown, expired or revoked") as refused:
+            two.keys.authenticate(secret)
+        assert not secret or secret not in str(refused.value)
+
+
+def test_a_key_expires(tmp_path: Path) -> None:
+    clock = FixedClock()
+    with MemOS.open(tmp_path, embedder=WordEmbedder(), clock=clock) as memos:
+        memos.users.create("ana")
+        made = memos.keys.create("ana", "short", expires_at=clock.now() + timedelta(hours=1))
+        assert memos.keys.authenticate(made.secret).identity.id == "ana"
+        clock.advance(timedelta(hours=2))
+        with pytest.raises(PermissionDenied, match="expired"):
+            memos.keys.authenticate(made.secret)
+        with pytest.raises(InvalidInput, match="in the future"):
+            memos.keys.create("ana", "late", expires_at=clock.now())
+
+
+def test_the_secret_of_a_key_is_stored_nowhere(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path, embedder=WordEmbedder()) as memos:
+        memos.users.create("ana")
+        secret = memos.keys.create("ana", "laptop").secret
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(secret.encode() in data for data in files)
+
+
+def test_a_call_has_no_more_rights_than_the_key_it_came_with(two: MemOS) -> None:
+    key = two.keys.create("ana", "looks only", rights=["read"]).key
+    assert key.rights == (Right.READ,)
+    with limited(key.rights):
+        assert two.list(cube="ana", actor="ana")
+        for call in (
+            lambda: two.add("more", cube="ana", actor="ana"),
+            lambda: two.sharing.grant("ana", "ben", actor="ana"),
+            two.verify,
+        ):
+            with pytest.raises(PermissionDenied, match="right"):
+                call()
+    assert two.add("more", cube="ana", actor="ana").item_ids
+
+
+def test_grants_are_kept_and_told_in_the_cubes_events(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path, embedder=WordEmbedder()) as memos:
+        for user in ("ana", "ben"):
+            memos.users.create(user)
+        memos.sharing.grant("ana", "ben", "editor")
+        memos.sharing.grant("ana", "ben", "reader")
+    with MemOS.open(tmp_path, embedder=WordEmbedder()) as memos:
+        assert [(given.identity, given.role) for given in memos.sharing.grants("ana")] == [("ben", CubeRole.READER)]
+        assert memos.list(cube="ana", actor="ben") == []
+        shared = [event.body for event in memos.events.list("ana") if event.kind == "share"]
+        assert shared == [{"identity": "ben", "role": "editor"}, {"identity": "ben", "role": "reader"}]
+        assert memos.verify().clean
+        memos.cubes.drop("ana")
+        assert [cube.id for cube in memos.cubes.list(actor="ben")] == ["ben"]
