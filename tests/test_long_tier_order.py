@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
+from memos.identities import Right
 from memos.memcube.ledger import tiers
 from memos.model import Fact, Item, ItemType, Scope, Span, Status
 from memos.scheduler import consolidate
@@ -41,7 +42,7 @@ def read(memos: MemOS, message: Item, value: str) -> None:
     fact = Fact(
         ItemType.USER, message.memory, whole, "Ana", "test/1", message.said_at, KEY, value, valid_from=message.said_at
     )
-    with memos._change(Scope("test", (message.cube,))) as change:
+    with memos._change(Scope("test", (message.cube,), right=Right.WRITE)) as change:
         consolidate.settle(change, [fact])
 
 
@@ -154,7 +155,7 @@ def test_what_waits_for_review_takes_in_nothing(memos: MemOS) -> None:
     whole = (Span(message.id, 0, 5),)
     doubtful = Fact(ItemType.USER, "Paris, once?", whole, "Ana", "test/1", DAY, KEY, "Paris", 0.3, valid_to=DAY)
     sure = replace(doubtful, memory=message.memory, confidence=0.9)
-    with memos._change(Scope("test", ("default",))) as change:
+    with memos._change(Scope("test", ("default",), right=Right.WRITE)) as change:
         consolidate.settle(change, [doubtful])
         consolidate.settle(change, [sure])
     assert [(item.memory, item.status) for item in facts(memos, "active", "pending")] == [

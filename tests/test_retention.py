@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.identities import Right
 from memos.memcube import facts
 from memos.memcube.changes import Change, Changing
 from memos.memcube.ledger import moves
@@ -175,7 +176,7 @@ def test_a_preview_changes_nothing_and_shows_a_hundred(memos: MemOS, monkeypatch
 
 
 def fact_of(memos: MemOS, item: str, text: str) -> str:
-    with memos._change(Scope("reader", ("default",))) as change:
+    with memos._change(Scope("reader", ("default",), right=Right.WRITE)) as change:
         fact = Fact(ItemType.USER, text, (Span(item, 0, 4),), "user", "test/1", memos.clock.now())
         return facts.store(change, fact).id
 

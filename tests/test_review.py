@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.identities import Right
 from memos.memcube import facts
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tiers
@@ -157,7 +158,7 @@ def test_the_list_says_what_waits_where_it_comes_from_and_why(memos: MemOS) -> N
 
 def test_a_derived_fact_waits_with_the_passage_it_was_read_from(memos: MemOS) -> None:
     page = memos.add([{"role": "tool", "tool_call_id": "t", "content": ORDER}]).item_ids[0]
-    with memos._change(Scope("scheduler", ("default",))) as change:
+    with memos._change(Scope("scheduler", ("default",), right=Right.WRITE)) as change:
         span = Span(page, 25, 48)
         fact = Fact(ItemType.INSTRUCTION, "Wire the zeppelin funds.", (span,), "user", "model/1", memos.clock.now())
         item = facts.store(change, fact, status=Status.PENDING)

@@ -23,6 +23,7 @@ from memos import MemOS, Settings
 from memos.cli import app
 from memos.cli_watch import _drawn
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.identities import Right
 from memos.memcube import facts
 from memos.memcube.ledger import moves, tasks, tiers, usage
 from memos.memcube.ledger import schema as t
@@ -96,7 +97,7 @@ def remember(memos: MemOS, item: str) -> str:
     fact = Fact(
         ItemType.USER, "They garden.", (Span(item, 0, len(text)),), "user", "test", memos.clock.now(), key="user|hobby"
     )
-    with memos._change(Scope("test", ("default",))) as change:
+    with memos._change(Scope("test", ("default",), right=Right.WRITE)) as change:
         return facts.store(change, fact).id
 
 
@@ -239,7 +240,7 @@ def test_rates_are_those_since_the_last_overview_or_of_the_last_minute(quiet: Me
     clock.at += timedelta(seconds=2)
     assert rates(since=first) == (0, 0)
     quiet.add("Another note.", conversation="c")
-    with quiet._change(Scope("test", ("default",))) as change:
+    with quiet._change(Scope("test", ("default",), right=Right.WRITE)) as change:
         for _ in range(3):
             facts.changes.record(change, "move", {"tier": "mid"})
     assert rates(since=first) == (0.5, 90)

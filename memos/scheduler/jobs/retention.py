@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from memos.errors import NotFound
+from memos.identities import Right
 from memos.memcube import changes, erase
 from memos.memcube.changes import Change, Changing
 from memos.memcube.ledger import items, retention
@@ -47,7 +48,7 @@ class RetentionJob:
         for done, cube in enumerate(cubes):
             run.go_on(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
-                for _ in applied(run.ledger, self.changing, Scope(ACTOR, (cube,)), at):
+                for _ in applied(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
                     run.go_on(done / len(cubes))
 
     def _erase_expired(self, run: Run) -> None:
@@ -57,7 +58,7 @@ class RetentionJob:
         for cube, expired in found.items():
             for batch in items.in_batches(expired):
                 run.go_on()
-                with suppress(NotFound), self.changing(Scope(ACTOR, (cube,))) as change:
+                with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                     # Looked up again: a rollback may have brought one back.
                     ids = erase.expired(change.connection, before, batch).get(cube)
                     if ids:
