@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from memos.errors import ConnectionLost, InvalidInput
+from memos.handles import Known
+from memos.identities import Right
 from memos.memcube.ledger import events as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.events import Wanted
-from memos.model import DEFAULT_CUBE, Event
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.reader.fields import seconds_of, within
 from memos.text.checks import check_name
 
@@ -25,16 +28,24 @@ _MOST_EVENTS = 2**63 - 1
 Events_ = list[Event]  # `list` is a method here
 
 
+class _Whose(NamedTuple):
+    cube: str
+    actor: str
+
+
 class Events:
     """The events of an installation's cubes."""
 
-    def __init__(self, ledger: Ledger, known: Callable[[Sequence[str]], tuple[str, ...]]) -> None:
+    def __init__(self, ledger: Ledger, known: Known) -> None:
         self._ledger = ledger
         self._known = known
 
-    def list(self, cube: str = DEFAULT_CUBE, *, after: int = 0, kinds: Sequence[str] = (), limit: int = 100) -> Events_:
+    def list(
+        self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, after: int = 0, kinds: Sequence[str] = (),
+        limit: int = 100,
+    ) -> Events_:  # fmt: skip
         """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
-        [cube] = self._known([cube])
+        self._known([cube], actor, Right.READ)
         wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
         with self._ledger.read() as connection:
             return rows.find(connection, cube, wanted)
@@ -43,6 +54,7 @@ class Events:
         self,
         cube: str = DEFAULT_CUBE,
         *,
+        actor: str = LOCAL_OWNER,
         after: int | None = None,
         kinds: Sequence[str] = (),
         timeout_s: float | None = None,
@@ -53,21 +65,21 @@ class Events:
         Ends when `timeout_s` are over or `stop` is set; without either, never.
         Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
         """
-        [cube] = self._known([cube])
+        self._known([cube], actor, Right.READ)
         wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
         deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
         with self._ledger.read() as connection:
             head = rows.head(connection, cube)
         start = head if after is None else wanted.after
-        return self._followed(cube, start, wanted, deadline, stop or threading.Event())
+        return self._followed(_Whose(cube, actor), start, wanted, deadline, stop or threading.Event())
 
     def _followed(
-        self, cube: str, start: int, wanted: Wanted, deadline: float | None, stop: threading.Event
+        self, whose: _Whose, start: int, wanted: Wanted, deadline: float | None, stop: threading.Event
     ) -> Iterator[Event]:
         after, seen = start, 0
         while not stop.is_set():
             try:
-                head, found = self._behind(cube, after, wanted)
+                head, found = self._behind(whose, after, wanted)
             except ConnectionLost:  # a server that is really away refuses the next connection
                 head, found = seen, []
             if head < seen:  # dropped and made again: its numbers begin anew
@@ -83,11 +95,11 @@ class Events:
             if not _go_on(deadline, stop, at_once=len(found) == wanted.limit):
                 return
 
-    def _behind(self, cube: str, after: int, wanted: Wanted) -> tuple[int, Events_]:
-        self._known([cube])
+    def _behind(self, whose: _Whose, after: int, wanted: Wanted) -> tuple[int, Events_]:
+        self._known([whose.cube], whose.actor, Right.READ)  # also what was shared may be taken back meanwhile
         with self._ledger.read() as connection:
-            head = rows.head(connection, cube)
-            found = rows.find(connection, cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
+            head = rows.head(connection, whose.cube)
+            found = rows.find(connection, whose.cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
             return head, found
 
 

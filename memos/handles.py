@@ -32,6 +32,14 @@ class ScopingItem(Protocol):
         ...
 
 
+class Known(Protocol):
+    """Checks an actor and cubes of a call that is about what is in no scope: tasks, events, counts."""
+
+    def __call__(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+        """Return the cubes, without any those the actor has a role on; None is all. Raises: as `Scoping`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Handles:
     """The ledger and the ways to it of one open installation.

@@ -594,13 +594,15 @@ class MemOS:
             return items.history(connection, scope.cubes, item)
 
     @_repeated
-    def overview(self, cubes: Sequence[str] | None = None, *, since: Overview | None = None) -> Overview:
+    def overview(
+        self, cubes: Sequence[str] | None = None, *, actor: str = LOCAL_OWNER, since: Overview | None = None
+    ) -> Overview:
         """Return how full the tiers are, what the background does and how fast; without `cubes` of the busiest.
 
         Rates are those since an earlier overview, else of the last minute. Raises: InvalidInput, NotFound (cube).
         """
         self._check_open()
-        named = None if cubes is None else self._known_cubes(cubes)
+        named = self._known_cubes(cubes, actor, Right.READ)
         return overview(self.ledger, self._scheduler, Asked(self.clock.now(), named, since))
 
     # Upkeep
@@ -772,8 +774,12 @@ class MemOS:
             cube_rows.create(connection, Cube(cube, owner, "", zone, self.embedder.fingerprint, now))
         cube_rows.record_event(connection, cube, now, owner, "create", None, {})
 
-    def _known_cubes(self, cubes: Sequence[str]) -> tuple[str, ...]:
-        return self._scope(cubes, LOCAL_OWNER, embeds=False).cubes
+    def _known_cubes(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+        if cubes is not None:
+            return self._scope(cubes, actor, embeds=False, right=right).cubes
+        self._check_open()
+        readable = self._guard.readable(check_name("actor", actor, 128))
+        return None if readable is None else tuple(sorted(readable))
 
     def _check_open(self) -> None:
         if self._closed:

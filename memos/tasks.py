@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from memos.clock import Clock
-from memos.errors import BackendTimeout, InvalidInput, NotFound
+from memos.errors import BackendTimeout, InvalidInput, NotFound, PermissionDenied
+from memos.handles import Known
+from memos.identities import Right
 from memos.memcube.ledger import queues
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
-from memos.model import Task, TaskState
+from memos.model import LOCAL_OWNER, Task, TaskState
 from memos.reader.fields import seconds_of, within
 from memos.scheduler.runner import Runner
 from memos.text.checks import check_name
@@ -22,11 +24,12 @@ Tasks_ = list[Task]  # `list` is a method here
 
 
 class Tasks:
-    """The background tasks of an installation. `cubes` narrows a call to those of some cubes; None means all."""
+    """The background tasks of an installation.
 
-    def __init__(
-        self, ledger: Ledger, clock: Clock, runner: Runner, known: Callable[[Sequence[str]], tuple[str, ...]]
-    ) -> None:
+    `cubes` narrows a call to those of some cubes; None means all that the actor may see.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, known: Known) -> None:
         self._ledger = ledger
         self._clock = clock
         self._runner = runner
@@ -36,6 +39,7 @@ class Tasks:
         self,
         *,
         cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
         states: Sequence[str] = (),
         kinds: Sequence[str] = (),
         limit: int = 100,
@@ -48,42 +52,45 @@ class Tasks:
             within("limit", limit, 1, 10_000),
             None if after is None else check_name("after", after, 64),
         )
-        named = self._named(cubes)
+        named = self._known(cubes, actor, Right.READ)
         with self._ledger.read() as connection:
             return rows.find(connection, named, wanted)
 
-    def get(self, task: str, *, cubes: Sequence[str] | None = None) -> Task:
+    def get(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """Return a task as it stands. Raises: NotFound."""
-        task, named = check_name("task", task, 64), self._named(cubes)
+        return self._get(task, cubes, actor, Right.READ)
+
+    def _get(self, task: str, cubes: Sequence[str] | None, actor: str, right: Right) -> Task:
+        task, named = check_name("task", task, 64), self._known(cubes, actor, right)
         with self._ledger.read() as connection:
             found = rows.get(connection, task)
         if named is not None and found.cube not in named:
             raise NotFound("task", task)
         return found
 
-    def counts(self, *, cubes: Sequence[str] | None = None) -> dict[TaskState, int]:
+    def counts(self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> dict[TaskState, int]:
         """Return how many tasks are in each state; states without one are left out."""
-        named = self._named(cubes)
+        named = self._known(cubes, actor, Right.READ)
         with self._ledger.read() as connection:
             return rows.counts(connection, named)
 
-    def retry(self, task: str, *, cubes: Sequence[str] | None = None) -> Task:
+    def retry(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """Let a failed, dead or cancelled task wait again. Raises: NotFound, Conflict."""
-        found = self.get(task, cubes=cubes)
+        found = self._get(task, cubes, actor, Right.WRITE)
         with self._ledger.write() as connection:
             rows.retry(connection, found, self._clock.now())
         self._runner.wake()
-        return self.get(task, cubes=cubes)
+        return self._get(task, cubes, actor, Right.READ)
 
-    def cancel(self, task: str, *, cubes: Sequence[str] | None = None) -> Task:
+    def cancel(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """End a task before it is done; one that runs keeps nothing of its attempt. Raises: NotFound, Conflict."""
-        found = self.get(task, cubes=cubes)
+        found = self._get(task, cubes, actor, Right.WRITE)
         with self._ledger.write() as connection:
             rows.cancel(connection, found, self._clock.now())
-        return self.get(task, cubes=cubes)
+        return self._get(task, cubes, actor, Right.READ)
 
     def follow(
-        self, task: str, *, cubes: Sequence[str] | None = None, timeout_s: float | None = None
+        self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, timeout_s: float | None = None
     ) -> Iterator[Task]:
         """Yield a task now, whenever it changes, and last when it has ended.
 
@@ -91,7 +98,7 @@ class Tasks:
         """
         seen: Task | None = None
         for _ in _polls(timeout_s):
-            found = self.get(task, cubes=cubes)
+            found = self._get(task, cubes, actor, Right.WRITE)
             if seen is None or _told(found) != _told(seen):
                 seen = found
                 yield found
@@ -99,33 +106,36 @@ class Tasks:
                 return
 
     def wait(
-        self, task: str | None = None, *, cubes: Sequence[str] | None = None, timeout_s: float | None = None
-    ) -> None:
+        self, task: str | None = None, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER,
+        timeout_s: float | None = None,
+    ) -> None:  # fmt: skip
         """Return when a task has ended, or without one when none waits or runs.
 
         Raises: BackendTimeout, NotFound, InvalidInput.
         """
         for _ in _polls(timeout_s):
-            if not self._left(task, cubes):
+            if not self._left(task, cubes, actor):
                 return
 
-    def set_weight(self, cube: str, weight: float) -> None:
-        """Give a cube this many turns for each one of a cube of weight 1. Raises: InvalidInput, NotFound."""
+    def set_weight(self, cube: str, weight: float, *, actor: str = LOCAL_OWNER) -> None:
+        """Give a cube this many turns for each one of a cube of weight 1, which is for admins.
+
+        Raises: InvalidInput, NotFound, PermissionDenied.
+        """
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
             raise InvalidInput("weight", "must be a number from 0.01 to 100")
-        [cube] = self._known([cube])
+        self._known([cube], actor, Right.OWN)
+        if self._known(None, actor, Right.OWN) is not None:
+            raise PermissionDenied(f"{actor!r} is no admin: how cubes take turns is for admins to say.")
         with self._ledger.write() as connection:
             queues.set_weight(connection, cube, float(weight))
 
-    def _left(self, task: str | None, cubes: Sequence[str] | None) -> int:
+    def _left(self, task: str | None, cubes: Sequence[str] | None, actor: str) -> int:
         if task is not None:
-            return 0 if self.get(task, cubes=cubes).ended else 1
-        named = self._named(cubes)
+            return 0 if self._get(task, cubes, actor, Right.READ).ended else 1
+        named = self._known(cubes, actor, Right.READ)
         with self._ledger.read() as connection:
             return rows.unended(connection, named)
-
-    def _named(self, cubes: Sequence[str] | None) -> tuple[str, ...] | None:
-        return None if cubes is None else self._known(cubes)
 
 
 def _polls(timeout_s: float | None) -> Iterator[None]:

@@ -68,11 +68,39 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
         lambda: two.review.list(cube="ben", actor="ana"),
         lambda: two.profile.subjects("ben", actor="ana"),
         lambda: two.sharing.grants("ben", actor="ana"),
+        lambda: two.events.list("ben", actor="ana"),
+        lambda: next(two.events.follow("ben", after=0, actor="ana")),
+        lambda: two.tasks.list(cubes=["ben"], actor="ana"),
+        lambda: two.tasks.counts(cubes=["ben"], actor="ana"),
+        lambda: two.overview(["ben"], actor="ana"),
     ):
         with pytest.raises(NotFound) as refused:
             call()
         assert SECRET not in str(refused.value)
     assert two.get(theirs).memory == f"ben knows that {SECRET}"
+
+
+def test_lists_and_counts_have_nothing_of_others(two: MemOS) -> None:
+    for cube in ("ana", "ben"):
+        two.analyse(cube=cube, everything=True)
+    two.tasks.wait(timeout_s=60)
+    theirs = two.tasks.list(cubes=["ben"])
+    assert theirs
+    mine = two.tasks.list(actor="ana")
+    assert {task.cube for task in mine} == {"ana"}
+    assert sum(two.tasks.counts(actor="ana").values()) == len(mine)
+    assert [cube.cube for cube in two.overview(actor="ana").cubes] == ["ana"]
+    for call in (
+        lambda: two.tasks.get(theirs[0].id, actor="ana"),
+        lambda: two.tasks.retry(theirs[0].id, actor="ana"),
+        lambda: two.tasks.cancel(theirs[0].id, actor="ana"),
+        lambda: next(two.tasks.follow(theirs[0].id, actor="ana")),
+        lambda: two.tasks.wait(theirs[0].id, actor="ana", timeout_s=1),
+    ):
+        with pytest.raises(NotFound):
+            call()
+    with pytest.raises(PermissionDenied, match="for admins"):
+        two.tasks.set_weight("ana", 100, actor="ana")
 
 
 def test_what_is_not_there_and_what_is_not_theirs_look_the_same(two: MemOS) -> None:

@@ -20,6 +20,7 @@ from memos import MemOS
 from memos.cli import app
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.events import Events
+from memos.identities import Right
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -44,10 +45,11 @@ def ledgers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Le
 
 
 def events_of(ledger: Ledger) -> Events:
-    def known(names: Sequence[str]) -> tuple[str, ...]:
+    def known(names: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+        assert (actor, right) == ("owner", Right.READ)
         with ledger.read() as connection:
-            cubes.heads(connection, names)
-        return tuple(names)
+            cubes.heads(connection, names or ())
+        return None if names is None else tuple(names)
 
     return Events(ledger, known)
 
