@@ -13,7 +13,9 @@ from memos.model import AddReceipt, Draft, Json, Scope
 from memos.reader import fast
 from memos.reader.fields import info_of, plain, tags_of
 from memos.reader.messages import read_messages
+from memos.reader.tools import read_tools
 from memos.text.checks import check_name
+from memos.tool_memory import remember_tools
 
 
 class Adding:
@@ -32,15 +34,19 @@ class Adding:
         tags: Sequence[str],
         info: Mapping[str, Json] | None,
         idempotency_key: str | None,
+        tools: Json = None,
     ) -> AddReceipt:
         """Store messages. Raises: InvalidInput, Conflict, BackendUnavailable."""
         tags, info = tags_of(tags), info_of(info, self._handles.limits)
         conversation = None if conversation is None else check_name("conversation", conversation)
         key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
         drafts = self.read(messages, scope, tags, info)
-        request = None if key is None else Request(key, plain([messages, conversation, list(tags), info]))
+        defined = read_tools(tools, self._handles.clock.now(), self._handles.limits)
+        body = [messages, conversation, list(tags), info, *([tools] if defined else [])]
+        request = None if key is None else Request(key, plain(body))
         with self._handles.changing(scope) as change:
             receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
+            remember_tools(change, defined, drafts, receipt)
         return replace(receipt, indexed=self._handles.settle())
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> list[Draft]:

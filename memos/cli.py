@@ -42,6 +42,7 @@ from memos.cli_shared import (
 )
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
+from memos.cli_tools import tools_app
 from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
@@ -81,6 +82,7 @@ app.add_typer(profile_app, name="profile")
 app.add_typer(watch_app)
 app.add_typer(retention_app, name="retention")
 app.add_typer(review_app, name="review")
+app.add_typer(tools_app, name="tools")
 
 
 @app.command()

@@ -69,6 +69,7 @@ from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
+from memos.tool_memory import ToolMemory
 from memos.upkeep import Upkeep
 from memos.user_profiles import Profiles, Writes
 from memos.working import FACTS, Compose, WorkingMemory
@@ -191,6 +192,7 @@ class MemOS:
         )  # fmt: skip
         self._adding = Adding(handles, self._scheduler.rules.short_capacity)
         self.retention, self.review = Retention(handles), Review(handles)
+        self.tools = ToolMemory(handles)
         self._worker = Worker(
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
@@ -260,7 +262,7 @@ class MemOS:
 
     # Adding and changing
 
-    def add(
+    def add(  # noqa: PLR0913 - what can be said of messages
         self,
         messages: Json,
         *,
@@ -270,15 +272,17 @@ class MemOS:
         tags: Sequence[str] = (),
         info: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
+        tools: Json = None,
     ) -> AddReceipt:
         """Store a string, a message or a list of messages; committed and searchable when it returns.
 
-        A message id the conversation has, or a repeated idempotency key, stores nothing twice.
+        A message id the conversation has, or a repeated idempotency key, stores nothing twice. `tools` are the
+        definitions of tools that were at hand, in OpenAI's shape.
         Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
         """
         return self._adding.add(
             messages, self._scope([cube], actor), conversation=conversation, tags=tags, info=info,
-            idempotency_key=idempotency_key,
+            idempotency_key=idempotency_key, tools=tools,
         )  # fmt: skip
 
     def update(

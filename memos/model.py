@@ -211,7 +211,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One validated message; `text` is what was written, `content` the parts as given."""
+    """One validated message; `text` is what was written, `content` the parts as given.
+
+    `duration_s` is how long the call took that a tool's message answers.
+    """
 
     role: Role
     text: str
@@ -222,6 +225,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     trust: Trust = Trust.TRUSTED
+    duration_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

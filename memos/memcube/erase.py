@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers
+from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import EraseReceipt, ItemType, LinkKind, Status
@@ -77,6 +77,8 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
     message_ids = _messages_of(connection, doomed)
     held = tiers.pages_of(connection, doomed)
     origins = _other_origins(connection, doomed - named) - doomed
+    told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
+    of_tools = _other_origins(connection, told - named) - doomed
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
     _forget_answers(connection, doomed, removed)
@@ -96,6 +98,7 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
     moves.read_again(connection, origins)
+    tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)

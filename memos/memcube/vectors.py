@@ -11,7 +11,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.clock import to_micros
-from memos.filters import LEDGER_FIELDS
+from memos.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
@@ -191,7 +191,7 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
         "chunk": chunk,
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
-        "info": dict(item.info),
+        "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
         "live": int(item.recorded_to is None and item.status in FOUND),
     }
     if item.recorded_to is not None:

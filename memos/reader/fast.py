@@ -50,6 +50,6 @@ def _draft(message: Message, tags: tuple[str, ...], info: Mapping[str, Json], zo
         end=len(message.text),
         reader=READER,
         tags=tags,
-        info=info,
+        info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
         **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
     )

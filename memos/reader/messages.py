@@ -14,9 +14,11 @@ from memos.settings import LimitSettings
 from memos.text.checks import check_name, check_text
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
+_DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
+_LONGEST_S = 1e9
 
 
 def read_messages(raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[Message]:
@@ -43,7 +45,7 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: Limit
         raw = {"role": "user", "content": raw}
     if not isinstance(raw, Mapping):
         raise InvalidInput(where, f"must be text or an object with role and content, not {type(raw).__name__}")
-    if unknown := set(raw) - _KEYS:
+    if unknown := set(raw) - _KEYS - set(_DURATIONS):
         raise InvalidInput(where, f"has unknown fields {sorted(map(str, unknown))}; put extra data into info")
     role = _role(f"{where}.role", raw.get("role", "user"))
     calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"), limits)
@@ -64,6 +66,7 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: Limit
         tool_calls=calls,
         tool_call_id=_optional(f"{where}.tool_call_id", raw.get("tool_call_id")),
         trust=_trust(f"{where}.trust", raw.get("trust"), role),
+        duration_s=_duration(where, raw, role),
     )
 
 
@@ -71,6 +74,20 @@ def _role(where: str, value: Json) -> Role:
     if not isinstance(value, str) or value not in set(Role):
         raise InvalidInput(where, f"{shown(value)} is unknown; use one of {', '.join(Role)}")
     return Role(value)
+
+
+def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
+    """Return how long the call took that a tool's message answers."""
+    given = [name for name in _DURATIONS if raw.get(name) is not None]
+    if not given:
+        return None
+    name = given[0]
+    if role is not Role.TOOL or len(given) > 1:
+        raise InvalidInput(f"{where}.{name}", "is for a tool's message, in duration_s or duration_ms")
+    value = raw[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(f"{where}.{name}", f"must be a number from 0, not {shown(value)}")
+    return round(value / _DURATIONS[name], 6)
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from memos.memcube import facts as stored
 from memos.memcube.changes import Change
-from memos.memcube.facts import event_time
+from memos.memcube.facts import WITHDRAWN, event_time
 from memos.memcube.ledger import items
-from memos.memcube.withdrawing import WITHDRAWN
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.profiles.traits import may_replace, orders_from_untrusted
 from memos.text.likeness import contradicts, covered, overlap, words

@@ -17,7 +17,7 @@ from memos.clock import Clock
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, tasks, tiers
+from memos.memcube.ledger import moves, tasks, tiers, tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.model import Hit, Segment, Tier
@@ -30,6 +30,7 @@ from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
 from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.remake import RemakeJob
+from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.jobs.summarise import SummariseJob
 from memos.scheduler.jobs.sweep import SweepJob, move
 from memos.scheduler.jobs.tidy import ConsolidateJob
@@ -84,6 +85,7 @@ class Scheduler:
                 Job("settle", self._settle, budgeted=False),
                 Job("heat", self._look_at_heat, budgeted=False),
                 Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, means.turns_of, triggers).run, budgeted=False),
+                Job(tool_tasks.TOOLS, SkillsJob(means.turns_of, means.settled).run, budgeted=False),
                 Job(tiers.REMAKE, RemakeJob(means.turns_of).run, budgeted=False),
                 Job(moves.ANALYSE, analyse.run),
                 Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from memos.clock import from_micros
-from memos.filters import LEDGER_FIELDS, And, Condition, Node, Not, Op, Or
+from memos.filters import LEDGER_FIELDS, TOLD_INFO, And, Condition, Node, Not, Op, Or
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.ports import ScoredPoint, VectorIndex, VectorSearch
@@ -53,7 +53,8 @@ def _conjuncts(node: Node | None) -> Iterable[Node]:
 def _needs_ledger(node: Node) -> bool:
     match node:
         case Condition():
-            return node.field in LEDGER_FIELDS or node.op is Op.LIKE
+            told = node.field in LEDGER_FIELDS or node.field.removeprefix("info.") in TOLD_INFO
+            return told or node.op is Op.LIKE
         case Not():
             return _needs_ledger(node.part)
         case And() | Or():

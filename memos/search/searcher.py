@@ -35,6 +35,7 @@ from memos.ports import (
     VectorSearch,
 )
 from memos.search.context import assemble
+from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
 from memos.search.pushdown import recall
 from memos.search.question import Question, read_question
@@ -140,7 +141,10 @@ class Searcher:
                 fused = fuse(candidates, len(beside.terms.indices))
             with clock.stage("hydrate"):
                 pool = _pool(connection, request, rules, fused, beside.near or [])
-                newer = _with_successors(connection, request, rules, pool)
+                newer = {
+                    **told_by_calls(connection, beside.question, pool),
+                    **_with_successors(connection, request, rules, pool),
+                }
             with clock.stage("rank"):
                 order = rank(pool, beside.question, beside.near or [], newer)
                 ranked, copies = _collapse(connection, order, request.as_of)
