@@ -51,7 +51,7 @@ def _tool(where: str, raw: Json, now: datetime, limits: LimitSettings) -> ToolDe
         raise InvalidInput(f"{where}.type", "is unknown; use function")
     check_name(f"{where}.function.name", raw["function"].get("name"))
     try:
-        text = json.dumps(raw["function"], ensure_ascii=False, sort_keys=True, allow_nan=False)
+        text = json.dumps(raw["function"], ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
     check_text(where, text, _MOST_BYTES)
