@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, cell, console, opened, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, cell, console, opened, say, show
 from memos.errors import NotFound
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item
-from memos.text.render import visible
 
 tools_app = typer.Typer(
     help="See which tools were called, with what result.", no_args_is_help=True, rich_markup_mode=None
@@ -66,13 +65,9 @@ def show_tool(
 
 
 def _tell(item: Item) -> None:
-    _say(f"{item.id}  v{item.version}  {item.info.get('last_used', '')}")
+    say(f"{item.id}  v{item.version}  {item.info.get('last_used', '')}")
     for line in item.memory[:_SHOWN_CHARS].splitlines():
-        _say(f"    {line}")
+        say(f"    {line}")
     for source in item.sources:
         passage = " ".join(source.passage[:_SHOWN_CHARS].split())
-        _say(f"    {source.trust} source {source.message_id}, {source.speaker}, {source.at:%F %T}: {passage}")
-
-
-def _say(line: str) -> None:
-    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+        say(f"    {source.trust} source {source.message_id}, {source.speaker}, {source.at:%F %T}: {passage}")
