@@ -100,7 +100,7 @@ def test_what_is_added_finely_is_found_at_once_and_becomes_facts_with_sources_an
         assert set(states(memos).values()) == {"read"}
         assert memos.verify().clean
         with memos.ledger.read() as connection:
-            assert connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.kind == "read")) == 1
+            assert connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.purpose == "read")) == 1
 
 
 def test_without_a_model_the_patterns_read_and_the_record_says_so(memos: MemOS) -> None:
@@ -287,9 +287,7 @@ def test_a_window_that_failed_is_read_again_shorter(tmp_path: Path) -> None:
         sizes.append(len(lines(request)))
         return {"facts": []} if sizes[-1] <= 2 else ModelError("It is too long.", permanent=True)
 
-    with (
-        opened(tmp_path, Model(Found=answer), backoff_s=0) if False else opened(tmp_path, Model(Found=answer)) as memos
-    ):
+    with opened(tmp_path, Model(Found=answer)) as memos:
         receipt = memos.add([{"role": "user", "content": "word " * 300}] * 4, conversation="c", mode="fine")
         settled(memos)
         assert sizes[0] > sizes[1]

@@ -112,7 +112,7 @@ def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | 
 
 def stretch(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> Stretch:
     """Return the oldest wanted messages, at most so many, with up to `around` before and all between them."""
-    wanted = list(connection.scalars(_wanted(cube, conversation).limit(most)))
+    wanted: list[str] = list(connection.scalars(_wanted(cube, conversation).limit(most)))
     ids = wanted
     if conversation is not None and wanted:
         places = connection.scalars(sa.select(item_rows.c.position).where(item_rows.c.id.in_(wanted))).all()
