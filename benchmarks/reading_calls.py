@@ -92,6 +92,7 @@ def _sessions(arguments: argparse.Namespace) -> Iterator[tuple[str, list[dict[st
             if count >= arguments.messages:
                 return
             count += len(session.messages)
-            yield chat.name, [
-                {"role": "user", "name": message.name or "", "content": message.text} for message in session.messages
-            ]
+            yield (
+                chat.name,
+                [{"role": "user", "name": message.name or "", "content": message.text} for message in session.messages],
+            )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,11 +13,11 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError, NotFound
+from memos.errors import BackendUnavailable, InvalidInput, ModelError, NotFound
 from memos.importing import import_export
 from memos.memcube.ledger import reading, tiers
 from memos.memcube.ledger import schema as t
-from memos.model import Item, ItemType, LinkKind, Status, TaskState
+from memos.model import LinkKind, TaskState
 from memos.ports import ChatRequest
 from memos.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
@@ -61,6 +60,11 @@ def ended(memos: MemOS, task: str) -> TaskState:
     raise AssertionError("the task never ended")
 
 
+def model_of(found: object) -> Model:
+    """Return a model that answers this about messages, and decides nothing between facts."""
+    return Model(Found=found, Judgement={"verdicts": []})
+
+
 def quoting(request: ChatRequest) -> dict[str, object]:
     """Answer with one fact a numbered message, its own words."""
     told = [line for line in lines(request) if "message" in line]
@@ -77,7 +81,7 @@ def quoting(request: ChatRequest) -> dict[str, object]:
 
 
 def test_what_is_added_finely_is_found_at_once_and_becomes_facts_with_sources_and_a_record(tmp_path: Path) -> None:
-    model = Model(Found={"summary": "s", "facts": [IN_PARIS]})
+    model = model_of({"summary": "s", "facts": [IN_PARIS]})
     with opened(tmp_path, model) as memos:
         receipt = memos.add([HOME], conversation="c", mode="fine")
         [said] = receipt.item_ids
@@ -140,7 +144,7 @@ def test_messages_without_a_conversation_are_read_too(memos: MemOS) -> None:
 
 
 def test_a_message_that_is_added_again_is_read_once_and_one_that_was_rough_is_then_read(tmp_path: Path) -> None:
-    model = Model(Found=quoting)
+    model = model_of(quoting)
     with opened(tmp_path, model) as memos:
         message = {**HOME, "message_id": "1"}
         assert memos.add([message], conversation="c").task is None
@@ -165,16 +169,13 @@ def test_an_import_may_read_finely(memos: MemOS, tmp_path: Path) -> None:
 
 
 def test_windows_are_read_one_a_task_with_what_came_before_as_context(tmp_path: Path) -> None:
-    told = [{"role": "user", "name": "Ana", "content": f"Topic{number} " + "word " * 300} for number in range(10)]
-    model = Model(Found=lambda request: {"facts": []})
-    chat = ScriptedChat(model)
-    with (
-        opened(tmp_path, model) as memos,
-        MemOS.open(tmp_path / "other", settings=memos.settings, embedder=WordEmbedder(), chat_model=chat) as memos,
-    ):
+    told = [{"role": "user", "name": "Ana", "content": f"Topic{number} " + "word " * 100} for number in range(30)]
+    chat = ScriptedChat(model_of({"facts": []}))
+    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), chat_model=chat) as memos:
         memos.add(told, conversation="c", mode="fine")
         settled(memos)
-        assert [task.state for task in memos.tasks.list(kinds=["read"])] == [TaskState.DONE] * len(chat.requests)
+        assert len(memos.tasks.list(kinds=["read"], states=["done"])) >= len(chat.requests)
         numbered: list[str] = []
         for place, request in enumerate(chat.requests):
             shown = lines(request)
@@ -183,16 +184,18 @@ def test_windows_are_read_one_a_task_with_what_came_before_as_context(tmp_path: 
             assert all("message" not in line for line in context)
             mine = [line for line in shown if "message" in line]
             assert [line["message"] for line in mine] == list(range(1, len(mine) + 1))
-            assert 1 <= len(mine) <= 4
+            assert 5 <= len(mine) <= 12
             numbered += [str(line["text"]).split()[0] for line in mine]
-        assert numbered == [f"Topic{number}" for number in range(10)]
+        assert numbered == [f"Topic{number}" for number in range(30)]
         assert len(chat.requests) >= 3
 
 
 def test_a_message_larger_than_a_window_is_a_window(tmp_path: Path) -> None:
-    model = Model()
+    model = model_of({"facts": []})
     with opened(tmp_path, model) as memos:
-        memos.add([{"role": "user", "content": "word " * 20_000}] * 2, conversation="c", mode="fine")
+        memos.add(
+            [{"role": "user", "content": f"{number} " * 20_000} for number in (1, 2)], conversation="c", mode="fine"
+        )
         settled(memos)
         assert len(model.asked) == 2
         assert set(states(memos).values()) == {"read"}
@@ -209,7 +212,7 @@ def test_nothing_is_taken_from_context(tmp_path: Path) -> None:
             ]
         }
 
-    with opened(tmp_path, Model(Found=answer)) as memos:
+    with opened(tmp_path, model_of(answer)) as memos:
         memos.add([HOME], conversation="c", mode="fine")
         settled(memos)
         memos.add([JOB], conversation="c", mode="fine")
@@ -229,10 +232,10 @@ def test_deleted_messages_are_not_shown_and_leave_nothing_wanted(tmp_path: Path)
         seen.extend(str(line["text"]) for line in lines(request))
         return {"facts": []}
 
-    with opened(tmp_path, Model(Found=answer), workers=0) as memos:
+    with opened(tmp_path, model_of(answer), workers=0) as memos:
         first = memos.add([HOME, JOB], conversation="c", mode="fine")
         memos.delete(first.item_ids[0])
-    with opened(tmp_path, Model(Found=answer)) as memos:
+    with opened(tmp_path, model_of(answer)) as memos:
         settled(memos)
         assert seen == [JOB["content"]]
         assert set(states(memos).values()) == {"read"}
@@ -255,7 +258,7 @@ def test_deleted_messages_are_not_shown_and_leave_nothing_wanted(tmp_path: Path)
 def test_when_the_model_fails_the_rough_memory_stays_and_the_task_says_why(
     tmp_path: Path, answer: str | Exception, state: TaskState
 ) -> None:
-    model = Model(Found=answer)
+    model = model_of(answer)
     with opened(tmp_path, model) as memos:
         receipt = memos.add([HOME], conversation="c", mode="fine")
         before = memos.history(receipt.item_ids[0])
@@ -287,7 +290,7 @@ def test_a_window_that_failed_is_read_again_shorter(tmp_path: Path) -> None:
         sizes.append(len(lines(request)))
         return {"facts": []} if sizes[-1] <= 2 else ModelError("It is too long.", permanent=True)
 
-    with opened(tmp_path, Model(Found=answer)) as memos:
+    with opened(tmp_path, model_of(answer)) as memos:
         receipt = memos.add([{"role": "user", "content": "word " * 300}] * 4, conversation="c", mode="fine")
         settled(memos)
         assert sizes[0] > sizes[1]
@@ -296,7 +299,7 @@ def test_a_window_that_failed_is_read_again_shorter(tmp_path: Path) -> None:
 
 
 def test_reading_the_same_again_stores_nothing_twice(tmp_path: Path) -> None:
-    with opened(tmp_path, Model(Found={"facts": [IN_PARIS]})) as memos:
+    with opened(tmp_path, model_of({"facts": [IN_PARIS]})) as memos:
         memos.add([HOME], conversation="c", mode="fine")
         settled(memos)
         [before] = facts(memos)
@@ -343,7 +346,7 @@ def test_a_process_killed_while_the_model_answers_loses_nothing_and_the_task_goe
         assert process.stdout.readline() == "asked\n"
         process.kill()
     settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
-    chat = ScriptedChat(Model(Found={"facts": [IN_PARIS]}))
+    chat = ScriptedChat(model_of({"facts": [IN_PARIS]}))
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), chat_model=chat, clock=Later()) as memos:
         assert [hit.item.memory for hit in memos.search("flat canal")] == [HOME["content"]]
         memos._scheduler.runner.keep_leases()
@@ -386,7 +389,7 @@ def test_what_changes_while_it_is_read_is_not_kept_as_it_was(tmp_path: Path, act
             case _:
                 memos.delete(first)
 
-    with opened(tmp_path, Model(Found=while_reading(lambda: held[0], change))) as memos:
+    with opened(tmp_path, model_of(while_reading(lambda: held[0], change))) as memos:
         held.append(memos)
         memos.add([HOME, JOB], conversation="c", mode="fine")
         settled(memos)
@@ -399,7 +402,7 @@ def test_what_changes_while_it_is_read_is_not_kept_as_it_was(tmp_path: Path, act
 
 
 def test_what_says_something_else_by_now_is_read_again(tmp_path: Path) -> None:
-    model = Model(Found=quoting)
+    model = model_of(quoting)
     with opened(tmp_path, model) as memos:
         [one, _] = memos.add([HOME, JOB], conversation="c", mode="fine").item_ids
         settled(memos)
@@ -407,7 +410,7 @@ def test_what_says_something_else_by_now_is_read_again(tmp_path: Path) -> None:
         settled(memos)
         told = sorted(item.memory for item in facts(memos))
         assert [("Rome" in text, "Renault" in text) for text in told] == [(False, True), (True, False)]
-        assert len(model.asked) == 2
+        assert model.asked.count("Found") == 2
         assert set(states(memos).values()) == {"read"}
 
 
@@ -419,7 +422,7 @@ def test_erasing_a_message_takes_what_a_model_wrote_in_its_words_and_reads_the_o
         found = fact("Ana works at Renault.", "Renault hired me", message=place)
         return {"facts": [found], "topic": "zanzibar code" if secret else "work"}
 
-    with opened(tmp_path, Model(Found=answer)) as memos:
+    with opened(tmp_path, model_of(answer)) as memos:
         code, _ = memos.add([{**HOME, "content": "My code is zanzibar."}, JOB], conversation="c", mode="fine").item_ids
         settled(memos)
         assert [item.info["topic"] for item in facts(memos)] == ["zanzibar code"]
@@ -444,7 +447,7 @@ def test_a_record_of_patterns_stays_with_the_messages_that_are_left(memos: MemOS
 
 
 def test_what_was_read_finely_is_not_read_again_when_its_segment_is(tmp_path: Path) -> None:
-    model = Model(Found=quoting)
+    model = model_of(quoting)
     with opened(tmp_path, model) as memos:
         memos.add([HOME], conversation="c", mode="fine")
         settled(memos)
@@ -461,7 +464,7 @@ def test_what_was_read_finely_is_not_read_again_when_its_segment_is(tmp_path: Pa
 
 
 def test_what_a_hot_segment_read_by_the_model_is_not_wanted_any_more(tmp_path: Path) -> None:
-    model = Model(Found=BackendUnavailable("The key is wrong.", permanent=True))
+    model = model_of(BackendUnavailable("The key is wrong.", permanent=True))
     with opened(tmp_path, model) as memos:
         receipt = memos.add([HOME], conversation="c", mode="fine")
         assert ended(memos, receipt.task or "") is TaskState.FAILED
@@ -477,7 +480,7 @@ def test_what_a_hot_segment_read_by_the_model_is_not_wanted_any_more(tmp_path: P
 
 
 def test_reading_finely_later(tmp_path: Path) -> None:
-    model = Model(Found=quoting)
+    model = model_of(quoting)
     with opened(tmp_path, model) as memos:
         memos.add([HOME], conversation="one")
         memos.add([JOB], conversation="two")
@@ -508,7 +511,7 @@ def test_adding_while_a_window_is_read_asks_nothing_twice(tmp_path: Path) -> Non
         shown.extend(str(line["text"]) for line in lines(request) if "message" in line)
         return answer(request)
 
-    with opened(tmp_path, Model(Found=noted), workers=2) as memos:
+    with opened(tmp_path, model_of(noted), workers=2) as memos:
         held.append(memos)
         memos.add([HOME], conversation="c", mode="fine")
         settled(memos)

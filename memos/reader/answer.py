@@ -5,13 +5,16 @@ Only `facts` has to be there, so that a small model's answer counts; an entry be
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memos.profiles.asking import SaidTraits
 
 _MOST = 200
+_LEAST_ROOM = 4
+_TOKENS_A_FACT = 30
 _Entry = TypeVar("_Entry", bound=BaseModel)
 
 
@@ -86,3 +89,24 @@ class Found(BaseModel):
     lessons: Annotated[list[FoundLesson], _usable(FoundLesson)] = Field(default_factory=list)
     topic: Annotated[str, BeforeValidator(_word)] = ""
     traits: SaidTraits = Field(default_factory=list)
+
+
+def answer_about(tokens: int) -> type[Found]:
+    """Return the shape of an answer about messages of so many tokens: its schema says how many entries are enough.
+
+    A small model else repeats itself until its answer is cut off.
+    """
+    room = _LEAST_ROOM
+    while room * _TOKENS_A_FACT < tokens and room < _MOST:
+        room *= 2
+    return _bounded(room)
+
+
+@lru_cache
+def _bounded(room: int) -> type[Found]:
+    def bound(schema: dict[str, Any]) -> None:
+        for name, field in schema["properties"].items():
+            if field.get("type") == "array":
+                field["maxItems"] = room if name == "facts" else room // 2
+
+    return type(Found.__name__, (Found,), {"__module__": __name__, "model_config": ConfigDict(json_schema_extra=bound)})

@@ -17,8 +17,8 @@ from memos.profiles.asking import TraitsAnswer, traits_of
 from memos.profiles.template import Template
 from memos.profiles.traits import find_traits
 from memos.reader import fact_asking, fact_patterns
-from memos.reader.answer import Found
-from memos.reader.fact_asking import grounded, question
+from memos.reader.answer import answer_about
+from memos.reader.fact_asking import grounded, question, shown_tokens
 from memos.reader.fact_patterns import facts_by_pattern
 
 FEEDBACK = "feedback"
@@ -71,7 +71,8 @@ class FactReader:
             facts = facts_by_pattern(messages, zone)
             traits = [] if template is None else find_traits(messages, facts, template)
             return Extraction(_ordered(_corrected([*facts, *traits], messages)))
-        answer = asker.ask(question(shown, zone, before, template, context), Found, meter=meter)
+        wanted = answer_about(sum(shown_tokens(message) for message in messages))
+        answer = asker.ask(question(shown, zone, before, template, context), wanted, meter=meter)
         around = [message for message in shown if message.id in context]
         facts, summary, rejected = grounded(answer, messages, zone, around)
         if template is not None:

@@ -179,7 +179,13 @@ def test_a_relation_of_two_others_is_not_taken_from_a_quote_about_somebody_else(
 
 
 def test_names_that_stand_in_the_messages_go_to_the_facts_that_have_them() -> None:
-    names = [{"name": "Lyon", "kind": "place"}, {"name": "cats"}, {"name": "Atlantis"}, {"name": ""}, {"name": "L" * 99}]
+    names = [
+        {"name": "Lyon", "kind": "place"},
+        {"name": "cats"},
+        {"name": "Atlantis"},
+        {"name": ""},
+        {"name": "L" * 99},
+    ]
     [kept] = read({"facts": [fact()], "entities": names}).facts
     assert kept.entities == ("Lyon",)
 
@@ -207,7 +213,8 @@ def test_a_topic_is_a_short_key(topic: str, kept: str | None) -> None:
 
 def lesson(**fields: Any) -> dict[str, Any]:
     plain = {
-        "tool": "calendar", "text": "The calendar wants days as YYYY-MM-DD.", "quote": "error: use YYYY-MM-DD", "message": 3
+        "tool": "calendar", "text": "The calendar wants days as YYYY-MM-DD.", "quote": "error: use YYYY-MM-DD",
+        "message": 3,
     }  # fmt: skip
     return plain | fields
 
@@ -247,3 +254,20 @@ def test_a_lesson_that_a_page_dictates_is_not_trusted() -> None:
     assert kept.trust is Trust.UNTRUSTED
     assert why_review(kept) is not None
 
+
+def test_the_schema_bounds_an_answer_by_what_there_is_to_read_and_what_is_more_counts_as_well() -> None:
+    def most(*messages: Item) -> dict[str, int]:
+        model = ScriptedChat([json.dumps({"facts": [fact()] * 9})])
+        asker = Asker(model, ReplyCache(0))
+        assert len(FactReader(lambda: asker).read(messages, ZONE, Meter("r")).facts) == 9
+        [request] = model.requests
+        assert request.schema is not None
+        assert (request.schema_name, request.schema["required"]) == ("Found", ["facts"])
+        fields = request.schema["properties"].items()
+        return {name: field["maxItems"] for name, field in fields if field.get("type") == "array"}
+
+    small = most(said(MOVED))
+    assert small == {"facts": 4, "relations": 2, "entities": 2, "lessons": 2, "traits": 2}
+    large = most(said(MOVED), *[said("x" * 4_000)] * 2)
+    assert large["facts"] >= 64
+    assert large["facts"] == 2 * large["lessons"]
