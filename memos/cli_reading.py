@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, ItemId, console, opened, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, ItemId, opened, say, show
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
-from memos.text.render import visible
 
 reading_app = typer.Typer(rich_markup_mode=None)
 
@@ -25,19 +24,19 @@ def read_finely(
     """Read what was added roughly into facts; what was read so is not read again."""
     with opened(data_dir) as memos:
         tasks = memos.read_finely(conversation, cube=cube, actor=actor)
-        if wait and tasks:
+        if wait:
             memos.tasks.wait(cubes=[cube])
-        left = memos.tasks.list(cubes=[cube], kinds=["read"], states=["failed", "dead"])
-    show(
-        {"tasks": tasks, "failed": left},
-        as_json,
-        lambda: (
-            _say(f"{len(tasks)} conversations, {len(left)} failed: `memos tasks list --kind read` says why")
-            if left
-            else _say(f"{len(tasks)} conversations {'read' if wait else 'to read'}")
-        ),
-    )
-    if left:
+        failed = [task.id for task in memos.tasks.list(cubes=[cube], kinds=["read"], states=["failed", "dead"])]
+
+    def human() -> None:
+        say(f"conversations {'read' if wait else 'to read'}: {len(tasks)}")
+        if failed:
+            say(
+                f"tasks that failed: {len(failed)}; `memos tasks show {failed[0]}` says why, `memos tasks retry` repeats it"
+            )
+
+    show({"tasks": tasks, "failed": failed}, as_json, human)
+    if wait and failed:
         raise typer.Exit(1)
 
 
@@ -49,14 +48,10 @@ def extractions(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = No
 
     def human() -> None:
         for record in found:
-            _say(f"{record.at:%F %T}  {record.reader}  {record.model or 'without a model'}")
+            say(f"{record.at:%F %T}  {record.reader}  {record.model or 'without a model'}")
             if record.output is not None:
-                _say(f"    {record.output}")
+                say(f"    {record.output}")
         if not found:
-            _say("nothing has read it into facts yet")
+            say("nothing has read it into facts yet")
 
     show(found, as_json, human)
-
-
-def _say(line: str) -> None:
-    console.print(visible(line), markup=False, highlight=False, soft_wrap=True)

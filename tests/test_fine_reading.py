@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.cli import app
 from memos.errors import BackendUnavailable, InvalidInput, ModelError, NotFound
 from memos.importing import import_export
 from memos.memcube.ledger import reading, tiers
@@ -517,3 +518,31 @@ def test_adding_while_a_window_is_read_asks_nothing_twice(tmp_path: Path) -> Non
         settled(memos)
         assert sorted(shown) == sorted([str(HOME["content"]), str(JOB["content"])])
         assert len(facts(memos)) == 2
+
+
+# The command line
+
+
+def test_the_commands_read_finely_and_say_what_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = ["--data-dir", str(tmp_path)]
+    run(["add", "I live in Paris.", "--conversation", "c", "--mode", "fine", *home, "--json"], capsys)
+    run(["add", "I work at Renault.", "--conversation", "d", *home], capsys)
+    assert "conversations read: 1" in run(["read-finely", "d", *home], capsys)
+    found = json.loads(run(["list", *home, "--json", "--filter", '{"type": "user"}'], capsys))
+    assert {item["value"] for item in found} == {"Paris", "Renault"}
+    assert "without a model" in run(["extractions", found[0]["id"], *home], capsys)
+    [record] = json.loads(run(["extractions", found[0]["id"], *home, "--json"], capsys))
+    assert (record["model"], record["output"]) == (None, None)
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    app(arguments, standalone_mode=False)
+    return capsys.readouterr().out
+
+
+def test_the_command_refuses_another_mode(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="mode"):
+        app(["add", "x", "--mode", "finest", "--data-dir", str(tmp_path)], standalone_mode=False)
+    with pytest.raises(InvalidInput, match="--mode"):
+        app(["import", str(tmp_path), "--format", "memoryos", "--mode", "fine", "--data-dir", str(tmp_path)],
+            standalone_mode=False)  # fmt: skip
