@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 from memos.handles import Handles
 from memos.memcube import changes
 from memos.memcube.changes import Request
-from memos.model import AddReceipt, Draft, Json, Scope
+from memos.memcube.ledger import reading
+from memos.model import AddReceipt, Draft, Json, Mode, Scope
 from memos.reader import fast
-from memos.reader.fields import info_of, plain, tags_of
+from memos.reader.fields import info_of, member_of, plain, tags_of
 from memos.reader.messages import read_messages
 from memos.reader.tools import read_tools
 from memos.text.checks import check_name
@@ -25,7 +26,7 @@ class Adding:
         self._handles = handles
         self._short_capacity = short_capacity
 
-    def add(
+    def add(  # noqa: PLR0913 - what `MemOS.add` takes
         self,
         messages: Json,
         scope: Scope,
@@ -35,8 +36,10 @@ class Adding:
         info: Mapping[str, Json] | None,
         idempotency_key: str | None,
         tools: Json = None,
+        mode: str = Mode.ROUGH,
     ) -> AddReceipt:
-        """Store messages. Raises: InvalidInput, Conflict, BackendUnavailable."""
+        """Store messages, and have them read finely later. Raises: InvalidInput, Conflict, BackendUnavailable."""
+        finely = member_of("mode", mode, Mode) is Mode.FINE
         tags, info = tags_of(tags), info_of(info, self._handles.limits)
         conversation = None if conversation is None else check_name("conversation", conversation)
         key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
@@ -47,6 +50,9 @@ class Adding:
         with self._handles.changing(scope) as change:
             receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
             remember_tools(change, defined, drafts, receipt)
+            if finely:
+                found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
+                receipt = replace(receipt, task=found[0] if found else None)
         return replace(receipt, indexed=self._handles.settle())
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> list[Draft]:

@@ -24,6 +24,7 @@ from rich.table import Table
 from memos.api.views import error_view
 from memos.cli_moving import moving_app
 from memos.cli_profile import profile_app
+from memos.cli_reading import reading_app
 from memos.cli_retention import retention_app
 from memos.cli_review import review_app
 from memos.cli_shared import (
@@ -54,6 +55,8 @@ from memos.version import __version__
 
 _SHOWN_BAD = 50
 
+ReadMode = Annotated[str, typer.Option("--mode", help="rough, or fine: also read into facts, in the background")]
+
 app = typer.Typer(
     help=__doc__.split("\n\n", maxsplit=1)[1] if __doc__ else None,
     no_args_is_help=True,
@@ -77,6 +80,7 @@ cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True,
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
 app.add_typer(tiers_app)
+app.add_typer(reading_app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(profile_app, name="profile")
 app.add_typer(watch_app)
@@ -96,6 +100,7 @@ def add(
     trust: Annotated[str | None, typer.Option(help="trusted or untrusted; a tool's message is untrusted")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag; may be repeated")] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="Repeating it stores nothing twice")] = None,
+    mode: ReadMode = "rough",
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -105,8 +110,9 @@ def add(
     message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
     with opened(data_dir) as memos:
         receipt = memos.add(
-            [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key
-        )
+            [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key,
+            mode=mode,
+        )  # fmt: skip
     show(receipt, as_json, lambda: console.print(" ".join(receipt.item_ids), highlight=False))
 
 
@@ -410,6 +416,7 @@ def import_(
         typer.Option("--format", help=f"{', '.join(Format)}, {MEMORYOS}; without it the file's first entry says"),
     ] = None,
     on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
+    mode: ReadMode = "rough",
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -420,6 +427,8 @@ def import_(
 
     if on_bad not in ("stop", "skip"):
         raise InvalidInput("--on-bad", f"{on_bad!r} is unknown; use stop or skip")
+    if format_ == MEMORYOS and mode != "rough":
+        raise InvalidInput("--mode", "is for chat exports; read a MemoryOS folder finely with `memos read-finely`")
     if format_ is not None and format_ not in {*Format, MEMORYOS}:
         raise InvalidInput("--format", f"{format_!r} is unknown; use one of {', '.join(Format)}, {MEMORYOS}")
     bad: Literal["stop", "skip"] = "skip" if on_bad == "skip" else "stop"
@@ -431,7 +440,7 @@ def import_(
         else:
             summary = import_export(
                 memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, conversation=conversation,
-                format=Format(format_) if format_ else None, on_bad=bad, on_progress=on_progress,
+                format=Format(format_) if format_ else None, on_bad=bad, on_progress=on_progress, mode=mode,
             )  # fmt: skip
 
     def human() -> None:

@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 from memos.errors import Conflict, InvalidInput
 from memos.kernel import MemOS
-from memos.model import LOCAL_OWNER
+from memos.model import LOCAL_OWNER, Mode
 from memos.reader.exports.checks import CheckedRecord, checked
 from memos.reader.exports.formats import Format, detect, read_export
 from memos.reader.exports.record import ExportRecord
+from memos.reader.fields import member_of
 
 OnBad = Literal["stop", "skip"]
 
@@ -66,6 +67,7 @@ class Import:
     on_bad: OnBad = "stop"
     on_progress: Callable[[int, int], None] | None = None
     note: str = ""
+    mode: str = Mode.ROUGH
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     format: Format | None = None,
     on_bad: OnBad = "stop",
     on_progress: Callable[[int, int], None] | None = None,
+    mode: str = Mode.ROUGH,
 ) -> ImportSummary:
     """Store an export's messages in order. The file is read twice, entry by entry: to check it, then to store it.
 
@@ -98,7 +101,7 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     """
     zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
     found = format or detect(path)
-    doing = Import(memos, path, found, actor, on_bad, on_progress)
+    doing = Import(memos, path, found, actor, on_bad, on_progress, mode=member_of("mode", mode, Mode))
     return import_parts(doing, [Part(cube, zone, lambda: read_export(path, found, conversation))])
 
 
@@ -203,6 +206,7 @@ def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
             conversation=first.conversation,
             tags=first.tags,
             info=first.info,
+            mode=doing.mode,
         )
     except Conflict as error:
         if doing.on_bad == "stop":

@@ -24,6 +24,7 @@ from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
 from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
+from memos.fine_reading import FineReading
 from memos.handles import Handles
 from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
@@ -37,10 +38,12 @@ from memos.model import (
     AddReceipt,
     Cube,
     EraseReceipt,
+    ExtractionRecord,
     FeedbackReceipt,
     Fingerprint,
     Item,
     Json,
+    Mode,
     Scope,
     SearchResult,
     Segment,
@@ -191,6 +194,7 @@ class MemOS:
             self._change, self._settle, self._upkeep.purge,
         )  # fmt: skip
         self._adding = Adding(handles, self._scheduler.rules.short_capacity)
+        self._fine_reading = FineReading(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self.tools = ToolMemory(handles)
         self._worker = Worker(
@@ -262,7 +266,7 @@ class MemOS:
 
     # Adding and changing
 
-    def add(  # noqa: PLR0913 - what can be said of messages
+    def add(  # noqa: PLR0913 - the wire contract names them all
         self,
         messages: Json,
         *,
@@ -272,17 +276,19 @@ class MemOS:
         tags: Sequence[str] = (),
         info: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
+        mode: str = Mode.ROUGH,
         tools: Json = None,
     ) -> AddReceipt:
         """Store a string, a message or a list of messages; committed and searchable when it returns.
 
-        A message id the conversation has, or a repeated idempotency key, stores nothing twice. `tools` are the
-        definitions of tools that were at hand, in OpenAI's shape.
+        A message id the conversation has, or a repeated idempotency key, stores nothing twice. With `mode="fine"` the
+        messages are read into facts in the background; the receipt names the task. `tools` are the definitions of
+        tools that were at hand, in OpenAI's shape.
         Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
         """
         return self._adding.add(
             messages, self._scope([cube], actor), conversation=conversation, tags=tags, info=info,
-            idempotency_key=idempotency_key, tools=tools,
+            idempotency_key=idempotency_key, mode=mode, tools=tools,
         )  # fmt: skip
 
     def update(
@@ -538,6 +544,26 @@ class MemOS:
         with self._change(self._scope([cube], actor)) as change:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
+
+    def read_finely(
+        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> tuple[str, ...]:
+        """Have messages that were added roughly read into facts: those of a conversation, or all of a cube.
+
+        Returns the first task of each conversation; what was read finely is not read again. Raises: NotFound.
+        """
+        name = None if conversation is None else check_name("conversation", conversation)
+        return self._fine_reading.want(self._scope([cube], actor), name)
+
+    @_repeated
+    def extractions(
+        self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> tuple[ExtractionRecord, ...]:
+        """Return what read a message into facts, or read a fact: patterns or a model with its answer, and when.
+
+        Raises: NotFound.
+        """
+        return self._fine_reading.records(item, self._scope_of_item(item, cube, actor, embeds=False))
 
     def used(
         self, item_ids: str | Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,

@@ -75,6 +75,13 @@ class Reading(StrEnum):
     READ = "read"
 
 
+class Mode(StrEnum):
+    """How far what is added is read: stored and found at once, or later read into facts besides."""
+
+    ROUGH = "rough"
+    FINE = "fine"
+
+
 class Tier(StrEnum):
     """Priority and budget class of an item; never decides whether it can be found."""
 
@@ -132,6 +139,10 @@ ENDED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.C
 """States a task leaves only when it is retried by hand."""
 
 
+MODEL_INFO = RELATION, TOOL, TOPIC = "relation", "tool", "topic"
+"""Names in `info` whose values a model wrote: who is what to whom, a lesson's tool, what the messages are about."""
+
+
 DERIVED = frozenset(
     {
         ItemType.USER,
@@ -141,6 +152,7 @@ DERIVED = frozenset(
         ItemType.PROFILE,
         ItemType.SKILL,
         ItemType.SUMMARY,
+        ItemType.LONG_TERM,
     }
 )
 """Types of items that are made out of others."""
@@ -348,6 +360,17 @@ class Version:
     recorded_at: datetime
     before: Item | None
     after: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionRecord:
+    """One reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
+
+    id: str
+    reader: str
+    model: str | None
+    at: datetime
+    output: str | None
 
 
 @dataclass(frozen=True, slots=True)

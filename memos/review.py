@@ -40,7 +40,9 @@ class Review:
             _waiting(change, item)
             edits = {"status": Status.ACTIVE}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
-            moves.read_again(change.connection, [item])  # its page may have been read without it
+            moves.read_again(
+                change.connection, change.cube, [item], change.now
+            )  # its page may have been read without it
             _line_up(change)
         return self._settled(item, scope)
 
@@ -56,7 +58,7 @@ class Review:
             edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)
-            moves.read_again(change.connection, [item])
+            moves.read_again(change.connection, change.cube, [item], change.now)
             _line_up(change)
         return self._settled(item, scope)
 

@@ -7,7 +7,7 @@ rewritten (state 'purged'). A crash between them leaves 'purging', which the nex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -19,7 +19,7 @@ from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.model import EraseReceipt, ItemType, LinkKind, Status
+from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
 from memos.text.likeness import words
 
 _PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
@@ -97,7 +97,7 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
-    moves.read_again(connection, origins)
+    moves.read_again(connection, change.cube, origins, change.now)
     tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
@@ -148,7 +148,7 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
 
 def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
     """Return what a model wrote after it was shown one of these items, and in words that its own messages lack."""
-    answers = _answers_about(connection, shown)
+    answers = _answers_about(connection, shown, t.extractions.c.output != "")
     found: set[str] = set()
     for batch in items.in_batches(answers):
         query = sa.select(t.sources.c.item_id).where(t.sources.c.extraction_id.in_(batch))
@@ -164,21 +164,29 @@ def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
     quoting = set()
     for batch in items.in_batches(found):
         v = t.versions
-        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value).where(v.c.item_id.in_(batch))
+        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value, v.c.info).where(v.c.item_id.in_(batch))
         for row in connection.execute(query):
             # A trait's text is its subject, its dimension and its value.
-            written = row.value if row.type == ItemType.PROFILE else f"{row.memory} {row.value or ''}"
+            whole = f"{row.memory} {row.value or ''} {_by_model(row.info)}"
+            written = row.value if row.type == ItemType.PROFILE else whole
             if not words(written or "") <= said.get(row.item_id, set()):
                 quoting.add(row.item_id)
     return quoting
 
 
-def _answers_about(connection: sa.Connection, shown: Collection[str]) -> set[str]:
-    """Return the answers of models that were shown one of these items."""
+def _by_model(info: Mapping[str, Json]) -> str:
+    """Return what a model wrote into an item's info."""
+    parts = [info.get(name, "") for name in MODEL_INFO]
+    return " ".join(str(word) for part in parts for word in (part if isinstance(part, list) else [part]))
+
+
+def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.ColumnElement[bool]) -> set[str]:
+    """Return the records of a kind of what read these items: with the answer of a model, or without one."""
     answers: set[str] = set()
+    held = t.extraction_items
     for batch in items.in_batches(shown):
-        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.item_id.in_(batch))
-        answers.update(connection.scalars(query))
+        query = sa.select(held.c.extraction_id).join(t.extractions, t.extractions.c.id == held.c.extraction_id)
+        answers.update(connection.scalars(query.where(held.c.item_id.in_(batch), kind)))
     return answers
 
 
@@ -220,14 +228,30 @@ def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], rem
 
 
 def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
-    """Drop what a model answered when it was shown one of these items: it may quote it."""
+    """Drop what a model answered when it was shown one of these items: it may quote it.
+
+    A record of what was read by pattern quotes nothing, and stays while there is another message that it is about.
+    """
     shown = t.extraction_items
-    for batch in items.in_batches(_answers_about(connection, doomed)):
+    plain = _answers_about(connection, doomed, t.extractions.c.output == "")
+    for batch in items.in_batches(doomed if plain else ()):
+        connection.execute(sa.delete(shown).where(shown.c.item_id.in_(batch), shown.c.extraction_id.in_(plain)))
+    empty = plain - _with_items(connection, plain)
+    for batch in items.in_batches(_answers_about(connection, doomed, t.extractions.c.output != "") | empty):
         named = t.sources.c.extraction_id.in_(batch)
         connection.execute(sa.update(t.sources).where(named).values(extraction_id=None))
         connection.execute(sa.delete(shown).where(shown.c.extraction_id.in_(batch)))
         gone = connection.execute(sa.delete(t.extractions).where(t.extractions.c.id.in_(batch)))
         removed["extractions"] += gone.rowcount
+
+
+def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]:
+    """Return those of the records that are about some message."""
+    found: set[str] = set()
+    for batch in items.in_batches(records):
+        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.extraction_id.in_(batch))
+        found.update(connection.scalars(query.distinct()))
+    return found
 
 
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:

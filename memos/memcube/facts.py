@@ -6,7 +6,6 @@ Runs inside the caller's transaction; whether two facts are the same is said by 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -268,8 +267,8 @@ def event_time(state: Item) -> datetime:
     return state.valid_from or state.said_at or state.created_at
 
 
-def keep_answer(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
-    """Keep what a model answered about some messages; return the id that sources name it by."""
+def keep_record(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
+    """Keep what read some messages, and what a model answered about them; return the id that sources name it by."""
     answer = new_id()
     values = {"id": answer, "cube_id": change.cube, "reader": reader, "model": model, "output": output}
     change.connection.execute(sa.insert(t.extractions), [{**values, "created_at": change.now}])
@@ -277,8 +276,3 @@ def keep_answer(change: Change, reader: str, model: str, output: str, shown: Ite
     if rows:
         change.connection.execute(sa.insert(t.extraction_items), rows)
     return answer
-
-
-def answered(fact: Fact, extraction: str | None) -> Fact:
-    """Return the fact with the answer it comes from."""
-    return fact if extraction is None else replace(fact, extraction=extraction)

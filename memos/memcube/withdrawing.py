@@ -41,7 +41,7 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
         edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
-    moves.read_again(connection, origins)
+    moves.read_again(connection, change.cube, origins, change.now)
     tool_tasks.enqueue(connection, change.cube, shown, change.now)
     if gone:
         gone += withdraw(change, gone)  # conclusions are made of facts

@@ -43,6 +43,19 @@ def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
     return found
 
 
+def tools_called(messages: Sequence[Item]) -> dict[str, str]:
+    """Return who called which tool, by the tool's name: what an assistant wrote as a call, or a tool answered."""
+    callers: dict[str, str] = {}
+    for item in messages:
+        if item.role is Role.ASSISTANT:
+            for name, *_ in _written(item.memory[:LOOKED_CHARS]):
+                callers.setdefault(name, item.speaker)
+    for item in messages:
+        if item.role is Role.TOOL and item.speaker != Role.TOOL:
+            callers.setdefault(item.speaker, Role.ASSISTANT)
+    return callers
+
+
 def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
     """Yield the clear calls in order, and None where a user speaks."""
     for place, item in enumerate(messages):

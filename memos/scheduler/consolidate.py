@@ -18,6 +18,7 @@ from memos.memcube.facts import WITHDRAWN, event_time
 from memos.memcube.ledger import items
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.profiles.traits import may_replace, orders_from_untrusted
+from memos.reader.fact_asking import PENDING
 from memos.text.likeness import contradicts, covered, overlap, words
 
 NEAR_COSINE = 0.85
@@ -101,6 +102,8 @@ def why_review(fact: Fact) -> str | None:
     """Return why a fact has to wait for a person, None when it need not."""
     if orders_from_untrusted(fact):
         return "an untrusted source says what to do"
+    if PENDING in fact.info:
+        return str(fact.info[PENDING])
     if fact.confidence < SURE:
         return f"confidence {fact.confidence:.2f} is below {SURE:g}"
     return None

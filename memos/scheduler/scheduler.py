@@ -17,7 +17,7 @@ from memos.clock import Clock
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, tasks, tiers, tool_tasks
+from memos.memcube.ledger import moves, reading, tasks, tiers, tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.model import Hit, Segment, Tier
@@ -27,6 +27,7 @@ from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs import tidy
 from memos.scheduler.jobs.analyse import AnalyseJob
 from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
+from memos.scheduler.jobs.read import ReadJob
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
 from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.remake import RemakeJob
@@ -35,6 +36,7 @@ from memos.scheduler.jobs.summarise import SummariseJob
 from memos.scheduler.jobs.sweep import SweepJob, move
 from memos.scheduler.jobs.tidy import ConsolidateJob
 from memos.scheduler.judging import Judge
+from memos.scheduler.learning import Learner
 from memos.scheduler.nearness import NearOf
 from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.policy import Access
@@ -75,9 +77,9 @@ class Scheduler:
         triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks)
-        analyse = AnalyseJob(
-            self.cube_rules, clock, FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge),
-            means.near, self._has_reader, means.settled,
+        learner = Learner(
+            FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
+            means.settled,
         )  # fmt: skip
         self.runner.register(
             [
@@ -87,7 +89,8 @@ class Scheduler:
                 Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, means.turns_of, triggers).run, budgeted=False),
                 Job(tool_tasks.TOOLS, SkillsJob(means.turns_of, means.settled).run, budgeted=False),
                 Job(tiers.REMAKE, RemakeJob(means.turns_of).run, budgeted=False),
-                Job(moves.ANALYSE, analyse.run),
+                Job(moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
+                Job(reading.READ, ReadJob(learner).run),
                 Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),
                 Job(REFLECT, ReflectJob(lambda: means.askers.chat, means.settled).run),
                 Job(tidy.CONSOLIDATE, ConsolidateJob(means.near, means.settled).run, budgeted=False),

@@ -1,0 +1,45 @@
+"""What fine reading costs: `python -m benchmarks.reading --data locomo_dev.json`.
+
+Parts, all unless --parts names some: `calls` counts what a language model is asked for each hundred messages
+(benchmarks/reading_calls.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks import reading_calls
+from benchmarks.report import Report, output_parser, run
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
+    "calls": reading_calls.measure,
+}
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Run the parts one after the other; their figures stand side by side, `n` by part."""
+    reports = {name: PARTS[name](arguments) for name in arguments.parts}
+    figures: dict[str, Any] = {"n": {name: report.figures["n"] for name, report in reports.items()}}
+    for report in reports.values():
+        figures |= {name: figure for name, figure in report.figures.items() if name != "n"}
+    return Report(figures, tables=[table for report in reports.values() for table in report.tables])
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the arguments."""
+    parser = output_parser(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="only these")
+    reading_calls.add_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, print the closing line."""
+    return run("reading", parse(argv), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
