@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_MARK = re.compile(r"-{4,5} ?(?P<what>BEGIN|END) (?:[A-Z0-9]{1,12}+ ){0,4}+PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_MARK = re.compile(r"-{4,5} ?(?P<what>BEGIN|END) (?:[A-Z0-9]{1,12}+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 # A key of 16,384 bits has 13,000 characters; a PGP block may hold several, with their certificates.
 _LONGEST = 200_000
 # How the lines of a key are parted: by line ends, also spelt \n as in JSON, with quotation marks, "+" or ">" of a quote.

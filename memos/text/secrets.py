@@ -108,7 +108,11 @@ def _in_strings(text: str, personal: bool, counts: Counter[str]) -> str:
         if "\\" not in match[0]:
             return match[0]
         said = json.loads(match[0])
-        return json.dumps(_without(said, found, counts)) if (found := find(said, personal=personal)) else match[0]
+        if not (found := find(said, personal=personal)):
+            return match[0]
+        rest = _without(said, found, counts)
+        # An escaped half of a surrogate pair is valid JSON, and no store can keep it unescaped.
+        return json.dumps(rest, ensure_ascii=any("\ud800" <= sign <= "\udfff" for sign in rest))
 
     return _STRING.sub(masked, text)
 
