@@ -10,12 +10,16 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, starmap
 from typing import NamedTuple
 
+from memos.text.personal import personal_data
 from memos.text.private_keys import private_keys
 from memos.text.secret_formats import FORMATS
 
+_MARK = re.compile(r"\[masked: ([a-z -]{1,40})\]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
@@ -28,26 +32,32 @@ class Found(NamedTuple):
     kind: str
 
 
-def mask(text: str, *, personal: bool = False) -> tuple[str, Mapping[str, int]]:
+def mask(text: str, *, secrets: bool = True, personal: bool = False) -> tuple[str, Mapping[str, int]]:
     """Return a text with each secret replaced by `[masked: kind]`, and how many there were of each kind.
 
     JSON stays JSON. With `personal` e-mail addresses and the like are masked too. Masked text is masked no further.
     """
     counts: Counter[str] = Counter()
-    found = find(text, personal=personal)
-    if not _is_json(text):
-        return _without(text, found, counts), counts
+    find = partial(_find, secrets=secrets, personal=personal)
+    found = find(text)
     masked = _without(text, found, counts)
+    if not _is_json(text):
+        return masked, counts
     if found and not _is_json(masked):
         masked = text
         counts.clear()
-    return _in_strings(masked, personal, counts), counts
+    return _in_strings(masked, find, counts), counts
 
 
-def find(text: str, *, personal: bool = False) -> list[Found]:
-    """Return the passages that are masked, in order; those that overlap are one."""
+def marks(text: str) -> Mapping[str, int]:
+    """Return how many passages of each kind a text says are masked."""
+    return Counter(_MARK.findall(text))
+
+
+def _find(text: str, *, secrets: bool, personal: bool) -> list[Found]:
+    """Return the passages to mask, in order; those that overlap are one."""
     plain, places = _plain(text)
-    found = _joined(_secrets(plain))
+    found = _joined(chain(_secrets(plain) if secrets else (), starmap(Found, personal_data(plain) if personal else ())))
     if places is None:
         return found
     return [Found(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
@@ -101,14 +111,14 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _in_strings(text: str, personal: bool, counts: Counter[str]) -> str:
+def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[str]) -> str:
     r"""Return JSON text with what its strings say masked, which may be written with escapes such as `\u0067`."""
 
     def masked(match: re.Match[str]) -> str:
         if "\\" not in match[0]:
             return match[0]
         said = json.loads(match[0])
-        if not (found := find(said, personal=personal)):
+        if not (found := find(said)):
             return match[0]
         rest = _without(said, found, counts)
         # An escaped half of a surrogate pair is valid JSON, and no store can keep it unescaped.
