@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from memos.memcube import changes
+from memos.memcube.changes import Change
 from memos.model import Fact, Json, Masked
 from memos.settings import LimitSettings
 from memos.text.secrets import mask
@@ -13,6 +16,7 @@ from memos.text.secrets import mask
 # What others refer to by its exact letters, and what is no text.
 _KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time"})
 _NAMED = ("key", "token", "secret", "auth", "password", "pwd")
+_FILE = re.compile(r"data:[^\s,]{0,200};base64,[A-Za-z0-9+/=]*\Z")
 _MOST_NESTING = 64
 _MOST_SHOWN = 100
 
@@ -48,16 +52,19 @@ class Masking:
 
     def text(self, where: str, value: str) -> str:
         """Return a text with what must not be stored masked."""
-        if not (self._secrets or self._personal) or len(value) > self._most_chars:
-            return value
-        masked, counts = mask(value, secrets=self._secrets, personal=self._personal)
-        for kind, count in counts.items():
-            self._counts[where, kind] += count
-        return masked
+        return self._masked(where, value, personal=self._personal)
+
+    def name(self, where: str, value: str) -> str:
+        """Return a name that others are told apart by with secrets masked; personal data in it stays."""
+        return self._masked(where, value, personal=False)
 
     def any(self, where: str, value: Json) -> Json:
         """Return any value with the texts in it masked; what is refused anyway may stay as it is."""
         return self._any(where, value, _MOST_NESTING)
+
+    def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:
+        """Return named values masked; their names stay."""
+        return {name: self.any(f"{where}.{name}" if where else name, value) for name, value in raw.items()}
 
     def messages(self, raw: Json, most: int) -> Json:
         """Return the messages of an add masked, at most so many: more are refused."""
@@ -78,14 +85,23 @@ class Masking:
         value = None if fact.value is None else self.text(f"{where}.value", fact.value)
         return replace(fact, memory=self.text(f"{where}.memory", fact.memory), value=value)
 
-    def texts(self, where: str, values: Iterable[str]) -> tuple[str, ...]:
-        """Return texts masked, distinct ones once."""
-        return tuple(dict.fromkeys(self.text(where, value) for value in values))
+    def record(self, change: Change) -> None:
+        """Leave in the cube's chain of events how many passages of which kind were masked, if any were."""
+        if self._counts:
+            changes.record(change, "mask", dict(self.kinds))
+
+    def _masked(self, where: str, value: str, *, personal: bool) -> str:
+        if not (self._secrets or personal) or len(value) > self._most_chars:
+            return value
+        masked, counts = mask(value, secrets=self._secrets, personal=personal)
+        for kind, count in counts.items():
+            self._counts[where, kind] += count
+        return masked
 
     def _any(self, where: str, value: Json, depth: int) -> Json:
         if isinstance(value, str):
             # A file inside a message: letters that stand for bytes, in which any format may turn up by chance.
-            return value if value.startswith("data:") and ";base64," in value[:200] else self.text(where, value)
+            return value if _FILE.match(value) else self.text(where, value)
         if depth == 0:
             return value
         if isinstance(value, Mapping):

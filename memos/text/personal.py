@@ -41,11 +41,26 @@ _IBAN_LENGTHS = {
     code: int(length)
     for length, codes in (
         group.split(":")
-        for group in (
-            "15:NO|16:BE|18:DK FI FO GL NL SD|19:MK SI|20:AT BA EE KZ LT LU XK MN|21:CH HR LI LV|22:BG BH CR DE GB GE "
-            "IE ME RS VA|23:AE IL IQ TL OM SO|24:AD CZ ES MD PK RO SA SE SK TN VG|25:LY PT ST|26:IS TR|27:BI DJ FR GR "
-            "IT MC MR SM|28:AL AZ BY CY DO GT HU LB NI PL SV|29:BR EG PS QA UA|30:JO KW MU YE|31:MT SC|32:LC|33:RU"
-        ).split("|")
+        for group in [
+            "15:NO",
+            "16:BE",
+            "18:DK FI FO GL NL SD",
+            "19:MK SI",
+            "20:AT BA EE KZ LT LU XK MN",
+            "21:CH HR LI LV",
+            "22:BG BH CR DE GB GE IE ME RS VA",
+            "23:AE IL IQ TL OM SO",
+            "24:AD CZ ES MD PK RO SA SE SK TN VG",
+            "25:LY PT ST",
+            "26:IS TR",
+            "27:BI DJ FR GR IT MC MR SM",
+            "28:AL AZ BY CY DO GT HU LB NI PL SV",
+            "29:BR EG PS QA UA",
+            "30:JO KW MU YE",
+            "31:MT SC",
+            "32:LC",
+            "33:RU",
+        ]
     )
     for code in codes.split()
 }

@@ -14,7 +14,7 @@ _HEADER = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|Subject|x-[a-z-]{
 _LINE = r"[A-Za-z0-9+/=_-]{16,}+"
 _BODY_AFTER = re.compile(rf"(?:{_GAP}*+(?:{_HEADER}|{_LINE}))*+(?:{_GAP}*+[A-Za-z0-9+/=]{{1,63}}\s*\Z)?")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{16}")
-_BODY_BEFORE = re.compile(rf"(?:(?:[\s>|\"',+]|[nr]\\)*+[A-Za-z0-9+/=]{{16,}}+)++")
+_BODY_BEFORE = re.compile(r"(?:(?:[\s>|\"',+]|[nr]\\)*+[A-Za-z0-9+/=]{16,}+)++")
 _FIRST_CUT = re.compile(r"(?:[\s>|]|[nr]\\)++[A-Za-z0-9+/=]{1,15}\s*\Z")
 
 

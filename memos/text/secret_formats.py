@@ -63,7 +63,7 @@ def _is_pair(text: str) -> bool:
 
 def _is_discord(text: str) -> bool:
     """Say whether a token begins with a user's number in base64."""
-    head = text.split(".")[0]
+    head = text.split(".", maxsplit=1)[0]
     try:
         return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
     except binascii.Error:
