@@ -17,6 +17,7 @@ from memos.text.secrets import mask
 _KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time"})
 _NAMED = ("key", "token", "secret", "auth", "password", "pwd")
 _FILE = re.compile(r"data:[^\s,]{0,200};base64,[A-Za-z0-9+/=]*\Z")
+_MESSAGE = re.compile(r"messages\[\d+\](?:\.tool_calls\[\d+\])?")
 _MOST_NESTING = 64
 _MOST_SHOWN = 100
 
@@ -114,7 +115,7 @@ class Masking:
         return value
 
     def _entry(self, where: str, name: Json, value: Json, depth: int) -> Json:
-        if name in _KEPT:
+        if name in _KEPT and _MESSAGE.fullmatch(where):
             return value
         here = f"{where}.{name}" if isinstance(name, str) and name.isidentifier() and len(name) <= 64 else where
         masked = self._any(here, value, depth - 1)

@@ -13,7 +13,8 @@ from itertools import starmap
 
 _EMAIL = re.compile(r"(?<![\w.+%'-])[\w.+%'-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
 _CARD = re.compile(
-    r"(?<![\w+-])(?:[2-6]\d{3}(?P<gap>[ -]?)\d{4}(?P=gap)\d{4}(?P=gap)\d{1,7}|3[47]\d{2}(?P<dash>[ -]?)\d{6}(?P=dash)\d{5})"
+    r"(?<![\w+-])(?:[2-6]\d{3}(?P<gap>[ -]?)\d{4}(?P=gap)\d{4}(?P=gap)\d{1,7}|"
+    r"3[47]\d{2}(?P<dash>[ -]?)\d{6}(?P=dash)\d{5})"
     r"(?![\w-]|[.,]\d)"
 )
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ \u00a0-]?[A-Za-z0-9]{2})")
@@ -37,33 +38,12 @@ _PHONES = tuple(
     )
 )
 _DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:19|20)\d\d")
-_IBAN_LENGTHS = {
-    code: int(length)
-    for length, codes in (
-        group.split(":")
-        for group in [
-            "15:NO",
-            "16:BE",
-            "18:DK FI FO GL NL SD",
-            "19:MK SI",
-            "20:AT BA EE KZ LT LU XK MN",
-            "21:CH HR LI LV",
-            "22:BG BH CR DE GB GE IE ME RS VA",
-            "23:AE IL IQ TL OM SO",
-            "24:AD CZ ES MD PK RO SA SE SK TN VG",
-            "25:LY PT ST",
-            "26:IS TR",
-            "27:BI DJ FR GR IT MC MR SM",
-            "28:AL AZ BY CY DO GT HU LB NI PL SV",
-            "29:BR EG PS QA UA",
-            "30:JO KW MU YE",
-            "31:MT SC",
-            "32:LC",
-            "33:RU",
-        ]
-    )
-    for code in codes.split()
-}
+_COUNTRIES = (
+    "15:NO|16:BE|18:DK FI FO GL NL SD|19:MK SI|20:AT BA EE KZ LT LU XK MN|21:CH HR LI LV|22:BG BH CR DE GB GE IE ME RS "
+    "VA|23:AE IL IQ TL OM SO|24:AD CZ ES MD PK RO SA SE SK TN VG|25:LY PT ST|26:IS TR|27:BI DJ FR GR IT MC MR SM|"
+    "28:AL AZ BY CY DO GT HU LB NI PL SV|29:BR EG PS QA UA|30:JO KW MU YE|31:MT SC|32:LC|33:RU"
+)
+_IBAN_LENGTHS = {code: int(group[:2]) for group in _COUNTRIES.split("|") for code in group[3:].split()}
 _CHINESE_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _LEAST_PHONE_DIGITS = 8
 

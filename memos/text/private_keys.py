@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _MARK = re.compile(r"-{4,5} ?(?P<what>BEGIN|END) (?:[A-Z0-9]{1,12}+ ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 # A key of 16,384 bits has 13,000 characters; a PGP block may hold several, with their certificates.
 _LONGEST = 200_000
-# How the lines of a key are parted: by line ends, also spelt \n as in JSON, with quotation marks, "+" or ">" of a quote.
+# How the lines of a key are parted: by line ends, also spelt \n as in JSON, with quotation marks, "+" or ">".
 _GAP = r"(?:[\s>|\"',+]|\\[nr])"
 _HEADER = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|Subject|x-[a-z-]{1,30}): [^\n\\]{1,200}"
 _LINE = r"[A-Za-z0-9+/=_-]{16,}+"

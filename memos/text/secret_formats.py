@@ -95,7 +95,10 @@ _CLOUD = (
     _token("google token", r"ya29\.[0-9A-Za-z_-]{20,}+", "ya29."),
     _token("google token", r"1//0[0-9A-Za-z_-]{30,}+", "1//0"),
     _token("google token", r"GOCSPX-[0-9A-Za-z_-]{20,}+", "gocspx-"),
-    _named("azure key", r"(?i:AccountKey|SharedAccessKey|AccessKey)=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})", "accesskey=", "accountkey="),
+    _named(
+        "azure key", r"(?i:AccountKey|SharedAccessKey|AccessKey)=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})",
+        "accesskey=", "accountkey=",
+    ),
     _named(
         "azure token",
         r"[?&]sig=(?P<secret>(?:[A-Za-z0-9+/]|%[0-9A-Fa-f]{2}){40,}+=?)", "?sig=", "&sig=",
@@ -174,7 +177,10 @@ _SERVICES = (
         "discord token", ("m", "n", "o"),
         re.compile(_RUN + r"[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.[0-9A-Za-z_-]{27,}+"), _is_discord,
     ),
-    _named("discord webhook", r"discord(?:app)?\.com/api/webhooks/\d{1,25}/(?P<secret>[0-9A-Za-z_-]{50,}+)", "/api/webhooks/"),
+    _named(
+        "discord webhook", r"discord(?:app)?\.com/api/webhooks/\d{1,25}/(?P<secret>[0-9A-Za-z_-]{50,}+)",
+        "/api/webhooks/",
+    ),
     Format(
         "telegram token", (":aa",),
         re.compile(r"(?:(?<![0-9A-Za-z])|(?<=bot))\d{8,10}:AA[0-9A-Za-z_-]{33,}+"),
@@ -199,7 +205,7 @@ _GENERAL = (
     ),
     Format(
         "json web token", ("eyj",),
-        re.compile(_RUN + r"eyJ[0-9A-Za-z_-]{16,}+\.[0-9A-Za-z_-]*+\.[0-9A-Za-z_-]{8,}+\.[0-9A-Za-z_-]{8,}+\.[0-9A-Za-z_-]{16,}+"),
+        re.compile(_RUN + r"eyJ[0-9A-Za-z_-]{16,}+\.[0-9A-Za-z_-]*+(?:\.[0-9A-Za-z_-]{8,}+){2}\.[0-9A-Za-z_-]{16,}+"),
     ),
     _named(
         "bearer token",
@@ -243,12 +249,14 @@ _GENERAL = (
         "?", "&", real=_is_literal,
     ),
     _named(
-        "wireguard key", r"(?i:\b(?:private|preshared)key)\s{0,3}=\s{0,3}(?P<secret>[A-Za-z0-9+/]{43}=)", "privatekey", "presharedkey"
+        "wireguard key", r"(?i:\b(?:private|preshared)key)\s{0,3}=\s{0,3}(?P<secret>[A-Za-z0-9+/]{43}=)",
+        "privatekey", "presharedkey",
     ),
     _token("age key", r"AGE-SECRET-KEY-1[0-9A-Z]{58}[0-9A-Za-z]*+", "age-secret-key-1"),
     _named(
         "private key",
-        r"Private-Lines:\s{0,3}\d{1,4}\s{1,4}(?P<secret>(?:[A-Za-z0-9+/=]{1,64}(?:\s{1,2}|\\n|\Z))++)", "private-lines:",
+        r"Private-Lines:\s{0,3}\d{1,4}\s{1,4}(?P<secret>(?:[A-Za-z0-9+/=]{1,64}(?:\s{1,2}|\\n|\Z))++)",
+        "private-lines:",
     ),
 )  # fmt: skip
 
