@@ -24,6 +24,7 @@ from rich.table import Table
 from memos.api.views import error_view
 from memos.cli_moving import moving_app
 from memos.cli_profile import profile_app
+from memos.cli_read import read_app
 from memos.cli_retention import retention_app
 from memos.cli_review import review_app
 from memos.cli_shared import (
@@ -83,6 +84,7 @@ app.add_typer(profile_app, name="profile")
 app.add_typer(watch_app)
 app.add_typer(retention_app, name="retention")
 app.add_typer(review_app, name="review")
+app.add_typer(read_app)
 
 
 @app.command()

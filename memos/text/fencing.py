@@ -1,4 +1,4 @@
-"""Fences what documents, tools and the web said, so that a prompt shows it as data and no text can end its fence. Pure."""
+"""Fences what documents, tools and the web said: a prompt shows it as data, and no text can end its fence. Pure."""
 
 from __future__ import annotations
 
