@@ -22,7 +22,7 @@ _SSN = re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}(?P<gap>[ -])(?!00)\d{2}(?P=
 _CHINESE_ID = re.compile(r"(?<![A-Za-z0-9])[1-9]\d{16}[\dXx](?![A-Za-z0-9])")
 _S = r"[ \u00a0.\-/]"
 _PHONES = tuple(
-    re.compile(rf"(?<![\w+.,/:#=-])(?:{written})(?![\w-]|{_S}?\d|[.,:/]\d)", re.ASCII)
+    re.compile(rf"(?<![\w+.,/#=-])(?<!\d:)(?:{written})(?![\w-]|{_S}?\d|[.,:/]\d)", re.ASCII)
     for written in (
         # With the country's number: +49 (0)30 123456, 0049 30 123456, +14155552671
         rf"(?:\+|00)[1-9](?:(?:{_S}?\(\d{{1,4}}\){_S}?|{_S})?\d){{7,14}}",

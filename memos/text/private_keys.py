@@ -12,7 +12,10 @@ _LONGEST = 200_000
 _GAP = r"(?:[\s>|\"',+]|\\[nr])"
 _HEADER = r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|Subject|x-[a-z-]{1,30}): [^\n\\]{1,200}"
 _LINE = r"[A-Za-z0-9+/=_-]{16,}+"
-_BODY_AFTER = re.compile(rf"(?:{_GAP}*+(?:{_HEADER}|{_LINE}))*+(?:{_GAP}*+[A-Za-z0-9+/=]{{1,63}}\s*\Z)?")
+_CUT_END = r"-{1,5}(?: ?E(?:N(?:D[A-Z0-9 ]{0,50}-{0,4})?)?)?\s*\Z"
+_BODY_AFTER = re.compile(
+    rf"(?:{_GAP}*+(?:{_HEADER}|{_LINE}))*+(?:{_GAP}*+[A-Za-z0-9+/=]{{1,63}}\s*(?:\Z|{_CUT_END})|{_GAP}*+{_CUT_END})?"
+)
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{16}")
 _BODY_BEFORE = re.compile(r"(?:(?:[\s>|\"',+]|[nr]\\)*+[A-Za-z0-9+/=]{16,}+)++")
 _FIRST_CUT = re.compile(r"(?:[\s>|]|[nr]\\)++[A-Za-z0-9+/=]{1,15}\s*\Z")
@@ -27,7 +30,7 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
             continue
         after = marks[place + 1] if place + 1 < len(marks) else None
         if mark["what"] == "END":
-            start = _begin(text, done, mark.start())
+            start = _begin(text, max(done, marks[place - 1].end() if place else 0), mark.start())
             if start < mark.start():
                 done = mark.end()
                 yield start, done
