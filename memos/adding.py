@@ -39,24 +39,37 @@ class Adding:
         mode: str = Mode.ROUGH,
     ) -> AddReceipt:
         """Store messages, and have them read finely later. Raises: InvalidInput, Conflict, BackendUnavailable."""
+        limits, masking = self._handles.limits, self._handles.masking(scope)
         finely = member_of("mode", mode, Mode) is Mode.FINE
-        tags, info = tags_of(tags), info_of(info, self._handles.limits)
+        # Before anything is checked, so that no error shows what must not be shown either. What a request is known by
+        # again is a salted digest of it as it was given.
+        given, said = (messages, tags, info, tools), masking.messages(messages, limits.messages_per_add)
+        tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
         conversation = None if conversation is None else check_name("conversation", conversation)
         key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-        drafts = self.read(messages, scope, tags, info)
-        defined = read_tools(tools, self._handles.clock.now(), self._handles.limits)
-        body = [messages, conversation, list(tags), info, *([tools] if defined else [])]
-        request = None if key is None else Request(key, plain(body))
+        request = None if key is None else _request(key, conversation, *given)
+        conversation = None if conversation is None else masking.name("conversation", conversation)
+        drafts = self.read(said, scope, tags, info)
+        defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), limits)
         with self._handles.changing(scope) as change:
             receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
             remember_tools(change, defined, drafts, receipt)
             if finely:
                 found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
                 receipt = replace(receipt, task=found[0] if found else None)
-        return replace(receipt, indexed=self._handles.settle())
+            if not receipt.replayed:
+                masking.record(change)
+        return replace(receipt, indexed=self._handles.settle(), masked=masking.masked)
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> list[Draft]:
         """Return what would be stored of messages. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
         read = read_messages(messages, zone, self._handles.clock.now(), self._handles.limits)
         return fast.read(read, tags, info, zone)
+
+
+def _request(
+    key: str, conversation: str | None, messages: Json, tags: Sequence[str], info: Json, tools: Json
+) -> Request:
+    body = [messages, conversation, list(dict.fromkeys(tags)), info or {}]
+    return Request(key, plain([*body, tools] if tools else body))

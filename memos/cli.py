@@ -23,6 +23,7 @@ from rich.table import Table
 
 from memos.api.views import error_view
 from memos.cli_moving import moving_app
+from memos.cli_preview import preview_app
 from memos.cli_profile import profile_app
 from memos.cli_reading import reading_app
 from memos.cli_retention import retention_app
@@ -38,6 +39,7 @@ from memos.cli_shared import (
     errors,
     opened,
     progress_bar,
+    say_masked,
     show,
     sure,
 )
@@ -46,11 +48,12 @@ from memos.cli_tiers import tiers_app
 from memos.cli_tools import tools_app
 from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
-from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
 from memos.reader.exports.formats import Format
 from memos.reader.exports.memoryos import FORMAT as MEMORYOS
 from memos.text.checks import decode
 from memos.text.render import visible
+from memos.text.secrets import marks
 from memos.version import __version__
 
 _SHOWN_BAD = 50
@@ -87,6 +90,8 @@ app.add_typer(watch_app)
 app.add_typer(retention_app, name="retention")
 app.add_typer(review_app, name="review")
 app.add_typer(tools_app, name="tools")
+app.add_typer(preview_app)
+app.add_typer(reading_app)
 
 
 @app.command()
@@ -114,6 +119,7 @@ def add(
             mode=mode,
         )  # fmt: skip
     show(receipt, as_json, lambda: console.print(" ".join(receipt.item_ids), highlight=False))
+    say_masked(() if as_json else receipt.masked)
 
 
 @app.command()
@@ -221,6 +227,8 @@ def update(
     with opened(data_dir) as memos:
         found = memos.update(item, text, actor=actor, expected_version=expected_version, reason=reason)
     show(found, as_json, lambda: _items_lines([found]))
+    before, after = marks(text), marks(found.memory)
+    say_masked(Masked("memory", kind, after[kind] - before.get(kind, 0)) for kind in after if kind not in before)
 
 
 @app.command()
@@ -238,6 +246,7 @@ def feedback(
         receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
     told = f"{receipt.item_id} supersedes {', '.join(receipt.superseded) or 'nothing'}"
     show(receipt, as_json, lambda: console.print(told, highlight=False, soft_wrap=True))
+    say_masked(() if as_json else receipt.masked)
 
 
 @app.command()
@@ -333,14 +342,36 @@ def cubes_create(
     cube: Annotated[str, typer.Argument(help="Id of the new cube")],
     description: Annotated[str, typer.Option(help="What it is for")] = "",
     time_zone: Annotated[str | None, typer.Option(help="Zone of times without an offset")] = None,
+    redact_pii: Annotated[
+        bool, typer.Option("--redact-pii", help="Mask e-mail addresses, phone numbers and so on")
+    ] = False,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an empty cube."""
     with opened(data_dir) as memos:
-        made = memos.cubes.create(cube, actor=actor, description=description, time_zone=time_zone)
+        made = memos.cubes.create(
+            cube, actor=actor, description=description, time_zone=time_zone, redact_pii=redact_pii
+        )
     show(made, as_json, lambda: console.print(made.id, highlight=False, markup=False))
+
+
+@cubes_app.command("change")
+def cubes_change(
+    cube: Annotated[str, typer.Argument(help="Id of the cube")],
+    description: Annotated[str | None, typer.Option(help="What it is for")] = None,
+    redact_pii: Annotated[
+        bool | None, typer.Option("--redact-pii/--keep-pii", help="Mask personal data in what comes in from now on")
+    ] = None,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change what a cube is described as, or whether personal data is masked in it."""
+    with opened(data_dir) as memos:
+        changed = memos.cubes.change(cube, actor=actor, description=description, redact_pii=redact_pii)
+    show(changed, as_json, lambda: console.print(changed.id, highlight=False, markup=False))
 
 
 @cubes_app.command("drop")
@@ -449,6 +480,8 @@ def import_(
         counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
         told = f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
         console.print(told, highlight=False, soft_wrap=True)
+        if summary.masked:
+            console.print(f"{summary.masked} secrets or personal data were masked, not stored", highlight=False)
         if summary.note:
             console.print(summary.note, markup=False, highlight=False, soft_wrap=True)
         for record in summary.bad[:_SHOWN_BAD]:

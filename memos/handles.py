@@ -10,6 +10,7 @@ from memos.clock import Clock
 from memos.memcube.changes import Changing
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Scope
+from memos.reader.masking import Masking
 from memos.settings import LimitSettings
 
 
@@ -34,7 +35,7 @@ class Handles:
     """The ledger and the ways to it of one open installation.
 
     `check_open` is for what reads before it has a scope; `settle` lets the indexes follow as long as a caller waits,
-    `purge` finishes erasures.
+    `purge` finishes erasures, `masking` makes what masks the texts of one call.
     """
 
     ledger: Ledger
@@ -46,3 +47,4 @@ class Handles:
     changing: Changing
     settle: Callable[[], bool]
     purge: Callable[[], None]
+    masking: Callable[[Scope], Masking]

@@ -39,7 +39,8 @@ class ImportSummary:
 
     `left_out` counts what the format keeps but nobody said (hidden and empty turns, other branches, reasoning);
     `out_of_order` counts messages whose time is earlier than that of the message before, stored in the file's order.
-    `note` says what the format has besides messages and is not taken over.
+    `note` says what the format has besides messages and is not taken over. `masked` counts secrets (and, where the
+    cube has it, personal data) that were not stored.
     """
 
     added: int
@@ -51,6 +52,7 @@ class ImportSummary:
     format: str
     indexed: bool
     note: str = ""
+    masked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,13 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     begin()
     bad = [entry for survey in surveys for entry in survey.bad]
     total = len(bad) + sum(survey.readable for survey in surveys)
-    added = known = 0
+    added = known = masked = 0
     indexed = True
     for part in parts:
         for batch in _batches(_readable(reading(part), doing)):
             outcome = _store(doing, part.cube, batch)
             added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
+            masked += outcome.masked
             bad += outcome.bad
             if doing.on_progress is not None:
                 doing.on_progress(len(bad) + added + known, total)
@@ -138,6 +141,7 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
         format=doing.format,
         indexed=indexed,
         note=doing.note,
+        masked=masked,
     )
 
 
@@ -193,6 +197,7 @@ class _Outcome:
     known: int = 0
     bad: tuple[BadRecord, ...] = ()
     indexed: bool = True
+    masked: int = 0
 
 
 def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
@@ -216,11 +221,13 @@ def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
             return _Outcome(bad=(BadRecord(first.place, str(error)),))
     else:
         before = len(receipt.duplicates)
-        return _Outcome(len(receipt.item_ids) - before, before, indexed=receipt.indexed)
+        masked = sum(each.count for each in receipt.masked)
+        return _Outcome(len(receipt.item_ids) - before, before, indexed=receipt.indexed, masked=masked)
     parts = [_store(doing, cube, [record]) for record in batch]
     return _Outcome(
         sum(part.added for part in parts),
         sum(part.known for part in parts),
         tuple(entry for part in parts for entry in part.bad),
         all(part.indexed for part in parts),
+        sum(part.masked for part in parts),
     )

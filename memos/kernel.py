@@ -40,7 +40,6 @@ from memos.model import (
     EraseReceipt,
     ExtractionRecord,
     FeedbackReceipt,
-    Fingerprint,
     Item,
     Json,
     Mode,
@@ -56,7 +55,8 @@ from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
-from memos.reader.fields import edits_of, ids_of, version_of, within, zone_of
+from memos.reader.fields import edits_of, ids_of, switch, version_of, within, zone_of
+from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
 from memos.review import Review
@@ -114,15 +114,22 @@ class Cubes:
         self._memos = memos
 
     def create(
-        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None
-    ) -> Cube:
-        """Make an empty cube owned by the actor. Raises: InvalidInput, Conflict when the id is taken."""
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
+        redact_pii: bool = False,
+    ) -> Cube:  # fmt: skip
+        """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
+
+        Raises: InvalidInput, Conflict when the id is taken.
+        """
         memos = self._memos
         cube = check_name("cube", cube, 128)
         zone = zone_of(time_zone or memos.settings.time_zone)
+        redact_pii = switch("redact_pii", redact_pii)
+        masking = memos._masking(Scope(actor, (cube,), redact_pii=redact_pii))
+        description = masking.text("description", check_text("description", description, 10_000))
         made = Cube(
-            cube, check_name("actor", actor, 128), check_text("description", description, 10_000), zone.key,
-            memos.embedder.fingerprint, memos.clock.now(),
+            cube, check_name("actor", actor, 128), description, zone.key, memos.embedder.fingerprint,
+            memos.clock.now(), redact_pii=redact_pii,
         )  # fmt: skip
         with memos._writing() as connection:
             cube_rows.create(connection, made)
@@ -143,6 +150,29 @@ class Cubes:
         self._memos._check_open()
         with self._memos.ledger.read() as connection:
             return cube_rows.list_all(connection)
+
+    def change(
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
+    ) -> Cube:
+        """Describe a cube anew, or have personal data masked, or not, in what comes in from now on.
+
+        What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
+        """
+        memos = self._memos
+        scope = memos._scope([cube], actor, embeds=False)
+        if description is None and redact_pii is None:
+            raise InvalidInput("description", "nothing to change; give a description or redact_pii")
+        scope = scope if redact_pii is None else replace(scope, redact_pii=switch("redact_pii", redact_pii))
+        text = None if description is None else check_text("description", description, 10_000)
+        with memos._change(scope) as change:
+            if text is not None:
+                text = memos._masking(scope).text("description", text)
+                cube_rows.set_description(change.connection, change.cube, text)
+            if redact_pii is not None:
+                cube_rows.set_redaction(change.connection, change.cube, redact_pii=redact_pii)
+            changes.record(change, "change", {} if redact_pii is None else {"redact_pii": redact_pii})
+        memos._forget_heads()
+        return self.get(cube, actor=actor)
 
     def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a cube, then the cube. Raises: NotFound."""
@@ -186,12 +216,12 @@ class MemOS:
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
-        writes = Writes(self._scope, self._change, self._settle)
+        writes = Writes(self._scope, self._change, self._settle, self._masking)
         self.profile = Profiles(parts.ledger, parts.clock, parts.settings.limits, writes)
         self.events = Events(parts.ledger, self._known_cubes)
         handles = Handles(
             parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
-            self._change, self._settle, self._upkeep.purge,
+            self._change, self._settle, self._upkeep.purge, self._masking,
         )  # fmt: skip
         self._adding = Adding(handles, self._scheduler.rules.short_capacity)
         self._fine_reading = FineReading(handles)
@@ -201,7 +231,7 @@ class MemOS:
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
         )
-        self._heads: dict[str, tuple[Fingerprint, str]] = {}
+        self._heads: dict[str, cube_rows.Head] = {}
         self._closed = False
 
     @classmethod
@@ -304,12 +334,18 @@ class MemOS:
     ) -> Item:
         """Write an item's next version: other text, tags, info, key, value, confidence, tier, status or validity.
 
-        Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
+        What is masked in it says so in its place. Raises: NotFound, Conflict (it is no longer at `expected_version`),
+        InvalidInput.
         """
         scope = self._scope_of_item(item, cube, actor)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
-        edits = edits_of({**({} if memory is None else {"memory": memory}), **fields}, self.settings.limits)
-        check_text("reason", reason, 1000)
+        masking = self._masking(scope)
+        given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
+        edits, reason = (
+            edits_of(given, self.settings.limits),
+            masking.text("reason", check_text("reason", reason, 1000)),
+        )
+        memory = edits.get("memory")
         with self._change(scope) as change:
             if memory is not None:
                 # What was read out of the old text must not stand for the new one.
@@ -317,6 +353,7 @@ class MemOS:
                 zone = ZoneInfo(scope.time_zone)
                 edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
             changes.update(change, item, expected_version, edits, reason)
+            masking.record(change)
             if memory is not None:
                 withdraw(change, [item])
         self._settle()
@@ -344,15 +381,18 @@ class MemOS:
         message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
         if speaker is not None:
             message["name"] = speaker
-        zone = ZoneInfo(scope.time_zone)
+        zone, masking = ZoneInfo(scope.time_zone), self._masking(scope)
+        conversation = None if conversation is None else masking.name("conversation", conversation)
+        message = masking.fields(message, "feedback")
         read = read_messages([message], zone, self.clock.now(), self.settings.limits)
         [draft] = fast.read(read, (FEEDBACK,), {}, zone)
         for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
-        related = ids or self._related(text, scope)
+        related = ids or self._related(draft.memory, scope)
         with self._change(scope) as change:
             receipt = correct(change, draft, related, conversation, self._scheduler.rules.short_capacity)
-        return replace(receipt, indexed=self._settle())
+            masking.record(change)
+        return replace(receipt, indexed=self._settle(), masked=masking.masked)
 
     def delete(
         self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER,
@@ -362,7 +402,9 @@ class MemOS:
         ids = ids_of(item_ids)
         scope = self._scope_of_item(ids[0], cube, actor, embeds=False)
         with self._change(scope) as change:
-            deleted = changes.delete(change, ids, check_text("reason", reason, 1000))
+            deleted = changes.delete(
+                change, ids, self._masking(scope).text("reason", check_text("reason", reason, 1000))
+            )
             withdraw(change, [state.id for state in deleted])
         self._settle()
         return tuple(state.id for state in deleted)
@@ -526,6 +568,7 @@ class MemOS:
         """
         scope = self._scope([cube], actor)
         name = None if conversation is None else check_name("conversation", conversation)
+        name = None if name is None else self._masking(scope).name("conversation", name)
 
         def related(cube: str, text: str) -> SearchResult:
             kinds = {"type": {"in": [str(kind) for kind in FACTS]}}
@@ -729,15 +772,16 @@ class MemOS:
         names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
         known = self._heads_of(names)
         for name in names:
-            if embeds and known[name][0] != self.embedder.fingerprint:
+            if embeds and known[name].fingerprint != self.embedder.fingerprint:
                 raise Conflict(
-                    f"Cube {name!r} was embedded with {known[name][0].name}, this program uses "
+                    f"Cube {name!r} was embedded with {known[name].fingerprint.name}, this program uses "
                     f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
                 )
-        return Scope(check_name("actor", actor, 128), names, known[names[0]][1])
+        first = known[names[0]]
+        return Scope(check_name("actor", actor, 128), names, first.time_zone, first.redact_pii)
 
-    def _heads_of(self, names: Sequence[str]) -> Mapping[str, tuple[Fingerprint, str]]:
-        """Return embedder and time zone of cubes; the embedded ledger has no other writer, so they are remembered."""
+    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.Head]:
+        """Return what calls need to know of cubes; the embedded ledger has no other writer, so they are remembered."""
         heads = self._heads
         if not all(name in heads for name in names):
             with self.ledger.read() as connection:
@@ -747,6 +791,9 @@ class MemOS:
             # Into the object taken before reading: what was forgotten meanwhile stays forgotten.
             heads.update(found)
         return heads
+
+    def _masking(self, scope: Scope) -> Masking:
+        return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def _forget_heads(self) -> None:
         self._heads = {}

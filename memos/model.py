@@ -192,6 +192,7 @@ class Scope:
     actor: str
     cubes: tuple[str, ...]
     time_zone: str = "UTC"
+    redact_pii: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +432,7 @@ class FeedbackReceipt:
     related: tuple[str, ...]
     superseded: tuple[str, ...]
     indexed: bool
+    masked: tuple[Masked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,9 @@ class Settings(BaseSettings):
     retention_days: int = Field(
         30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
     )
+    mask_secrets: bool = Field(
+        True, description="Mask keys, tokens and passwords of known formats in everything that comes in"
+    )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)

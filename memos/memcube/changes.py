@@ -24,6 +24,7 @@ from memos.memcube.ledger import cubes, items, outbox, tasks, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import Place
 from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
+from memos.text.secrets import mask
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""
@@ -238,9 +239,20 @@ def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
     if external is None or external not in known:
         return None
     item_id, text = known[external]
-    if text != draft.message.text:
+    if not _same(text, draft.message.text):
         raise Conflict(f"Message {external!r} is stored with other text as item {item_id}; use update to change it.")
     return item_id
+
+
+def _same(stored: str, given: str) -> bool:
+    """Say whether a message that comes again says what is stored; what is masked in one may be written in the other."""
+    if stored == given:
+        return True
+    for secrets, personal in ((True, False), (True, True), (False, True)):
+        one, other = (mask(text, secrets=secrets, personal=personal)[0] for text in (stored, given))
+        if one == given or other == stored:
+            return True
+    return False
 
 
 def _earlier(change: Change, request: Request) -> AddReceipt | None:

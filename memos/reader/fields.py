@@ -89,6 +89,13 @@ def within(where: str, value: Json, low: int, high: int) -> int:
     return value
 
 
+def switch(where: str, value: Json) -> bool:
+    """Return what is either true or false."""
+    if not isinstance(value, bool):
+        raise InvalidInput(where, f"must be true or false, not {shown(value)}")
+    return value
+
+
 def version_of(where: str, value: Json) -> int:
     """Return a version number; 0 is one that never was."""
     return within(where, value, 0, 2**31 - 1)
