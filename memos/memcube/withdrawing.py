@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.memcube import changes
+from memos.memcube import changes, pictures
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import items, moves
@@ -30,7 +30,7 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
     made = items.current(connection, [change.cube], items.derived_from(connection, origins))
     gone: list[str] = []
     for state in made.values():
-        if state.status is Status.DELETED:
+        if pictures.follow(change, state, WITHDRAWN) or state.status is Status.DELETED:
             continue
         others = items.origins_of(connection, [state.id])[state.id] - set(origins)
         live = items.current(connection, [change.cube], others)
@@ -42,6 +42,7 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
     moves.read_again(connection, origins)
+    pictures.look_again(change, origins)
     if gone:
         gone += withdraw(change, gone)  # conclusions are made of facts
     return gone
