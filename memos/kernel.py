@@ -190,9 +190,7 @@ class MemOS:
             parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
             self._change, self._settle, self._upkeep.purge,
         )  # fmt: skip
-        self._adding = Adding(
-            handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images
-        )
+        self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self.images = Images(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self._worker = Worker(

@@ -1,6 +1,6 @@
 """Fetches images from public web addresses: every address is checked, and the checked one is connected to.
 
-A name that points into this machine or its networks is refused, also behind a redirect. No proxy, cookie or key is used.
+A name that points into this machine or its networks is refused, also behind a redirect. No proxy or cookie is used.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ class WebImages:
                 raise InvalidInput(
                     where, f"has over {self._max_bytes:,} bytes; use a smaller image, or raise MEMOS_IMAGES__MAX_BYTES"
                 )
-            if time.monotonic() > until:
-                raise TimeoutError
+        if time.monotonic() >= until:
+            raise TimeoutError  # it was cut off here, which looks like its end
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
         return bytes(body)
@@ -161,8 +161,9 @@ class _Pinned(http.client.HTTPConnection):
         self.sock = self._open = socket.create_connection((self._address, self.port), left_s)
         if self._tls is not None:
             # The handshake comes after the assignment, so that it can be cut off.
-            self.sock = self._open = self._tls.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
-            self.sock.do_handshake()
+            secure = self._tls.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+            self.sock = self._open = secure
+            secure.do_handshake()
 
     def cut(self) -> None:
         """End whatever is under way: each byte may come in time and all of them never."""

@@ -86,9 +86,8 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect) -> d
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         else:
             # In the last message, since some models' templates take no system message, or only a first one.
-            texts[-1] += (
-                "\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n"
-                + json.dumps(request.schema, ensure_ascii=False)
+            texts[-1] += "\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n" + json.dumps(
+                request.schema, ensure_ascii=False
             )
         if dialect.json == "json_object":
             body["response_format"] = {"type": "json_object"}

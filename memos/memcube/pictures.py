@@ -135,7 +135,7 @@ def follow(change: Change, state: Item, withdrawn: str) -> bool:
 
 def look_again(change: Change, item_ids: Collection[str]) -> None:
     """Have images described that nobody looked at while their message was deleted."""
-    waiting = []
+    waiting: list[str] = []
     for batch in items.in_batches(item_ids):
         query = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch), t.files.c.kind == FileKind.IMAGE)
         waiting += change.connection.scalars(query.where(t.files.c.state == FileState.PROCESSING)).all()
