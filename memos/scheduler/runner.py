@@ -226,9 +226,13 @@ class Runner:
         return lambda connection: self._end(connection, run, state, text)
 
     def _end(self, connection: sa.Connection, run: Run, state: TaskState, text: str) -> None:
-        failed = self._jobs[run.task.kind].failed
-        if tasks.fail(connection, run.task, run.owner, state, text, self._clock.now()) and failed is not None:
-            failed(connection, run.task, text)
+        if tasks.fail(connection, run.task, run.owner, state, text, self._clock.now()):
+            self._tell_failed(connection, run.task, text)
+
+    def _tell_failed(self, connection: sa.Connection, task: Task, text: str) -> None:
+        job = self._jobs.get(task.kind)
+        if job is not None and job.failed is not None:
+            job.failed(connection, task, text)
 
     def _back(self, run: Run, delay: Delay) -> Ending:
         return lambda connection: tasks.give_back(connection, run.task, run.owner, delay, self._clock.now())
@@ -277,6 +281,9 @@ class Runner:
             run.lost = run.lost or not (kept or run.finished)
         with self._ledger.write() as connection:
             back = tasks.reclaim(connection, now, self._limits.max_attempts, self._skew)
+            for task in back:
+                if task.attempts >= self._limits.max_attempts:
+                    self._tell_failed(connection, task, "its workers stopped while they ran it")
         if back:
             log.warning("%d tasks of workers that stopped wait again", len(back))
             self.wake()
