@@ -26,7 +26,7 @@ class Images:
             return tuple(pictures.of_item(connection, scope.cubes[0], item))
 
     def get(self, file: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> StoredFile:
-        """Return what is known of an image: its state, size, caption and day. Raises: NotFound."""
+        """Return what is known of an image: its state, name, size and day. Raises: NotFound."""
         scope = self._handles.scoping([cube], actor, embeds=False)
         with self._handles.ledger.read() as connection:
             found = pictures.find(connection, scope.cubes[0], check_name("file", file, 64))

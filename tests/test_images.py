@@ -130,7 +130,8 @@ def test_a_description_is_an_untrusted_item_made_of_the_message(tmp_path: Path, 
     [system, user] = request.messages
     assert system.images == ()
     assert [(shown.media_type, shown.data) for shown in user.images] == [("image/jpeg", photo())]
-    assert "caption: us at the zanzibar coast\nfile: beach.jpg\ntaken: 2023-06-05T10:11:12" in user.content
+    beside = "us at the zanzibar coast · beach.jpg · 2023-06-05 · 64×48 jpeg]\nfile: beach.jpg\ntaken: 2023-06-05T1"
+    assert beside in user.content
     assert request.schema is not None
 
 

@@ -30,6 +30,9 @@ _TAKEN: Final = 0x9003  # DateTimeOriginal
 _TAKEN_OFFSET: Final = 0x9011  # OffsetTimeOriginal
 _DETAILS: Final = 0x8769  # the part of EXIF that has both
 _ORIENTATION: Final = 0x0112
+# In a JPEG's scan FF is followed by 00, or by a restart, which has no length.
+_MARKER: Final = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
+_MOST_SEGMENTS: Final = 100_000
 _OFFSET: Final = re.compile(r"[+-]\d\d:\d\d")
 _MARKUP: Final = re.compile(rb"\s*<(?:svg|\?xml|!doctype|html)", re.IGNORECASE)
 # Whatever Pillow's parsers raise for damaged headers; `struct.error` and the bomb errors are trees of their own.
@@ -72,7 +75,8 @@ def read_header(where: str, data: bytes, limits: ImageSettings) -> Header:
             exif = _exif(image.info.get("exif"))
             turned = exif.orientation >= 5
             width, height = image.size[::-1] if turned else image.size
-            animated = bool(getattr(image, "is_animated", False))
+            # The other pictures in a phone's JPEG are no animation.
+            animated = kind != "JPEG" and bool(getattr(image, "is_animated", False))
             _check_whole(where, kind, data, image)
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
         raise InvalidInput(where, f"has far more than {limits.max_pixels:,} pixels; make the image smaller") from error
@@ -117,14 +121,26 @@ def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> Non
     """Refuse a file that was cut off, where that can be seen without decoding it."""
     if kind == "PNG":
         image.verify()
-        cut = b"IEND" not in data[-1024:] and b"IEND" not in data
+        cut = b"IEND" not in data
     elif kind == "JPEG":
-        # A thumbnail in the metadata has an end of its own, before the last scan begins.
-        cut = data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda")
+        cut = not _has_end(data)
     else:
         cut = False
     if cut:
         raise InvalidInput(where, f"is a {kind} that was cut off; save or send it again")
+
+
+def _has_end(data: bytes) -> bool:
+    """Say whether a JPEG's own end is there: a thumbnail has one too, and phones append whole films behind it."""
+    at = 2
+    for _ in range(_MOST_SEGMENTS):
+        found = _MARKER.search(data, at)
+        if found is None:
+            return False
+        if data[found.end() - 1] == 0xD9:
+            return True
+        at = found.end() + max(2, int.from_bytes(data[found.end() : found.end() + 2], "big"))
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class ImageParts:
         header = read_header(where, given.data, self.settings)
         name = name or file_name(given.name)
         digest = hashlib.sha256(given.data).hexdigest()
-        info = _info(header, caption, given.source)
+        info = _info(header, given.source)
         picture = Picture(
             new_id(), name or f"image.{header.format.lower()}", header.media_type, given.data, digest, info
         )
@@ -183,9 +183,10 @@ def _check_media_type(where: str, value: Json) -> None:
         raise InvalidInput(where, f"is SVG, which may hold programs; convert it to {', '.join(MEDIA_TYPES)}")
 
 
-def _info(header: Header, caption: str, source: str) -> dict[str, Json]:
+def _info(header: Header, source: str) -> dict[str, Json]:
+    """Return what is kept of a header; the caption stands in the message alone, as all that people say."""
     info: dict[str, Json] = {"width": header.width, "height": header.height, "format": header.format}
-    more = {"caption": caption, "taken_at": header.taken_at, "source": source, "animated": header.animated}
+    more = {"taken_at": header.taken_at, "source": source, "animated": header.animated}
     if header.orientation != 1:
         info["orientation"] = header.orientation
     return info | {key: value for key, value in more.items() if value}

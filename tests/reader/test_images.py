@@ -53,7 +53,7 @@ def test_an_image_becomes_a_mark_a_reference_and_a_picture(how: str) -> None:
     assert message.text == "look\n[image: us at the coast · beach.png · 64×48 png]"
     [one] = message.pictures
     assert (one.data, one.name, one.media_type) == (data, "beach.png", "image/png")
-    assert one.info["caption"] == "us at the coast"
+    assert "caption" not in one.info  # what people say stands in the message alone
     kept = message.content[1]
     assert kept["file"]["id"] == one.file
     assert base64.b64encode(data).decode()[:40] not in str(plain(message.content))
@@ -147,6 +147,28 @@ def test_a_file_that_was_cut_off_is_refused(kind: str, share: float) -> None:
     assert read_header("x", whole, LIMITS).width == 80
     with pytest.raises(InvalidInput, match=r"cut off|damaged|no image"):
         read_header("x", whole[: int(len(whole) * share)], LIMITS)
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_photo_with_a_thumbnail_and_a_film_behind_it_is_whole(progressive: bool) -> None:
+    out = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x010E] = "a thumbnail " + "\u00ff"
+    noise = Image.effect_noise((200, 200), 90).convert("RGB")
+    noise.save(out, "JPEG", exif=exif.tobytes() + picture("JPEG"), progressive=progressive, restart_marker_rows=1)
+    photo_alone = out.getvalue()
+    film = b"\xff\xda\x00\x08" + bytes(range(256)) * 40 + b"\xff\xda"
+    assert read_header("x", photo_alone + film, LIMITS).width == 200
+    with pytest.raises(InvalidInput, match="cut off"):
+        read_header("x", photo_alone[:-2], LIMITS)
+
+
+def test_a_picture_of_several_pictures_is_a_jpeg() -> None:
+    out = io.BytesIO()
+    frames = [Image.new("RGB", (30, 20), colour) for colour in ("navy", "white")]
+    frames[0].save(out, "MPO", save_all=True, append_images=frames[1:])
+    header = read_header("x", out.getvalue(), LIMITS)
+    assert (header.format, header.media_type, header.width) == ("JPEG", "image/jpeg", 30)
 
 
 @pytest.mark.parametrize(

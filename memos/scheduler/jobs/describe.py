@@ -23,7 +23,7 @@ from memos.scheduler.task_run import Parked, Run
 
 PROMPT = "describe-1"
 NOTE = "no model that sees images is set: set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
-_SHOWN_CHARS = 500
+_SHOWN_CHARS = 1_000
 _MOST_OBJECTS = 30
 # What a model sees is less sure than what somebody said.
 _CONFIDENCE = 0.6
@@ -57,7 +57,7 @@ class DescribeJob:
                 raise Parked(NOTE)
             data = files.content(connection, file.id)
         run.check_budget()
-        [system, user] = question(PROMPT, _lines(file))
+        [system, user] = question(PROMPT, _lines(file, message))
         asked = [system, replace(user, images=(Image(file.media_type, data),))]
         seen = asker.ask(asked, Seen, meter=meter_of(run, "vision"))
         self._keep(run, file, message, seen, asker.model)
@@ -92,8 +92,8 @@ def _is_described(connection: sa.Connection, file: StoredFile) -> bool:
     return "description" in file.info
 
 
-def _lines(file: StoredFile) -> list[str]:
-    told = {"caption": file.info.get("caption"), "file": file.name, "taken": file.info.get("taken_at")}
+def _lines(file: StoredFile, message: Item) -> list[str]:
+    told = {"said with it": message.memory, "file": file.name, "taken": file.info.get("taken_at")}
     return [f"{name}: {plain(str(value), _SHOWN_CHARS)}" for name, value in told.items() if value]
 
 
