@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ from memos.model import FileState, ItemType, TaskState, Trust
 from memos.moving import restore
 from memos.ports import ChatRequest, FetchedImage
 from memos.reader.origins import trust_of
-from memos.scheduler.jobs.describe import NOTE, PROMPT
+from memos.scheduler.jobs.describe import NOTE, PROMPT, Seen
+from memos.scheduler.prompting import instructions
 from memos.settings import ChatSettings, ImageSettings
 from tests.fakes import WordEmbedder
 from tests.pictures import part, photo, picture
@@ -144,6 +146,13 @@ def test_the_answer_is_kept_and_its_tokens_are_counted(tmp_path: Path, settings:
         assert task.tokens > 765
     assert b"seer" in bytes_of(tmp_path)
     assert PROMPT.encode() in bytes_of(tmp_path)
+
+
+def test_a_prompt_that_changes_gets_another_name() -> None:
+    text = instructions(PROMPT)
+    digest = "9f981ffd7d64d9cf9cea82ec9098209502c2deaa0ca0615e88710d77e2771b1b"
+    assert (PROMPT, hashlib.sha256(text.encode()).hexdigest()) == ("describe-1", digest)
+    assert Seen.model_validate_json(text.rpartition("Answer: ")[2]).text == "NO SWIMMING"
 
 
 def test_a_caption_cannot_break_out_of_its_fence(tmp_path: Path, settings: Settings) -> None:
