@@ -7,14 +7,17 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from memos.handles import Handles
-from memos.memcube import changes
+from memos.memcube import changes, pictures
 from memos.memcube.changes import Request
 from memos.memcube.ledger import reading
 from memos.model import AddReceipt, Draft, Json, Mode, Scope
+from memos.ports import ImageSource
 from memos.reader import fast
 from memos.reader.fields import info_of, member_of, plain, tags_of
+from memos.reader.images import ImageParts
 from memos.reader.messages import read_messages
 from memos.reader.tools import read_tools
+from memos.settings import ImageSettings
 from memos.text.checks import check_name
 from memos.tool_memory import remember_tools
 
@@ -22,8 +25,12 @@ from memos.tool_memory import remember_tools
 class Adding:
     """`MemOS.add` of one open installation."""
 
-    def __init__(self, handles: Handles, short_capacity: int) -> None:
+    def __init__(
+        self, handles: Handles, short_capacity: int, images: ImageSettings, source: ImageSource | None
+    ) -> None:
         self._handles = handles
+        self._images = images
+        self._source = source
         self._short_capacity = short_capacity
 
     def add(  # noqa: PLR0913 - what `MemOS.add` takes
@@ -54,6 +61,7 @@ class Adding:
         with self._handles.changing(scope) as change:
             receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
             remember_tools(change, defined, drafts, receipt)
+            pictures.store(change, drafts, receipt)
             if finely:
                 found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
                 receipt = replace(receipt, task=found[0] if found else None)
@@ -64,7 +72,8 @@ class Adding:
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> list[Draft]:
         """Return what would be stored of messages. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
-        read = read_messages(messages, zone, self._handles.clock.now(), self._handles.limits)
+        images = ImageParts(self._images, self._source)
+        read = read_messages(messages, zone, self._handles.clock.now(), self._handles.limits, images)
         return fast.read(read, tags, info, zone)
 
 

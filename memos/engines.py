@@ -36,6 +36,7 @@ from memos.ports import (
     Embedder,
     Generations,
     GraphIndex,
+    ImageSource,
     Optimisable,
     Rewritable,
     SparseEncoder,
@@ -64,6 +65,7 @@ class Parts:
     graph: GraphIndex
     embedder: CachedEmbedder
     askers: Askers
+    web_images: ImageSource | None
     terms: SparseEncoder
     vector_follower: VectorFollower
     graph_follower: GraphFollower
@@ -105,8 +107,9 @@ class Parts:
 
 
 def assemble(
-    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None
-) -> Parts:
+    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None,
+    vision_model: ChatModel | None = None,
+) -> Parts:  # fmt: skip
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     with ExitStack() as stack:
         embedded = [
@@ -140,7 +143,7 @@ def assemble(
         stack.callback(vector.close)
         graph = _open_graph(home, settings, installation)
         stack.callback(graph.close)
-        askers = Askers(settings, _open_chat, chat_model)
+        askers = Askers(settings, _open_chat, chat_model, vision_model)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
@@ -155,6 +158,7 @@ def assemble(
             graph=graph,
             embedder=cached,
             askers=askers,
+            web_images=_open_web(settings),
             terms=terms,
             vector_follower=VectorFollower(ledger, vector, cached, terms),
             graph_follower=GraphFollower(ledger, graph),
@@ -319,6 +323,14 @@ def _open_chat(settings: ChatSettings) -> ChatModel:
     from memos.backends.openai_chat import OpenAIChat  # noqa: PLC0415 - loads openai
 
     return OpenAIChat(settings)
+
+
+def _open_web(settings: Settings) -> ImageSource | None:
+    if not settings.images.fetch:
+        return None
+    from memos.backends.image_fetch import WebImages  # noqa: PLC0415 - loads ssl and its certificates
+
+    return WebImages(settings.images.max_bytes)
 
 
 def _recovered(open_: Callable[[], _Index], wipe: Callable[[], None]) -> _Index:

@@ -26,6 +26,7 @@ from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.fine_reading import FineReading
 from memos.handles import Handles
+from memos.images import Images
 from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
@@ -223,8 +224,9 @@ class MemOS:
             parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
             self._change, self._settle, self._upkeep.purge, self._masking,
         )  # fmt: skip
-        self._adding = Adding(handles, self._scheduler.rules.short_capacity)
+        self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self._fine_reading = FineReading(handles)
+        self.images = Images(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self.tools = ToolMemory(handles)
         self._worker = Worker(
@@ -243,16 +245,18 @@ class MemOS:
         embedder: Embedder | None = None,
         clock: Clock | None = None,
         chat_model: ChatModel | None = None,
+        vision_model: ChatModel | None = None,
     ) -> MemOS:
         """Open the installation in a folder, made when new; indexes that lost writes are brought up to date.
 
-        A `chat_model` given here serves every purpose instead of the configured ones, and stays the caller's to close.
+        A `chat_model` given here serves every purpose but vision instead of the configured ones, a `vision_model`
+        describes images; both stay the caller's to close.
 
         Raises: BackendUnavailable (in use, disk full), PermissionDenied, IntegrityError (damaged, or newer).
         """
         settings = settings or Settings()
         home = Path(path) if path is not None else settings.home
-        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model)
+        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model, vision_model)
         try:
             memos = cls(parts)
         except BaseException:

@@ -223,8 +223,20 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of a message, not stored yet; `file` is the id it is stored by, `info` what its header says."""
+
+    file: str
+    name: str
+    media_type: str
+    data: bytes
+    sha256: str
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One validated message; `text` is what was written, `content` the parts as given.
+    """One validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
 
     `duration_s` is how long the call took that a tool's message answers.
     """
@@ -239,6 +251,7 @@ class Message:
     tool_call_id: str | None = None
     trust: Trust = Trust.TRUSTED
     duration_s: float | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from memos.clock import new_id
-from memos.memcube import backups
+from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
@@ -83,6 +83,7 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
     _forget_requests(connection, change.cube, doomed, removed)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
+    _forget_files(connection, doomed, removed)
     for table, column in (
         (t.links, t.links.c.from_id),
         (t.links, t.links.c.to_id),
@@ -108,6 +109,11 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
     items.touch(connection, covered)
     outbox.enqueue(connection, change.cube, [*sorted(doomed), *covered])
     return removed, covered
+
+
+def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
+    """Remove the files that are part of an erased message."""
+    pictures.forget(connection, item_ids, removed)
 
 
 def drop(change: Change) -> EraseReceipt:

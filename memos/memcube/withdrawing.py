@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.memcube import changes, trajectories
+from memos.memcube import changes, pictures, trajectories
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
 from memos.memcube.ledger import items, moves, tool_tasks
@@ -28,7 +28,8 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
     refreshed = trajectories.refresh(change, origins)
     gone, shown = refreshed.withdrawn, set(origins) if refreshed.stored else set()
     for state in made.values():
-        if state.status is Status.DELETED or (state.type is ItemType.TOOL_TRAJECTORY and state.key is not None):
+        of_call = state.type is ItemType.TOOL_TRAJECTORY and state.key is not None
+        if pictures.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
             continue
         others = items.origins_of(connection, [state.id])[state.id] - set(origins)
         if state.type is ItemType.SKILL:
@@ -42,6 +43,7 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
     moves.read_again(connection, change.cube, origins, change.now)
+    pictures.look_again(change, origins)
     tool_tasks.enqueue(connection, change.cube, shown, change.now)
     if gone:
         gone += withdraw(change, gone)  # conclusions are made of facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime
@@ -67,6 +68,8 @@ def plain(value: Any) -> Json:
 
 
 def _as_text(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return hashlib.sha256(value).hexdigest()  # an image's bytes
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

@@ -20,12 +20,14 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import moves, reading, tasks, tiers, tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
+from memos.memcube.pictures import DESCRIBE
 from memos.model import Hit, Segment, Tier
 from memos.reader.facts import FactReader
 from memos.scheduler.accesses import Accesses, warmth_of
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs import tidy
 from memos.scheduler.jobs.analyse import AnalyseJob
+from memos.scheduler.jobs.describe import DescribeJob
 from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
 from memos.scheduler.jobs.read import ReadJob
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
@@ -81,6 +83,7 @@ class Scheduler:
             FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
             means.settled,
         )  # fmt: skip
+        describe = DescribeJob(lambda: means.askers.vision, means.settled, clock)
         self.runner.register(
             [
                 *means.upkeep,
@@ -92,6 +95,7 @@ class Scheduler:
                 Job(moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
                 Job(reading.READ, ReadJob(learner).run),
                 Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),
+                Job(DESCRIBE, describe.run, failed=describe.failed),
                 Job(REFLECT, ReflectJob(lambda: means.askers.chat, means.settled).run),
                 Job(tidy.CONSOLIDATE, ConsolidateJob(means.near, means.settled).run, budgeted=False),
                 Job("consolidation", self._consolidate, budgeted=False),
@@ -106,6 +110,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to work; calling it again changes nothing."""
+        self._unpark()
         self.runner.start()
         self.periodic.start()
 
@@ -210,8 +215,15 @@ class Scheduler:
             with self._ledger.write() as connection:
                 moves.enqueue(connection, cube, moves.sweep_task(), self._clock.now())
 
+    def _unpark(self) -> None:
+        """Have images described that waited for a model that sees."""
+        if self._askers.has("vision"):
+            with self._ledger.write() as connection:
+                tasks.unpark(connection, DESCRIBE, self._clock.now())
+
     def _settle(self, run: Run) -> None:
         """See to conversations that are longer than the short tier may be, and to those that have ended."""
+        self._unpark()  # another process without such a model may have parked some
         capacity, now = self.rules.short_capacity, self._clock.now()
         self._move_on(
             run,
