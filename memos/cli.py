@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memos.api.views import error_view
+from memos.cli_kb import kb_app
 from memos.cli_moving import moving_app
 from memos.cli_profile import profile_app
 from memos.cli_retention import retention_app
@@ -81,6 +82,7 @@ app.add_typer(profile_app, name="profile")
 app.add_typer(watch_app)
 app.add_typer(retention_app, name="retention")
 app.add_typer(review_app, name="review")
+app.add_typer(kb_app, name="kb")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from typing import TypeVar
 from memos.asking.askers import Askers
 from memos.backends import ladybug, qdrant_edge
 from memos.backends.bm25 import QdrantBm25
+from memos.backends.documents import ChildDocumentReader
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
@@ -33,6 +34,7 @@ from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
 from memos.ports import (
     ChatModel,
+    DocumentReader,
     Embedder,
     Generations,
     GraphIndex,
@@ -64,6 +66,7 @@ class Parts:
     graph: GraphIndex
     embedder: CachedEmbedder
     askers: Askers
+    documents: DocumentReader
     terms: SparseEncoder
     vector_follower: VectorFollower
     graph_follower: GraphFollower
@@ -155,6 +158,7 @@ def assemble(
             graph=graph,
             embedder=cached,
             askers=askers,
+            documents=ChildDocumentReader(),
             terms=terms,
             vector_follower=VectorFollower(ledger, vector, cached, terms),
             graph_follower=GraphFollower(ledger, graph),

@@ -20,22 +20,26 @@ import sqlalchemy as sa
 from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
+from memos.documents import Documents
 from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
 from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.handles import Handles
+from memos.knowledge import Knowledge
 from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
+from memos.memcube.ledger.files import READ
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
     LOCAL_OWNER,
     AddReceipt,
     Cube,
+    CubeKind,
     EraseReceipt,
     FeedbackReceipt,
     Fingerprint,
@@ -58,6 +62,7 @@ from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
+from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
 from memos.scheduler.policy import Access
@@ -110,15 +115,16 @@ class Cubes:
         self._memos = memos
 
     def create(
-        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None
-    ) -> Cube:
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
+        kind: CubeKind = CubeKind.MEMORY,
+    ) -> Cube:  # fmt: skip
         """Make an empty cube owned by the actor. Raises: InvalidInput, Conflict when the id is taken."""
         memos = self._memos
         cube = check_name("cube", cube, 128)
         zone = zone_of(time_zone or memos.settings.time_zone)
         made = Cube(
             cube, check_name("actor", actor, 128), check_text("description", description, 10_000), zone.key,
-            memos.embedder.fingerprint, memos.clock.now(),
+            memos.embedder.fingerprint, memos.clock.now(), kind=kind,
         )  # fmt: skip
         with memos._writing() as connection:
             cube_rows.create(connection, made)
@@ -177,6 +183,7 @@ class MemOS:
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
             *self._upkeep.jobs(),
+            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle).run),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
@@ -191,6 +198,9 @@ class MemOS:
         )  # fmt: skip
         self._adding = Adding(handles, self._scheduler.rules.short_capacity)
         self.retention, self.review = Retention(handles), Review(handles)
+        self.documents = Documents(handles, self._scheduler.runner.wake)
+        dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
+        self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
         self._worker = Worker(
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
