@@ -16,6 +16,7 @@ from typing import TypeVar
 from memos.asking.askers import Askers
 from memos.backends import ladybug, qdrant_edge
 from memos.backends.bm25 import QdrantBm25
+from memos.backends.documents import ChildDocumentReader
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
@@ -33,6 +34,7 @@ from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
 from memos.ports import (
     ChatModel,
+    DocumentReader,
     Embedder,
     Generations,
     GraphIndex,
@@ -66,6 +68,7 @@ class Parts:
     embedder: CachedEmbedder
     askers: Askers
     web_images: ImageSource | None
+    documents: DocumentReader
     terms: SparseEncoder
     vector_follower: VectorFollower
     graph_follower: GraphFollower
@@ -159,6 +162,7 @@ def assemble(
             embedder=cached,
             askers=askers,
             web_images=_open_web(settings),
+            documents=ChildDocumentReader(),
             terms=terms,
             vector_follower=VectorFollower(ledger, vector, cached, terms),
             graph_follower=GraphFollower(ledger, graph),

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
+from memos.documents import Documents
 from memos.engines import Parts, assemble
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, NotFound, shown
 from memos.events import Events
@@ -27,17 +28,20 @@ from memos.filters import And, Condition, Op, fields_of, parse
 from memos.fine_reading import FineReading
 from memos.handles import Handles
 from memos.images import Images
+from memos.knowledge import Knowledge
 from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
+from memos.memcube.ledger.files import READ
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
     LOCAL_OWNER,
     AddReceipt,
     Cube,
+    CubeKind,
     EraseReceipt,
     ExtractionRecord,
     FeedbackReceipt,
@@ -62,6 +66,7 @@ from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
+from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
 from memos.scheduler.policy import Access
@@ -116,7 +121,7 @@ class Cubes:
 
     def create(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
-        redact_pii: bool = False,
+        redact_pii: bool = False, kind: CubeKind = CubeKind.MEMORY,
     ) -> Cube:  # fmt: skip
         """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
 
@@ -130,7 +135,7 @@ class Cubes:
         description = masking.text("description", check_text("description", description, 10_000))
         made = Cube(
             cube, check_name("actor", actor, 128), description, zone.key, memos.embedder.fingerprint,
-            memos.clock.now(), redact_pii=redact_pii,
+            memos.clock.now(), kind=kind, redact_pii=redact_pii,
         )  # fmt: skip
         with memos._writing() as connection:
             cube_rows.create(connection, made)
@@ -212,6 +217,7 @@ class MemOS:
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
             *self._upkeep.jobs(),
+            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle).run),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
@@ -229,6 +235,9 @@ class MemOS:
         self.images = Images(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self.tools = ToolMemory(handles)
+        self.documents = Documents(handles, self._scheduler.runner.wake)
+        dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
+        self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
         self._worker = Worker(
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),

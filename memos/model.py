@@ -66,6 +66,7 @@ class FileState(StrEnum):
     AVAILABLE = "available"
     FAILED = "failed"
     SUPERSEDED = "superseded"
+    DELETED = "deleted"
 
 
 class Reading(StrEnum):

@@ -414,3 +414,32 @@ class ChatModel(Protocol):
     def close(self) -> None:
         """Take no further calls; those under way may end. Safe to call twice."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Text of one page or slide of a document, or all of it; `number` from 1, `path` the outline's titles above it."""
+
+    text: str
+    number: int | None = None
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPages:
+    """What a document says, as Markdown unless its `format` is pdf or text."""
+
+    format: str
+    media_type: str
+    pages: tuple[Page, ...]
+
+
+class DocumentReader(Protocol):
+    """Reads files into text; whatever is in a file, it harms nobody but its own reading."""
+
+    def pages(self, name: str, data: bytes, go_on: Callable[[], object]) -> DocumentPages:
+        """Return a document's text; `go_on` is called now and again and may end it by raising.
+
+        Raises: InvalidInput (it cannot be read, with the reason), BackendUnavailable.
+        """
+        ...

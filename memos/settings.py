@@ -228,6 +228,7 @@ class LimitSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     message_bytes: int = Field(1_048_576, ge=1024, description="Largest message in UTF-8 bytes")
+    file_bytes: int = Field(104_857_600, ge=1024, description="Largest file that is taken, in bytes")
     messages_per_add: int = Field(1000, ge=1, description="Most messages in one `add`")
     top_k: int = Field(1000, ge=1, description="Largest `top_k`; more is refused")
     query_chars: int = Field(20_000, ge=100, description="Longest question in characters")

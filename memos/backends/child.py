@@ -141,7 +141,7 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def die_with_parent(channel: Connection) -> None:
+def die_with_parent(channel: Connection | socket.socket) -> None:
     """During a long call nobody reads the socket: let its closing end this process by SIGIO instead."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers, tool_tasks
+from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
@@ -25,24 +25,34 @@ from memos.text.likeness import words
 _PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
 
 
-def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) -> EraseReceipt:
-    """Remove the items, what was derived from them, and their raw messages. Raises: NotFound, nothing is changed."""
+def erase(
+    change: Change, item_ids: Sequence[str], *, file_ids: Collection[str] = (), whole_cube: bool = False
+) -> EraseReceipt:
+    """Remove the items, what was derived from them, their raw messages and the bytes of the files they are part of.
+
+    Files named besides lose their bytes too, and are removed when no item of them is left. Raises: NotFound, nothing is
+    changed.
+    """
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
     doomed = _with_derived(connection, named)
-    states = items.current(connection, [change.cube], doomed).values()
+    touched = {*files.of_items(connection, doomed).values(), *file_ids}
+    made = [state.created_at for state in items.current(connection, [change.cube], doomed).values()]
+    made += files.made_at(connection, touched)
+    whole = files.whole(connection, touched)
     held = backups.holding(
         connection,
-        min((state.created_at for state in states), default=None),
+        min(made, default=None),
         cubes.get(connection, change.cube).created_at if whole_cube else None,
     )
-    removed, covered = _remove(change, doomed, named)
+    removed, covered = _remove(change, doomed, named, touched)
     if whole_cube:
         removed["cubes"] = 1
     receipt_id = new_id()
     receipt = EraseReceipt(
-        receipt_id, change.cube, "purging", tuple(sorted(doomed)), tuple(covered), dict(removed), dict(_PURGING)
-    )
+        receipt_id, change.cube, "purging", tuple(sorted({*doomed, *whole})), tuple(covered), dict(removed),
+        dict(_PURGING),
+    )  # fmt: skip
     _bury(change, receipt)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
@@ -50,10 +60,16 @@ def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) 
 
 
 def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
-    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more."""
-    doomed = _with_derived(change.connection, set(item_ids))
-    _remove(change, doomed, set(item_ids))
+    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more.
+
+    The ids may be those of files too.
+    """
+    named = set(files.known(change.connection, item_ids))
+    doomed = _with_derived(change.connection, set(item_ids) - named)
+    touched = {*files.of_items(change.connection, doomed).values(), *named}
+    _remove(change, doomed, set(item_ids), touched)
     known: set[str] = set()
+    doomed |= touched
     for batch in items.in_batches(doomed):
         query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
         known.update(change.connection.scalars(query))
@@ -66,8 +82,10 @@ def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
 
 
-def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[str], list[str]]:
-    """Remove every row about the items; return counts by table and the neighbours whose windows change.
+def _remove(
+    change: Change, doomed: set[str], named: set[str], touched: Collection[str]
+) -> tuple[Counter[str], list[str]]:
+    """Remove every row about the items, and the bytes of files; return counts by table and neighbours in windows.
 
     What was not `named` is erased since one of the things it was made of is; the others are read again.
     """
@@ -91,12 +109,14 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
         (t.sources, t.sources.c.message_id),
         (t.versions, t.versions.c.item_id),
         (t.warmth, t.warmth.c.item_id),
+        (t.file_items, t.file_items.c.item_id),
         (t.items, t.items.c.id),
         (t.messages, t.messages.c.id),
     ):
         ids = message_ids if column in (t.messages.c.id, t.sources.c.message_id) else doomed
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
+    removed.update(files.forget_bytes(connection, touched))
     tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
     moves.read_again(connection, change.cube, origins, change.now)
     tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
@@ -120,7 +140,7 @@ def drop(change: Change) -> EraseReceipt:
     """Erase every item of a cube, then the cube's own rows."""
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
-    receipt = erase(change, ids, whole_cube=True)
+    receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True)
     remove_cube(connection, cube)
     return receipt
 
@@ -128,6 +148,7 @@ def drop(change: Change) -> EraseReceipt:
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     """Remove the rows of a cube without items."""
     queues.lock(connection, cube)
+    files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
         t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
         t.extraction_items, t.extractions, t.retention_rules,

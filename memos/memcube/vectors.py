@@ -15,7 +15,7 @@ from memos.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import FOUND, UNUSED, Item, Json
+from memos.model import FOUND, UNUSED, Item, ItemType, Json
 from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.text import render
 
@@ -124,7 +124,7 @@ class VectorFollower:
         ]
         chunks = []
         for number, (start, end) in enumerate(self._spans(item.memory)):
-            said = render.said(item.speaker, item.memory[start:end])
+            said = _rendered(item, item.memory[start:end])
             pieces.append(said)
             context = pieces[-WINDOW:-1]
             room = _WINDOW_CHARS - len(said)
@@ -159,6 +159,14 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
         return versions[-1]
     standing = [version for version in versions if version.updated_at < item.recorded_to]
     return standing[-1] if standing else None
+
+
+def _rendered(item: Item, text: str) -> str:
+    if item.type is not ItemType.DOCUMENT:
+        return render.said(item.speaker, text)
+    path, header = item.info.get("path"), item.info.get("table")
+    titles = [str(title) for title in path] if isinstance(path, list) else []
+    return render.passage(item.speaker, titles, header if isinstance(header, str) else None, text)
 
 
 def _local(moment: datetime, zone: tzinfo) -> datetime:
