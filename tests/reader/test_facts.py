@@ -63,7 +63,7 @@ def test_what_a_user_says_is_a_fact_as_it_was_written(
 ) -> None:
     fact = one(text)
     assert (fact.type, fact.key, fact.value, fact.confidence) == (type_, key, value, confidence)
-    assert (fact.memory, fact.subject, fact.reader) == (text, "Ana", "patterns/1")
+    assert (fact.memory, fact.subject, fact.reader) == (text, "Ana", "patterns/2")
     assert (fact.said_at, fact.valid_from, fact.valid_to) == (SAID, SAID, None)
     assert ("explicit" in fact.tags) is (type_ is not ItemType.USER)
 
@@ -226,11 +226,10 @@ def test_facts_come_in_order_of_event_time() -> None:
 
 def test_an_assistant_speaks_of_itself_only() -> None:
     assert one("My name is Juno.", Role.ASSISTANT, "bot").key == "bot|name"
-    assert one("I recommend the night train.", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
     assert one("I'll remind you on Friday.", Role.ASSISTANT, "bot").confidence == 0.6
     assert one("我会提醒你喝水。", Role.ASSISTANT, "bot").subject == "bot"
     assert one("没问题，我会提醒你给妈妈打电话。", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
-    for text in ("I'm sorry to hear that.", "I can help with that!", "Can I help?", "I live in Paris.", "Always run."):
+    for text in ("I'm sorry to hear that.", "I can help with that!", "Can I help?", "I recommend tea.", "I live in Paris.", "Always run."):
         assert facts(text, role=Role.ASSISTANT) == ()
 
 
