@@ -32,7 +32,7 @@ _PREFER = r"(?:would |['’]d )?prefer (?P<v>[^.,;:!?()\"“”\n]{1,60}?)(?= (?
 _FIRM = re.compile(
     r"\bI(?:['’]?m|['’]?ve| am| have)?\b"
     r"(?:(?!\b(?:you|she|he|they|it|we|who|that|which|if|my|wish|not|wasn['’]t)\b)[^.!?\n]){0,40}?"
-    r"(?:\b(?:allergic|avers\w+|intoleran\w+|avoid|sensitive to|afraid of|firmly believe|"
+    r"(?:\b(?:allergic to (?!(?:it|this|that|them)\b)|avers\w+|intoleran\w+|avoid|sensitive to|afraid of|firmly believe|"
     r"can(?:no|['’])?t (?:eat|drink|handle)|(?:don['’]?t|do not|never) (?:really |actually |usually |ever )*"
     r"(?:eat|drink) (?!(?:it|this|that|them|lunch|dinner|breakfast|enough)\b)\w|only (?:eat|drink|buy|use|watch)|"
     r"find [^.!?\n]{1,40}? (?:boring|distracting|tedious|uncomfortable|unengaging|off-putting))"
@@ -110,6 +110,10 @@ _VAGUE = re.compile(
 _NO_THING = re.compile(
     r"\b(?:and|or|less|more|than|as)\b|[&/+和与或跟]|^(?:playing|doing|going|getting|making|taking|seeing|trying|working|sinking|finding|spending|get)\b"
 )
+_TO_WHAT = re.compile(r"\b(?:to|of|in|at|about|into|on|with|for)$", re.IGNORECASE)
+_THESE = re.compile(r"\s+(?:\w+ )?(?:this|these|those)\b", re.IGNORECASE)
+# "Simple, minimal dependencies": the thing is not named yet.
+_GOES_ON = re.compile(r",\s+(?!(?:and|but|so|because|i|it|which|though|too|especially|particularly|please|how|what|can|when|where|as|since)\b)[a-z]")
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)\s+$")
 _MAY_STAND_BEFORE = frozenset(
     """
@@ -171,7 +175,7 @@ def likings(sentence: str) -> list[Liking]:
     """
     head = sentence[:_SCAN_CHARS]
     found = [
-        (match.span("v"), Liking(thing_of(match.group("v")), likes, match.start(), match.end(), ended))
+        (match.span("v"), Liking(_thing(head, match), likes, match.start(), match.end(), ended))
         for likes, ended, pattern in _LIKINGS
         for match in pattern.finditer(head)
         if not _VAGUE.search(match.group("v")) and not _of_the_moment(head, match, likes=likes)
@@ -186,8 +190,14 @@ def likings(sentence: str) -> list[Liking]:
     return kept
 
 
+def _thing(head: str, match: re.Match[str]) -> str | None:
+    return None if _GOES_ON.match(head, match.end("v")) else thing_of(match.group("v"))
+
+
 def _of_the_moment(head: str, match: re.Match[str], *, likes: bool) -> bool:
     """Return True for "something I love", "that's what I like", and for "I love the picture", which is in front of both."""
+    if _TO_WHAT.search(match.group("v")) or _THESE.match(head, match.end("v")):
+        return True
     before = _WORD_BEFORE.search(head[: match.start()])
     if before is not None and before.group(1).casefold() not in _MAY_STAND_BEFORE:
         return True

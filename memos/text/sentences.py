@@ -43,7 +43,7 @@ _OTHERS = re.compile(
     re.I,
 )
 # A single quote opens before a word and closes after one; "'cause" and "rock 'n' roll" open nothing.
-_IN_SINGLE = re.compile(r"(?<![\w'’])['‘](?!(?:cause|til|till|em|bout|round|n|s)\b)(?=\w)(?:(?!['’](?!\w)).)*$", re.IGNORECASE)
+_IN_SINGLE = re.compile(r"(?<![\w'’])['‘](?!(?:cause|til|till|em|bout|round|n|s)\b)(?=\w|$)(?:(?!['’](?!\w)).)*$", re.IGNORECASE)
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"))
 
 

@@ -24,7 +24,7 @@ OCCUPATION = _any_of(
     consultant cook copywriter counsell?or dancer data_scientist dentist designer developer devops\\w* dietitian director doctor
     economist editor electrician engineer entrepreneur farmer firefighter flight_attendant florist freelancer
     gardener geologist graphic_designer hairdresser historian illustrator interpreter journalist judge lawyer lecturer
-    librarian manager? mathematician mechanic midwife musician nanny nurse nutritionist optician painter paralegal
+    librarian manager mathematician mechanic midwife musician nanny nurse nutritionist optician painter paralegal
     paramedic pastor pharmacist photographer physicist physiotherapist pilot plumber poet police_officer
     politician postdoc prison_guard producer product_manager professor programmer project_manager psychiatrist
     psychologist radiologist realtor receptionist researcher retiree sailor salesperson scientist secretary
@@ -85,7 +85,9 @@ _DOING = r"(?:wake|get up|go|run|swim|cycle|walk|cook|eat|drink|read|meditate|pr
 _REST = r"[^.!?\n]{0,80}?"
 
 SELF = (
-    rf"{_AM} {_UP_TO_3}{OCCUPATION}\b(?! of (?:habit|course))",
+    r"\b(?:I['’]?m|I am|we['’]re|we are)(?: (?:now|also|actually|currently|still|just|originally))* (?:an?|the|both|one of the) "
+    rf"(?:(?!(?:who|that|with|of|for|to|my|like|about|when|in|and|but|bit|lot)\b)[\w\-'’]+ ){{0,3}}{OCCUPATION}\b"
+    r"(?! (?:of (?:habit|course|my)|at heart))",
     rf"\bI (?:work|worked) as an? (?!result\b)\w",
     r"\bI (?:mostly |usually |only |still )?work (?:remotely|from home|part[- ]time|full[- ]time|nights|night shifts|shifts|"
     r"in (?!the (?:morning|afternoon|evening|office|garden|dark)|my|a (?:minute|bit|mess|hurry)|silence|peace|progress|"
@@ -115,10 +117,11 @@ SELF = (
     rf"{_I} have (?:[\w\-]+ ){{0,3}}(?:{_ANIMAL}|{_CHILD}) (?:named|called) (?-i:{_CALLED})",
     r"\bI (?:drive|ride) (?:an?|the|my) (?!(?:hard|lot|bit|bus|train|car|bike|taxi|cab|while|long|wave|fine)\b)\w",
     rf"\bI (?:also )?play (?:the )?(?:electric |acoustic |bass |classical )?{_PLAYED}\b",
-    rf"\b(?:I['’]?m|I am) (?:also |currently |still )?(?:learning|taking|training for|practi[cs]ing) "
-    r"(?!(?:it|this|that|so|a lot|from|more|how|about|the (?:bus|train|day|hard)|my time|a (?:break|nap|walk|look|shower|day|bus|"
-    r"train|picture|photo|class break)|care|over|notes|off|out|part|on|today|tonight|things|lots)\b)\w",
-    rf"\bI['’]?(?:ve| have) been [a-z]+ing\b{_REST}\b{_SO_LONG}",
+    r"\b(?:I['’]?m|I am) (?:also |currently |still )?(?:learning|training for) "
+    r"(?!(?:it|this|that|so|a (?:lot|ton|bit|few)|tons|from|more|about|as|new things|something|the hard|things|lots|to (?:be|let|deal|accept|live|"
+    r"trust|love|say|see|understand|appreciate))\b)\w",
+    r"\b(?:I['’]?m|I am) (?:also |currently |still )?taking [\w ]{1,30}?(?:lessons|classes|courses?|medication|antidepressants|insulin)\b",
+    rf"\bI['’]?(?:ve| have) been [a-z]+ing (?!(?:for|since)\b){_REST}\b{_SO_LONG}",
     rf"\bI (?:have(?:n['’]?t)?|ha?vn['’]?t|['’]ve not) (?:eaten|had|smoked|drunk|touched|eat)\b{_REST}\b{_SO_LONG.replace('for ', '(?:for|in) (?:like )?', 1)}",
     rf"\bI (?:\w+ )?{_DOING}\b{_REST}\b{_EVERY}",
     rf"\bevery (?:morning|evening|night|day|week|weekend|(?:mon|tues|wednes|thurs|fri|satur|sun)day),? I (?:\w+ )?{_DOING}\b",
@@ -126,8 +129,8 @@ SELF = (
     r"\bI (?:don['’]?t|do not|never) (?:smoke|drink(?: alcohol)?|drive|eat (?:meat|pork|beef|dairy|gluten|sugar|fish|eggs))\b(?! (?:it|that|this)\b)",
     r"\bmy (?:flat|apartment|house|place|home|studio) (?:is|has|doesn['’]?t have) (?:an? |no |on |in |near |at |close to |next to |above |"
     r"across )(?!(?:mess|disaster|bit|fire|order|shambles|state|wreck)\b)\w",
-    r"\bmy (?:name|hometown|home town|nationality|height|shoe size|blood type|pronouns|time ?zone|job title|hobb(?:y is|ies are)|"
-    r"degree is|thesis|star sign|middle name|last name|surname|first name|nickname|username|github|handle)(?: is| are|['’]s)? \w",
+    r"\bmy (?:name|hometown|home town|nationality|height|shoe size|blood type|pronouns|time ?zone|job title|hobby|hobbies|"
+    r"degree|thesis|star sign|middle name|last name|surname|first name|nickname|username|github|handle)(?: is| are|['’]s) (?!not\b)\w",
     rf"\bmy (?:new )?(?:phone )?(?:number|phone) (?:has )?changed\b|\bmy new (?:number|address|email|phone number) is\b",
 )
 _LASTING = (
@@ -155,7 +158,7 @@ RELATIONS = (
 _GOT = (
     r"(?:got (?:married|engaged|divorced|promoted|fired|laid off|baptized|my (?:driver['’]?s )?(?:licen[cs]e|degree|phd|diploma|citizenship|visa|green card)|"
     rf"(?:a|an|our|my) (?:new |first |second )?(?:{_ANIMAL}|job|house|car|tattoo|flat|apartment|promotion)|accepted (?:in)?to)"
-    rf"|had a (?:baby|miscarriage|stroke|heart attack|son|daughter)|had (?:my|our) (?:first|second|third)|adopted (?:a|an|our|my|two|three|\d)|gave birth"
+    rf"|had a (?:baby|miscarriage|stroke|heart attack|son|daughter)|had (?:my|our) (?:first|second|third) (?:child|baby|kid|son|daughter)|adopted (?:a|an|our|my|two|three|\d)|gave birth"
     r"|(?:bought|sold) (?:an?|our|my|the) (?:[\w\-]+ ){0,2}(?:house|flat|apartment|car|van|motorbike|motorcycle|boat|cottage|cabin|business)"
     r"|graduated (?:from|in|with|last)|retired (?:from|in|last|after)|quit (?:smoking|drinking|sugar|caffeine|my job|my (?:old )?job|social media)|"
     r"stopped (?:smoking|drinking|eating (?!it|this|that)\w)|gave up (?:smoking|drinking|alcohol|meat|sugar|coffee|caffeine|dairy|gluten|my job)|"
@@ -166,10 +169,25 @@ _GOT = (
     r"took up \w|signed up for (?:a|an|the) (?:[\w\-]+ ){0,2}(?:class|course|marathon|gym|membership|race|lessons?|triathlon)|joined (?:a|an|the) (?:[\w\-]+ ){0,2}"
     r"(?:choir|club|gym|band|team|orchestra|church|group|league|army|navy))"
 )
+_AGO = (
+    r"(?:yesterday|last (?:night|week|weekend|month|year|spring|summer|fall|autumn|winter|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|the other day|"
+    rf"(?:{_NUMBER}|\d+|a few|a couple of|several) (?:days?|weeks?|weekends?|months?|years?) ago|recently|this (?:past )?(?:week|weekend|month|year)|"
+    r"(?:on|in|back in) (?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|January|February|March|April|May|June|July|August|September|October|November|December|(?:19|20)\d\d))\b"
+)
+_DID = (
+    r"(?:went (?:to (?!(?:bed|sleep|work|the (?:store|gym|bathroom|shop|supermarket|office)|school|a (?:meeting|shop|store)|get|see (?:if|what)|town)\b)|on an? |camping|hiking|"
+    r"skiing|surfing|sailing|kayaking|backpacking|diving)|attended|visited|hosted|organi[sz]ed|performed|presented|gave a (?:talk|speech)|participated in|"
+    r"competed|took (?:my|our|the) (?:kids|family|son|daughter|dog|mom|mum|dad|parents|wife|husband)|travel+ed to|flew to|hiked|won|celebrated|"
+    r"volunteered|finished (?:writing|reading|my|a|the)|completed|spoke at|took part in|moved (?:into|out)|met up with|ran (?:a|the)|opened (?:my|our|a)|launched (?:my|our|a)|"
+    r"applied (?:to|for)|started (?:a|an|my|our|learning|working|doing|taking|volunteering)|signed up for|joined|bought (?:a|an|my)|got (?:a|an|my) (?:[\w\-]+ ){0,2}(?:"
+    r"tattoo|scholarship|award|degree|certificate|promotion|offer|puppy|kitten|dog|cat))"
+)
 EVENTS = (
     rf"{_HAVE} (?:just |recently |finally |also |both )*{_GOT}",
     rf"^(?:(?:also|and|so|oh|btw|update|hey|news|guess what)[,:!]? |\W)*(?:just |recently |finally )?{_GOT}",
     rf"\b(?:I|we) (?:was|were) (?:promoted|laid off|fired|diagnosed|accepted|hospitali[sz]ed|elected|evicted|naturali[sz]ed)\b",
+    rf"\b(?:I|we) (?:just |also |finally |actually |recently )*{_DID}\b[^.!?\n]{{0,100}}?\b{_AGO}",
+    rf"^(?:(?:so|hey|oh|well|and|also|btw)[,!]? )*{_AGO},? (?:I|we) (?:just |also |finally |actually |recently )*{_DID}\b",
     rf"\b(?:I|we) became (?:a|an|the) (?:{_UP_TO_3}{OCCUPATION}|father|mother|dad|mum|mom|parent|grand\w+|citizen|us citizen|homeowner\w*|aunt|uncle)",
 )
 _LATER = (
@@ -180,6 +198,12 @@ _LATER = (
     r"in (?:a few|two|three|four|five|six|\d+|a couple of) (?:weeks|months|years)|when I (?:retire|graduate|turn)|on (?:January|February|March|April|May|June|July|August|"
     r"September|October|November|December))\b"
 )
+_BIG_STEP = (
+    r"(?:visit|mov(?:e|ing) (?!on\b)|travel|go(?:ing)? (?:to|back|on|for)|marry|propose|retire|buy(?:ing)? an? (?:house|flat|car|apartment|home|boat)|"
+    r"adopt|open(?:ing)? (?:a|an|my|our)|learn(?:ing)? (?:to )?\w|study|apply (?:to|for)|quit|leav(?:e|ing) (?:my|for)|run(?:ning)? (?:a|the|for)|hav(?:e|ing) (?:kids|children|"
+    r"a baby|another)|host|fly|return to|relocate|train for|write a (?:book|novel|memoir)|hike|climb|become|becoming|start(?:ing)? (?:a|an|my|our) (?:[\w\-]+ ){0,2}"
+    r"(?:business|family|company|job|degree|course|school|shop|garden|blog|podcast|band)|get(?:ting)? (?:married|engaged|a (?:dog|cat|puppy|degree|phd|tattoo)))\b"
+)
 _PLANNED = (
     r"(?:I['’]?m|I am|we['’]?re|we are|(?:me and|my \w+ and I are|[A-Z]\w+ and I are) ?[A-Z]?\w{0,15}(?: are)?)"
     r"(?: (?:also|really|still|now|currently|definitely|finally|both|all|actually))*"
@@ -187,14 +211,16 @@ _PLANNED = (
 PLANS = (
     rf"\b{_PLANNED} (?:going to|gonna|moving|flying|travel+ing|driving|visiting|starting|running|getting|having|taking|going|hosting|"
     rf"attending|spending|launching|opening|hiking|cycling|throwing|doing|competing) {_REST}\b{_LATER}",
-    rf"\b{_PLANNED} (?:planning (?:to|on|an?|our|my)|saving (?:up )?(?:for|to)|training for|signed up for|expecting (?:a|our|twins)|"
+    rf"\b{_PLANNED} (?:planning (?:(?:an?|our|my) (?!few\b)(?:[\w\-]+ ){{0,3}}(?:trip|wedding|vacation|holiday|party|move|visit|honeymoon|reunion|"
+    rf"tour|getaway|festival|fundraiser|event|exhibition|surprise)|(?:to|on) {_BIG_STEP})|saving (?:up )?(?:for|to)|training for|signed up for|expecting (?:a|our|twins)|"
     r"getting (?:married|engaged|divorced)|due in|moving to (?-i:[A-Z]))",
-    r"\b(?:I|we) (?:plan|intend|aim) to \w",
+    rf"\b(?:I|we) (?:plan|intend) (?:to {_BIG_STEP}|to {_REST}\b{_LATER})|\b{_PLANNED} planning to {_REST}\b{_LATER}",
     rf"\b(?:I|we)(?:['’]ll| will| shall) (?:be )?(?:move|start|visit|fly|go|travel|run|turn|graduate|retire|marry|launch|begin|moving|starting|visiting|flying|going|"
     rf"travell?ing)\b{_REST}\b{_LATER}",
     rf"\b(?:I|we)(?:['’]ve| have)(?: got)? (?:an?|my|our|the) (?:[\w\-']+ ){{0,3}}(?:appointment|interview|exam|surgery|wedding|operation|flight|deadline|checkup|check-up|"
     rf"trip|vacation|holiday|reunion|due date)\b{_REST}(?:\b{_LATER}|\bon (?:the )?(?:\d|mon|tues|wednes|thurs|fri|satur|sun))",
-    r"\bmy (?:goal|plan|dream|aim|ambition|resolution)(?: for \w+( year)?)? is to \w",
+    r"\bmy (?:(?:biggest |long-term |life ?(?:long)?|childhood )(?:goal|dream)|dream|ambition|resolution|goal (?:for \w+|this year|in life)) is to \w",
+    rf"\bmy (?:goal|plan|aim) is to {_BIG_STEP}",
 )
 # What is said like that is not settled, or gone with the day.
 UNSETTLED = re.compile(
