@@ -1,7 +1,7 @@
 """Messages with what a reader should find in them, written for this, and how near a reader's facts come to that.
 
-Each message is `tune`, on which patterns may be fitted, or `held_out`, on which they are only measured. None comes from a
-benchmark. Knows no pattern.
+Each message is `tune`, on which patterns may be fitted, or `held_out`, on which they are only measured. None comes
+from a benchmark. Knows no pattern.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def load(path: Path = FILE) -> list[Labelled]:
 class Score:
     """Counts over messages: stored facts that are right, expected things that were found, and what is junk.
 
-    `stored` = `right` + `misread` + `junk`: misread says what lasts under a wrong key, type or sign, junk nothing that lasts.
+    `stored` = `right` + `misread` + `junk`: misread says what lasts under a wrong key, type or sign, junk says nothing
+    that lasts.
     """
 
     messages: int = 0

@@ -1,8 +1,8 @@
 """What reading finds and costs: `python -m benchmarks.reading --parts labelled junk speed`, `--data` for LoCoMo.
 
-Parts: `labelled` precision and recall without a model on messages written for it (benchmarks/labelled_messages.json), `junk`
-how much of what is stored states nothing lasting, `speed` messages a second, `locomo` how much of the evidence of a
-LoCoMo file is a source of a fact.
+Parts: `labelled` precision and recall without a model on messages written for it (benchmarks/labelled_messages.json),
+`junk` how much of what is stored states nothing lasting, `speed` messages a second, `locomo` how much of the evidence
+of a LoCoMo file is a source of a fact.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks import reading_locomo, reading_quality
@@ -35,7 +36,8 @@ def measure(arguments: argparse.Namespace) -> Report:
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the arguments."""
     parser = output_parser(__doc__)
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=["labelled", "junk", "speed"], help="only these")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS)[:3], help="only these")
+    parser.add_argument("--data", type=Path, metavar="FILE", help="a LoCoMo file, for what reads its sessions")
     reading_quality.add_arguments(parser)
     reading_locomo.add_arguments(parser)
     return parser.parse_args(argv)

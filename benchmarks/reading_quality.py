@@ -1,4 +1,4 @@
-"""How good and how quick reading without a model is: precision, recall and junk on labelled messages, messages a second."""
+"""How good and how quick reading without a model is: precision, recall, junk; messages a second."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def stored(text: str, role: Role, speaker: str, at: datetime, place: int) -> Ite
     return Item(
         id=f"m{place}", cube="bench", version=1, version_id=f"v{place}", memory=text, type=ItemType.MESSAGE,
         tier=Tier.MID, status=Status.ACTIVE, speaker=speaker, role=role, key=None, value=None, tags=(), info={},
-        confidence=1.0, entities=(), keywords=(), conversation="bench", position=place, page=place, session=1, said_at=at,
-        valid_from=at, valid_to=None, created_at=at, updated_at=at,
+        confidence=1.0, entities=(), keywords=(), conversation="bench", position=place, page=place, session=1,
+        said_at=at, valid_from=at, valid_to=None, created_at=at, updated_at=at,
         sources=(Source(f"s{place}", 0, len(text), speaker, at, text),),
     )  # fmt: skip

@@ -56,7 +56,7 @@ _BETWEEN = re.compile(
     r"\s*[,，;；、]\s*(?:(?:and|but)\s+|但是?|而且|不过)?|\s+(?:and|but)\s+(?:now\s+)?|但是?|而且|不过", re.IGNORECASE
 )
 _CALLED = re.compile(
-    r"(?<!n['’]t )(?<!not )(?<!never )\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})"
+    r"(?<!n['’]t )(?<!not )(?<!never )\b[Cc]all me (?P<v>(?:(?:Dr|Mrs?|Ms|Prof)\. )?[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})"
     r"|(?<!别)(?<!不要)(?<!不)(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
 )
 _ANSWERS_IN = re.compile(
@@ -198,7 +198,7 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
 
 
 def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[int, Fact]]:
-    """Return what else the sentence tells that lasts; where the same words gave a fact already there is nothing else."""
+    """Return what else the sentence tells that lasts; words that gave a fact already give no second one."""
     text = sentence.text
     if is_question(text):
         return []
@@ -208,7 +208,6 @@ def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[
         if not taken and asserted(text, telling.start, telling.end):
             began = (sentence.said_at, None) if telling.kind is Kind.PLAN else _validity(sentence, None)
             told.append((telling.start, _fact(sentence, ItemType.USER, None, began)))
-    # What one sentence says of one thing in two ways is stored once, unless something separates them.
     return told
 
 

@@ -43,7 +43,9 @@ _OTHERS = re.compile(
     re.I,
 )
 # A single quote opens before a word and closes after one; "'cause" and "rock 'n' roll" open nothing.
-_IN_SINGLE = re.compile(r"(?<![\w'’])['‘](?!(?:cause|til|till|em|bout|round|n|s)\b)(?=\w|$)(?:(?!['’](?!\w)).)*$", re.IGNORECASE)
+_IN_SINGLE = re.compile(
+    r"(?<![\w'’])['‘](?!(?:cause|til|till|em|bout|round|n|s)\b)(?=\w|$)(?:(?!['’](?!\w)).)*$", re.IGNORECASE
+)
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"))
 
 
@@ -75,7 +77,9 @@ def asserted(sentence: str, start: int, end: int) -> bool:
         return False
     if _OTHERS.search(before) or before.lstrip().startswith(">"):
         return False
-    if before.count('"') % 2 or _IN_SINGLE.search(before) or any(before.count(opens) > before.count(closes) for opens, closes in _QUOTES):
+    if before.count('"') % 2 or any(before.count(opens) > before.count(closes) for opens, closes in _QUOTES):
+        return False
+    if _IN_SINGLE.search(before):
         return False
     if not is_question(sentence):
         return True

@@ -36,7 +36,10 @@ _REST = r"(?P<v>(?:[^.,;:!?\n。，；！？]|[.:](?=\w)|(?<=\bDr)\.|(?<=\bM[rs]
 _HAVE = r"(?:['’]ve| have| just| recently| finally)*"
 _BE = r"(?:['’]m| am)"
 _ADVERB = r"(?: (?:now|currently|actually|still|also|just))?"
-_HAN = r"(?!一起|这里|那里|这儿|那儿|附近|一[个家所间]|家里?|新|这|那|哪|公司|学校|酒店|同一)(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+_HAN = (
+    r"(?!一起|这里|那里|这儿|那儿|附近|一[个家所间]|家里?|新|这|那|哪|公司|学校|酒店|同一)"
+    r"(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+)
 _HAN_WHEN = (
     r"(?:现在|目前|已经|刚刚?|才|又|就|终于|最近|一直|都|也|前几天|上个?(?:月|周|星期)|去年|今年|前年|"
     r"(?:\d{4}|[\d一二三四五六七八九十]{1,3})[年月](?:[初中底]|份)?|年[初底]|春节后|毕业后)*"
@@ -78,7 +81,10 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"doctor|dentist|landlord|flat|bike|favou?rite [a-z]+) "
             rf"(?:is|was|are|will be) (?!not\b|no longer\b|never\b)(?:now |actually |currently )?{_REST}",
         ),
-        ("residence", rf"我们?{_HAN_WITH}{_HAN_WHEN}(?:住在|搬[到去来]了?|定居(?:在|于|到)?了?|移居到?了?){_HAN}{_HAN_STOP}"),
+        (
+            "residence",
+            rf"我们?{_HAN_WITH}{_HAN_WHEN}(?:住在|搬[到去来]了?|定居(?:在|于|到)?了?|移居到?了?){_HAN}{_HAN_STOP}",
+        ),
         (
             "residence",
             r"我[^他她它你您家。！？]{1,25}?[，,](?:但是?|不过)?(?:现在|目前|如今)"

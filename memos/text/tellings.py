@@ -49,7 +49,9 @@ _ENGLISH, _CHINESE = (
 _ABOUT = re.compile(r"\b(?:I|im|ive|we|my|our|me)\b|['’](?:m|ve|re)\b|^\W*[a-z]+", re.IGNORECASE)
 # "I never had a dog", "I wasn't born here": what is not so is not told.
 _DENIED = re.compile(
-    r"(?:\bnot|n['’]t|\bnever|\bno longer|\bwish|\bas if|\blike|\bthan|\bwhen|\bpretend\w*|\bthink|\bthought)\s*$", re.IGNORECASE
+    r"(?:\bnot|n['’]t|\bnever|\bno longer|\bwish|\bas if|\blike|\bthan|\bwhen|\bpretend\w*|\bthink|\bthought)"
+    r"\s*$",
+    re.IGNORECASE,
 )
 
 

@@ -229,7 +229,11 @@ def test_an_assistant_speaks_of_itself_only() -> None:
     assert one("I'll remind you on Friday.", Role.ASSISTANT, "bot").confidence == 0.6
     assert one("我会提醒你喝水。", Role.ASSISTANT, "bot").subject == "bot"
     assert one("没问题，我会提醒你给妈妈打电话。", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
-    for text in ("I'm sorry to hear that.", "I can help with that!", "Can I help?", "I recommend tea.", "I live in Paris.", "Always run."):
+    for text in (
+        "I'm sorry to hear that.", "I can help with that!", "Can I help?", "I live in Paris.", "Always run.",
+        "I recommend the night train.", "I'd suggest toasting the cumin first.", "I'm an AI language model.",
+        "I'll always be here for you!", "我建议你先把孜然炒香。",
+    ):  # fmt: skip
         assert facts(text, role=Role.ASSISTANT) == ()
 
 
