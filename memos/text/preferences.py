@@ -23,7 +23,7 @@ _OFTEN = (
     r"lowkey) )*"
 )
 _STOP = (
-    r"(?= (?:and I|but|because|since|when|while|if|so|too|very much|a lot|any ?more|any longer|again|over|than|"
+    r"(?= (?:and I|tbh|lol|ngl|imo|haha|but|because|since|when|while|if|so|too|very much|a lot|any ?more|any longer|again|over|than|"
     r"more than|at all|these days|now|though|either|as well|with|for|from|like|that|which|who|in|on|at|after|"
     r"before)\b"
     r"|\s*(?:[.,;:!?()\"“”\n]|$|[^\w\s'’&/+\-]))"
@@ -50,7 +50,7 @@ _FIRM = re.compile(
     r"|(?<!\bit )\b(?:is|are) my (?:all[- ]time )?favou?rites?\b"
     r"|我(?:从来|一直|现在|基本|平时|已经|晚上|早上|也|都)*(?:不|不[太大]?能|不怎么能?|不敢|没法)(?:吃|喝|碰)"
     r"(?!了饭|亏|醋|到|完|下|惯|准)|我对[^，。！？]{1,10}过敏|我[^，。！？]{0,4}偏好"
-    r"|(?:^|[，,；;])(?:(?:现在|最近|平时|晚上|早上|中午|早餐|晚餐|基本|从来|已经)不(?:吃|喝|碰)(?!饭|亏|醋|到|完|"
+    r"|(?:^|[，,；;])(?:(?:现在|最近|平时|晚上|早上|中午|早餐|晚餐|基本|从来|已经)+不(?:吃|喝|碰)(?!饭|亏|醋|到|完|"
     r"下|惯|准)[^，。！？\s]{1,8})",
     re.IGNORECASE,
 )
