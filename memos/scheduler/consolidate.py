@@ -19,7 +19,7 @@ from memos.memcube.ledger import items
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.profiles.traits import may_replace, orders_from_untrusted
 from memos.reader.fact_asking import PENDING
-from memos.text.likeness import contradicts, covered, overlap, words
+from memos.text.likeness import contradicts, covered, overlap, plain, words
 
 NEAR_COSINE = 0.85
 NEAR_OVERLAP = 0.33
@@ -289,7 +289,7 @@ def _same_value(item: Item, fact: Fact) -> bool:
 
 
 def _folded(value: str | None) -> str:
-    return " ".join((value or "").casefold().split()).strip(" .,!?'\"")
+    return plain(value)
 
 
 def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:
