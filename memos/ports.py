@@ -156,9 +156,10 @@ class VectorIndex(Protocol):
         """For each item id delete its points whose `revision` is not the given one; None deletes all."""
         ...
 
-    def search(self, request: VectorSearch) -> list[list[ScoredPoint]]:
+    def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
         """Return one list per arm, best first, at most `limit` points with a positive score each.
 
+        `meanwhile` is called at most once, while the index works; what it raises is raised. An index may leave it out.
         Raises: InvalidInput when `cubes` is empty.
         """
         ...

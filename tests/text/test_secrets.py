@@ -135,12 +135,13 @@ HOSTILE = (
     "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAA\n", "A" * 20 + "\n", "host=", "host=a;", "host=a ", "password=",
     "?", "&sig=", "aws_secret_access_key", "aws_secret_access_key=", "AKIA", "M" * 24 + ".", "1234567890:AA", "SG.",
     "{", '{"a":', "\u200b", "\uff41", "key-", "hooks.slack.com/services/", "xox", "1 ", "+1", "0", "a@a.", "a.", "a@",
-    "4111 ", "DE89 3704 ", "12345678", "(0", "+1(", "Private-Lines: 9\n", "AAAA=\n", "Proc-Type: ", "\\n", "pscale_tkn_",
+    "4111 ", "DE89 3704 ", "12345678", "(0", "+1(", "Private-Lines: 9\n", "AAAA=\n", "Proc-Type: ", "\\n",
+    "pscale_tkn_",
 )  # fmt: skip
 
 
 def cost(text: str) -> float:
-    """Return the least time of the processor that masking took; what is compared is how it grows, not how long it is."""
+    """Return the least processor time that masking took; what is compared is how it grows, not how long it is."""
     times = []
     for _ in range(3):
         begun = time.process_time()
