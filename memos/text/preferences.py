@@ -23,7 +23,8 @@ _OFTEN = (
     r"lowkey) )*"
 )
 _STOP = (
-    r"(?= (?:and I|tbh|lol|ngl|imo|haha|but|because|since|when|while|if|so|too|very much|a lot|any ?more|any longer|again|"
+    r"(?= (?:and I|tbh|lol|ngl|imo|haha|but|because|since|when|while|if|so|too|very much|a lot|any ?more|"
+    r"any longer|again|"
     r"over|than|more than|at all|these days|now|though|either|as well|with|for|from|like|that|which|who|in|on|at|after|"
     r"before)\b"
     r"|\s*(?:[.,;:!?()\"“”\n]|$|[^\w\s'’&/+\-]))"
