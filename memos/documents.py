@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Collection
@@ -26,6 +27,7 @@ Given = str | Path | tuple[str, bytes]
 Files = tuple[StoredFile, ...]  # `list` is a method here
 
 _NAME_CHARS = 255
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SHOWN = frozenset(FileState) - {FileState.DELETED}
 
 
@@ -156,8 +158,9 @@ def _loaded(file: Given, most: int) -> tuple[str, bytes]:
 
 
 def _name(given: Json) -> str:
-    """Return the last part of a name; folders are no business of others."""
+    """Return the last part of a name as one line; folders are no business of others, and a prompt has names in it."""
     name = PurePath(check_name("file name", given, 4096).replace("\\", "/")).name
+    name = " ".join(_CONTROLS.sub(" ", name).split())
     return check_name("file name", name, _NAME_CHARS)
 
 

@@ -60,7 +60,7 @@ from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
-from memos.reader.fields import edits_of, ids_of, switch, version_of, within, zone_of
+from memos.reader.fields import edits_of, ids_of, member_of, switch, version_of, within, zone_of
 from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
@@ -135,7 +135,7 @@ class Cubes:
         description = masking.text("description", check_text("description", description, 10_000))
         made = Cube(
             cube, check_name("actor", actor, 128), description, zone.key, memos.embedder.fingerprint,
-            memos.clock.now(), kind=kind, redact_pii=redact_pii,
+            memos.clock.now(), kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
         )  # fmt: skip
         with memos._writing() as connection:
             cube_rows.create(connection, made)

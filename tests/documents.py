@@ -131,7 +131,7 @@ def epub(chapters: Sequence[tuple[str, str]]) -> bytes:
     )  # fmt: skip
 
 
-def bomb(megabytes: int = 700) -> bytes:
+def bomb(megabytes: int) -> bytes:
     """Return a Word document that would unpack to a thousand times its size."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -55,7 +55,7 @@ def test_a_knowledge_base_from_its_making_to_its_end(home: Path, tmp_path: Path)
     assert status == 1
     assert "manual.md  (1 passages)" in out
     assert "scan.pdf: has no text on its 1 pages" in out
-    assert "odd [red] :smile: \\x1b[31m.md" in out
+    assert "odd [red] :smile: [31m.md" in out
     assert "missing.md: 'missing.md' cannot be opened" in err
 
     added = told(home, "kb", "add", "manuals", tmp_path / "parts.pdf")

@@ -30,6 +30,8 @@ _START = (
     "from memos.backends.document_process import main; main(*map(int, sys.argv[2:]))"
 )
 _POLLS_S = (0.01, 0.2)
+# Each thread of a numerical library would take its share of the address space.
+_ENVIRONMENT = {"PATH": os.defpath, "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class ChildDocumentReader:
@@ -84,7 +86,7 @@ def _run(given: int, answer: int, go_on: Callable[[], object]) -> int:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-P", "-c", _START, _PACKAGE_ROOT, *map(str, (given, answer, its.fileno()))],
                 pass_fds=(given, answer, its.fileno()), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, cwd="/", env={"PATH": os.defpath, "PYTHONUTF8": "1"}, start_new_session=True,
+                stderr=subprocess.DEVNULL, cwd="/", env=_ENVIRONMENT, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise BackendUnavailable(f"No process can be started to read documents ({error.strerror}).") from error
