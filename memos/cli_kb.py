@@ -29,13 +29,14 @@ Base = Annotated[str, typer.Argument(help="Id of the knowledge base")]
 def create(
     kb: Base,
     description: Annotated[str, typer.Option(help="What it is about")] = "",
+    redact_pii: Annotated[bool, typer.Option("--redact-pii", help="Mask personal data in its documents")] = False,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an empty knowledge base."""
     with opened(data_dir) as memos:
-        made = memos.knowledge.create(kb, description, actor=actor)
+        made = memos.knowledge.create(kb, description, actor=actor, redact_pii=redact_pii)
     show(made, as_json, lambda: say(f"created {made.id}"))
 
 

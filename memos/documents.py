@@ -18,6 +18,7 @@ from memos.memcube import erase
 from memos.memcube.ledger import files, outbox
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, EraseReceipt, FileKind, FileState, Json, StoredFile
 from memos.reader.fields import members_of
+from memos.reader.masking import Masking
 from memos.scheduler.waiting import polls
 from memos.text.checks import check_name, check_text
 
@@ -27,6 +28,8 @@ Given = str | Path | tuple[str, bytes]
 Files = tuple[StoredFile, ...]  # `list` is a method here
 
 _NAME_CHARS = 255
+# Of files that may be all letters, and are broken when some of them change.
+_NO_TEXT = (b"%PDF", b"PK", b"{\\rtf")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SHOWN = frozenset(FileState) - {FileState.DELETED}
 
@@ -46,12 +49,17 @@ class Documents:
         """
         scope = self._handles.scoping([cube], actor)
         name, data = _loaded(file, self._handles.limits.file_bytes)
+        digest, masking = hashlib.sha256(data).hexdigest(), self._handles.masking(scope)
+        name, data = masking.name("file name", name), _masked(data, masking)
+        info = {"masked": dict(masking.kinds)} if masking.masked else {}
         with self._handles.changing(scope) as change:
             new = StoredFile(
                 new_id(), change.cube, FileKind.DOCUMENT, name, "application/octet-stream", len(data),
-                hashlib.sha256(data).hexdigest(), FileState.PROCESSING, scope.actor, change.now,
+                digest, FileState.PROCESSING, scope.actor, change.now, info=info,
             )  # fmt: skip
             kept = rows.take_in(change, new, data)
+            if kept.id == new.id:
+                masking.record(change)
         self._wake()
         return kept
 
@@ -84,7 +92,10 @@ class Documents:
         return tuple(file for file in found if file.state in wanted)
 
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
-        """Return a file's bytes as they came. Raises: NotFound, also when they were erased with one of its passages."""
+        """Return a file's bytes as they came; where something was masked, what was read of them, as Markdown.
+
+        Raises: NotFound, also when they were erased with one of its passages.
+        """
         found = self._found(file, cube, actor)
         with self._handles.ledger.read() as connection:
             data = files.content(connection, found.id)
@@ -155,6 +166,18 @@ def _loaded(file: Given, most: int) -> tuple[str, bytes]:
     if memoryview(data).nbytes > most:
         raise _too_large(memoryview(data).nbytes, most)
     return _name(name), bytes(data)
+
+
+def _masked(data: bytes, masking: Masking) -> bytes:
+    """Return bytes that are text masked; what is in other files is known when they were read."""
+    if data.startswith(_NO_TEXT):
+        return data
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return data
+    masked = masking.whole("file", text)
+    return data if masked == text else masked.encode()
 
 
 def _name(given: Json) -> str:

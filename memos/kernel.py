@@ -217,10 +217,10 @@ class MemOS:
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
             *self._upkeep.jobs(),
-            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle).run),
+            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle, self._masking_of).run),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
-        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
+        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._masking_of, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
         writes = Writes(self._scope, self._change, self._settle, self._masking)
@@ -804,6 +804,9 @@ class MemOS:
             # Into the object taken before reading: what was forgotten meanwhile stays forgotten.
             heads.update(found)
         return heads
+
+    def _masking_of(self, cube: str) -> Masking:
+        return self._masking(self._scope([cube], LOCAL_OWNER, embeds=False))
 
     def _masking(self, scope: Scope) -> Masking:
         return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)

@@ -31,7 +31,9 @@ Bases = tuple[KnowledgeBase, ...]  # `list` is a method here
 class Creating(Protocol):
     """Makes a cube."""
 
-    def __call__(self, cube: str, *, actor: str = ..., description: str = ..., kind: CubeKind = ...) -> Cube:
+    def __call__(
+        self, cube: str, *, actor: str = ..., description: str = ..., kind: CubeKind = ..., redact_pii: bool = ...
+    ) -> Cube:
         """Return the new cube. Raises: InvalidInput, Conflict."""
         ...
 
@@ -45,9 +47,14 @@ class Knowledge:
     creating: Creating
     dropping: Callable[[str, str], EraseReceipt]
 
-    def create(self, id: str, description: str = "", *, actor: str = LOCAL_OWNER) -> KnowledgeBase:
-        """Make an empty knowledge base. Raises: InvalidInput, Conflict when the id is taken."""
-        self.creating(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE)
+    def create(
+        self, id: str, description: str = "", *, actor: str = LOCAL_OWNER, redact_pii: bool = False
+    ) -> KnowledgeBase:
+        """Make an empty knowledge base; with `redact_pii` personal data in its documents is masked.
+
+        Raises: InvalidInput, Conflict when the id is taken.
+        """
+        self.creating(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)
 
     def get(self, id: str, *, actor: str = LOCAL_OWNER) -> KnowledgeBase:

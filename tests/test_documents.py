@@ -545,3 +545,37 @@ def test_each_passage_is_one_vector_of_the_real_model(tmp_path: Path, settings: 
         points = {stamp.item for stamp in memos._parts.vector.scan("default")}
         assert len(points) == sum(1 for _ in memos._parts.vector.scan("default")) == file.info["passages"]
         assert Counting.longest == 1
+
+
+# Secrets and personal data
+
+TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC2dF4hJ6"
+
+
+@pytest.mark.parametrize("kind", ["notes.md", "notes.docx", "notes.txt"])
+def test_what_must_not_be_stored_is_masked_in_documents_and_their_bytes(tmp_path: Path, kind: str) -> None:
+    said = f"The xylophone robot logs in with {TOKEN} every night."
+    data = {"notes.md": said.encode(), "notes.docx": make.docx([("", said)]), "notes.txt": said.encode("utf-16")}[kind]
+    with MemOS.open(tmp_path, embedder=WordEmbedder()) as memos:
+        file = put(memos, kind, data)
+        assert (file.state, file.info["masked"]) == (FileState.AVAILABLE, {"github token": 1})
+        assert all(TOKEN not in text for text in texts(memos))
+        assert "[masked: github token]" in memos.documents.markdown(file.id)
+        kept = memos.documents.content(file.id)
+        assert TOKEN.encode() not in kept
+        assert TOKEN.encode("utf-16-le") not in kept
+        assert b"xylophone" in kept
+        assert put(memos, kind, data).id == file.id
+        assert memos.verify().clean
+    if kind == "notes.md":  # nothing of it was ever written
+        assert TOKEN.encode() not in bytes_of(tmp_path)
+
+
+def test_personal_data_is_masked_in_the_knowledge_bases_that_ask_for_it(memos: MemOS) -> None:
+    memos.knowledge.create("open")
+    memos.knowledge.create("careful", redact_pii=True)
+    said = b"Ask the xylophone desk at desk@example.org."
+    for base in ("open", "careful"):
+        memos.documents.wait(memos.knowledge.add(base, ("desk.md", said)).id, 60)
+    assert texts(memos, "open") == [said.decode()]
+    assert texts(memos, "careful") == ["Ask the xylophone desk at [masked: e-mail]."]

@@ -23,6 +23,7 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.pictures import DESCRIBE
 from memos.model import Hit, Segment, Tier
 from memos.reader.facts import FactReader
+from memos.reader.masking import Masking
 from memos.scheduler.accesses import Accesses, warmth_of
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs import tidy
@@ -63,6 +64,7 @@ class Means:
     near: NearOf
     askers: Askers
     settled: Callable[[], object]
+    masking: Callable[[str], Masking]
     upkeep: Sequence[Job]
 
 
@@ -83,7 +85,7 @@ class Scheduler:
             FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
             means.settled,
         )  # fmt: skip
-        describe = DescribeJob(lambda: means.askers.vision, means.settled, clock)
+        describe = DescribeJob(lambda: means.askers.vision, means.settled, clock, means.masking)
         self.runner.register(
             [
                 *means.upkeep,

@@ -17,6 +17,7 @@ from memos.memcube import changes, facts, pictures
 from memos.memcube.ledger import files, items
 from memos.model import Fact, FileState, Item, ItemType, Span, Status, StoredFile, Task, Trust
 from memos.ports import Image
+from memos.reader.masking import Masking
 from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.prompting import meter_of, plain, question
 from memos.scheduler.task_run import Parked, Run
@@ -39,11 +40,12 @@ class Seen(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribeJob:
-    """One image a task; `settled` is called after a description was stored."""
+    """One image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
 
     asker: Callable[[], Asker | None]
     settled: Callable[[], object]
     clock: Clock
+    masking: Callable[[str], Masking]
 
     def run(self, run: Run) -> None:
         """Describe the image that the task names. Raises: Parked, ModelError, BackendUnavailable."""
@@ -60,7 +62,7 @@ class DescribeJob:
         [system, user] = question(PROMPT, _lines(file, message))
         asked = [system, replace(user, images=(Image(file.media_type, data),))]
         seen = asker.ask(asked, Seen, meter=meter_of(run, "vision"))
-        self._keep(run, file, message, seen, asker.model)
+        self._keep(run, file, message, _masked(seen, self.masking(cube)), asker.model)
         self.settled()
 
     @staticmethod
@@ -79,6 +81,11 @@ class DescribeJob:
         file = pictures.find(connection, task.cube, str(task.payload["file"]))
         if file is not None:
             pictures.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
+
+
+def _masked(seen: Seen, masking: Masking) -> Seen:
+    """Return what a model saw without what must not be stored, such as a key in a screenshot."""
+    return seen.model_copy(update=masking.fields(seen.model_dump()))
 
 
 def _message(connection: sa.Connection, file: StoredFile) -> Item | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memos.errors import InvalidInput, NotFound
 from memos.memcube import changes, documents
 from memos.memcube.documents import Part
 from memos.memcube.ledger import files
 from memos.model import FileState, Json, StoredFile
-from memos.ports import DocumentReader
+from memos.ports import DocumentPages, DocumentReader
 from memos.reader.chunking import Passage, Split
 from memos.reader.documents import Document, read
+from memos.reader.masking import Masking
 from memos.scheduler.task_run import Run
 from memos.text.entities import entities
 from memos.text.keywords import keywords
@@ -22,11 +23,15 @@ _SHARE_CONVERTED = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ReadFileJob:
-    """`split` is the embedder's; `settled` is called when passages were stored, so that the indexes show them soon."""
+    """`split` is the embedder's, `masking` makes what masks a cube's texts.
+
+    `settled` is called when passages were stored, so that the indexes show them soon.
+    """
 
     reader: DocumentReader
     split: Split
     settled: Callable[[], object]
+    masking: Callable[[str], Masking]
 
     def run(self, run: Run) -> None:
         """Read the file that the task names; one that cannot be read says why, and its task is done."""
@@ -39,7 +44,8 @@ class ReadFileJob:
         if file.state is not FileState.PROCESSING:
             return
         try:
-            document = self._read(run, file, data)
+            masking = self.masking(file.cube)
+            document = self._read(run, file, data, masking)
         except InvalidInput as error:
             with run.finishing() as connection:
                 documents.give_up(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
@@ -48,11 +54,17 @@ class ReadFileJob:
         run.go_on(0.9)
         with run.finishing() as connection:
             change = changes.begin(connection, file.cube, file.actor, run.clock)
-            documents.keep(change, file, parts, _told(document), document.media_type)
+            told = _told(document)
+            if masking.masked:
+                # What was not to be stored is in the bytes too, in a form that cannot be masked.
+                told["masked"] = dict(masking.kinds)
+                files.replace_content(connection, file.id, document.markdown.encode())
+                masking.record(change)
+            documents.keep(change, file, parts, told, document.media_type)
         self.settled()
 
-    def _read(self, run: Run, file: StoredFile, data: bytes) -> Document:
-        pages = self.reader.pages(file.name, data, run.go_on)
+    def _read(self, run: Run, file: StoredFile, data: bytes, masking: Masking) -> Document:
+        pages = _masked(self.reader.pages(file.name, data, run.go_on), masking)
         run.go_on(_SHARE_CONVERTED)
 
         def split(text: str, tokens: int) -> list[tuple[int, int]]:
@@ -60,6 +72,17 @@ class ReadFileJob:
             return self.split(text, tokens)
 
         return read(pages, split)
+
+
+def _masked(document: DocumentPages, masking: Masking) -> DocumentPages:
+    """Return a document with what must not be stored masked, before a place in it is counted."""
+    pages = [
+        replace(
+            page, text=masking.whole("text", page.text), path=tuple(masking.text("title", part) for part in page.path)
+        )
+        for page in document.pages
+    ]
+    return replace(document, pages=tuple(pages))
 
 
 def _part(markdown: str, passage: Passage) -> Part:
