@@ -34,6 +34,8 @@ from memos.tokens import estimate_tokens
 PATTERNS = "patterns"
 _CUBE = "preview"
 _WINDOW_TOKENS = 1_500
+# What a text that only begins with a bracket is said to be, entry by entry.
+_NO_JSON = ("is not JSON", "stands behind the list's end")
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
 
@@ -125,12 +127,16 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
         raise InvalidInput(name, "is empty; give a text or a chat export")
     if len(data) > ENTRY_BYTES:
         raise InvalidInput(name, f"is larger than {ENTRY_BYTES:,} bytes; show a part of it")
-    if Path(name).suffix.lower() in _JSON or data.lstrip()[:1] in (b"{", b"["):
+    named = Path(name).suffix.lower() in _JSON
+    if named or data.lstrip()[:1] in (b"{", b"["):
         try:
-            return _export(data, name, reading, most)
+            given = _export(data, name, reading, most)
         except InvalidInput:
-            if Path(name).suffix.lower() in _JSON:
+            if named:
                 raise
+        else:
+            if named or given.messages or not all(problem.startswith(_NO_JSON) for _, problem in given.problems):
+                return given
     if len(data) > reading.limits.message_bytes:
         limit = reading.limits.message_bytes
         raise InvalidInput(

@@ -12,6 +12,7 @@ from memos.memcube.changes import Change
 from memos.model import Fact, Json, Masked
 from memos.settings import LimitSettings
 from memos.text.secrets import mask
+from memos.text.statements import key_of
 
 # What others refer to by its exact letters, and what is no text.
 _KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time"})
@@ -87,8 +88,20 @@ class Masking:
 
     def fact(self, where: str, fact: Fact) -> Fact:
         """Return a fact with its texts masked."""
-        value = None if fact.value is None else self.text(f"{where}.value", fact.value)
-        return replace(fact, memory=self.text(f"{where}.memory", fact.memory), value=value)
+        subject, before = self.text(f"{where}.subject", fact.subject), key_of(fact.subject, "")
+        key = fact.key
+        if key is not None and key.startswith(before):
+            key = key_of(subject, "") + key.removeprefix(before)
+        return replace(
+            fact,
+            memory=self.text(f"{where}.memory", fact.memory),
+            subject=subject,
+            key=None if key is None else self.text(f"{where}.key", key),
+            value=None if fact.value is None else self.text(f"{where}.value", fact.value),
+            tags=tuple(self.any(f"{where}.tags", list(fact.tags))),
+            entities=tuple(self.any(f"{where}.entities", list(fact.entities))),
+            info=self.any(f"{where}.info", fact.info),
+        )
 
     def record(self, change: Change) -> None:
         """Leave in the cube's chain of events how many passages of which kind were masked, if any were."""

@@ -141,7 +141,7 @@ HOSTILE = (
 
 
 def cost(text: str) -> float:
-    """Return the least processor time that masking took; what is compared is how it grows, not how long it is."""
+    """Return the least processor time that masking took; how it grows is compared, not how long it is."""
     times = []
     for _ in range(3):
         begun = time.process_time()
