@@ -183,6 +183,22 @@ def test_a_file_inside_a_message_is_no_text(memos: MemOS) -> None:
     assert memos.add([{"role": "user", "content": [{"type": "text", "text": "see"}, part]}]).masked == ()
 
 
+def test_documents_are_masked_before_they_are_cut(memos: MemOS) -> None:
+    memos.cubes.create("shelf", redact_pii=True)
+    text = f"# Access\n\nThe key is {GITHUB}.\n\nAsk ann@example.com.\n\n{PEM}\n" + "More words follow here. " * 50
+    for cube, mail in (("default", "ann@example.com"), ("shelf", "[masked: e-mail]")):
+        file = memos.documents.wait(memos.documents.add(("access.md", text.encode()), cube=cube).id, 60)
+        assert file.info["masked"]["github token"] == 1
+        assert file.info["masked"]["private key"] == 1
+        shown = memos.documents.markdown(file.id)
+        assert f"Ask {mail}." in shown
+        assert GITHUB not in shown
+        for item in memos.list(cube=cube, filter={"type": "document"}):
+            assert GITHUB not in item.memory
+            assert not [line for line in PEM.splitlines()[1:-1] if line in item.memory]
+            assert memos.get(item.id).sources[0].passage == item.memory
+
+
 # Personal data
 
 PRIVATE = "Write to ann@example.com or call +49 30 1234567."

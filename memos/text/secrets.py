@@ -21,6 +21,8 @@ from memos.text.secret_formats import FORMATS
 
 _MARK = re.compile(r"\[masked: ([a-z -]{1,40})\]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+# What makes Markdown of text writes "ghp\_..." for "ghp_...".
+_ESCAPES = re.compile(r"\\(?=[_*~.+\-])")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
 
@@ -128,12 +130,18 @@ def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[s
 
 
 def _plain(text: str) -> tuple[str, list[int] | None]:
-    """Return text as formats are looked for in it: without invisible characters, full-width ones as ASCII.
+    """Return text as formats are looked for in it: without invisible characters and the backslashes of Markdown.
 
-    With it comes where each character stands in the text, None when all stand where they did.
+    Full-width characters are ASCII in it. With it comes where each character stands in the text, None when all stand
+    where they did.
     """
-    if text.isascii():
+    escapes = {match.start() for match in _ESCAPES.finditer(text)} if "\\" in text else set()
+    if text.isascii() and not escapes:
         return text, None
     plain = text.translate(_FULL_WIDTH)
-    places = [place for place, sign in enumerate(plain) if sign.isascii() or unicodedata.category(sign) != "Cf"]
+    places = [
+        place
+        for place, sign in enumerate(plain)
+        if place not in escapes and (sign.isascii() or unicodedata.category(sign) != "Cf")
+    ]
     return (plain, None) if len(places) == len(plain) else ("".join(map(plain.__getitem__, places)), places)

@@ -64,6 +64,14 @@ def test_invisible_characters_hide_nothing(sign: str) -> None:
     assert mask(f"key {hidden}, 谢谢 {sign}") == (f"key [masked: github token], 谢谢 {sign}", {"github token": 1})
 
 
+def test_the_backslashes_of_markdown_hide_nothing() -> None:
+    token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC2dF4hJ6"
+    assert mask(f"It is {token.replace('_', chr(92) + '_')} in Markdown.") == (
+        "It is [masked: github token] in Markdown.",
+        {"github token": 1},
+    )
+
+
 def test_full_width_letters_hide_nothing() -> None:
     wide = "".join(chr(ord(sign) + 0xFEE0) for sign in GITHUB)
     assert mask(f"密钥{wide}。") == ("密钥[masked: github token]。", {"github token": 1})
