@@ -72,10 +72,12 @@ class ToolMemory:
     def define(self, tools: Json, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Store definitions of tools in OpenAI's shape; return their items. Raises: InvalidInput, NotFound."""
         scope = self._handles.scoping([cube], actor)
-        defined = read_tools(tools, self._handles.clock.now(), self._handles.limits)
+        masking = self._handles.masking(scope)
+        defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), self._handles.limits)
         if not defined:
             raise InvalidInput("tools", "is empty; give at least one definition")
         with self._handles.changing(scope) as change:
+            masking.record(change)
             ids = [
                 tool_schemas.define(
                     change, tool.name, tool.memory, tool.message, {"tool": tool.name, "description": tool.description}
@@ -93,7 +95,8 @@ class ToolMemory:
         `arguments` are an object or JSON text, the order of their keys does not matter. Raises: InvalidInput, NotFound.
         """
         scope = self._handles.scoping([cube], actor, embeds=False)
-        text = _written(arguments)
+        # What was masked when it was stored has to be masked to be found.
+        text = _written(self._handles.masking(scope).any("arguments", arguments))
         with self._handles.ledger.read() as connection:
             salt = cubes.entity_salt(connection, scope.cubes[0])
             key = trajectories.key_of(salt, check_name("name", name), text)

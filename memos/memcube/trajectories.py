@@ -26,7 +26,7 @@ from memos.text.tool_calls import Pair, Run, Turn
 READER = "tools/1"
 KEY = "tool_call:"
 SUBJECT = "tool"
-MOST_RUNS = 50
+MOST_RUNS = 20
 """Calls one item stands for; the next begins an item that follows it, so that none grows without end."""
 
 _KEPT = (Status.ACTIVE, Status.ARCHIVED, Status.SUPERSEDED)
@@ -213,7 +213,12 @@ def _read(
 ) -> tuple[list[Run], tuple[Run, Run] | None, dict[str, Span]]:
     """Return an item's own calls, the newest lesson about them, and the passages of all that it stands on."""
     turns = tool_rows.turns(change.connection, change.cube, link.messages | link.beside)
-    around = runs_of(change.connection, change.cube, tool_calls.pairs(turns))
+    odd = [turn for turn in turns if len({call.id for call in turn.calls}) < len(turn.calls)]
+    # Whose an answer is that has the id of several calls of a message, only all such answers tell.
+    known = {turn.item: turn for turn in (*turns, *tool_rows.around(change.connection, odd))}
+    held = {turn.item for turn in turns}
+    found = [pair for pair in tool_calls.pairs(known.values()) if pair.turn.item in held]
+    around = runs_of(change.connection, change.cube, found)
     own = [run for run in around if key_of(salt, run.tool, run.pair.call.arguments) == key]
     own.sort(key=lambda run: (tool_calls.at_of(run), run.place))
     mine = {run.place for run in own}

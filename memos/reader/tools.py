@@ -55,7 +55,7 @@ def _tool(where: str, raw: Json, now: datetime, limits: LimitSettings) -> ToolDe
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
     check_text(where, text, _MOST_BYTES)
-    # As a message it is checked, and what must not be stored is masked, as in any other message.
+    # What holds for the text of any message holds for this one.
     [message] = read_messages(
         [{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now, limits
     )  # fmt: skip

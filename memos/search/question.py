@@ -52,7 +52,8 @@ _INTENTS = {
     Intent.DONE: re.compile(
         r"\b(?:have|has|had|did) (?:we|you|I|it|this|that|the assistant|someone|anyone)\b.*"
         r"\b(?:before|already|ever|earlier|last time|previously|yet)\b"
-        r"|\bdid\b.*\b(?:work|succeed|fail|pass|go through|run)\b|\b(?:been|ever) (?:tried|done|called|run|executed)\b"
+        r"|^\W*did\b.*\b(?:work|succeed|fail|pass|go through|run)\b"
+        r"|\b(?:been|ever) (?:tried|done|called|run|executed)\b"
         r"|\bwhat (?:happened|came out|was the (?:result|outcome|error))\b|\blast time (?:we|you|I)\b"
         r"|(?:以前|之前|曾经?|已经).*[过了吗]|有没有.*过|成功了吗|失败了吗",
         re.I | re.S,

@@ -1,7 +1,7 @@
 """Makes skills of what several pages did alike, after a call worked; and trajectories anew after an erasure.
 
-A task names messages; each of their pages is compared with the newest pages that used its first tool, at most 200
-calls and 200 pages, so a cube's size does not matter. Repeating it changes nothing.
+A task names messages; each of their pages is compared with the newest pages that used its first tool, at most 100
+calls and 100 pages, so a cube's size does not matter. Repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from memos.text import tool_calls
 from memos.text.entities import entities
 from memos.text.keywords import keywords
 
-MOST_CALLS = 200
-MOST_PAGES = 200
+MOST_CALLS = 100
+MOST_PAGES = 100
 
 _Page = tuple[str, int]
 
