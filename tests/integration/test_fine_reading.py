@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from memos import MemOS, Settings
 from memos.memcube.ledger import schema as t
 from memos.model import DERIVED, Status, TaskState
+from memos.reader import answer
 from memos.reader.answer import Found
 from memos.settings import IndexSettings, LimitSettings
 from memos.text.passages import addresses, numbers
@@ -55,6 +56,17 @@ def failed_once(memos: MemOS, task: str) -> None:
     raise AssertionError("an answer of five tokens was taken")
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An answer has two facts at most and one of all else: a small model fills every list, at ten tokens a second."""
+    monkeypatch.setattr(answer, "_LEAST_ROOM", 2)
+    monkeypatch.setattr(answer, "_TOKENS_A_FACT", 1_000)
+    answer._bounded.cache_clear()
+    yield
+    answer._bounded.cache_clear()
+
+
+@pytest.mark.usefixtures("few")
 def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: Path, server: LlamaServer) -> None:
     with opened(tmp_path, server, max_tokens=5) as memos:
         memos.profile.use_template("default", TEMPLATE)
@@ -67,7 +79,7 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
         assert task.tokens > 100
         intact(memos, receipt.item_ids)
         assert memos.extractions(receipt.item_ids[0]) == ()
-    with opened(tmp_path, server, max_tokens=1_500) as memos:
+    with opened(tmp_path, server, max_tokens=1_000) as memos:
         memos.tasks.wait(receipt.task, timeout_s=900)
         done = memos.tasks.get(receipt.task)
         assert (done.state, done.error) == (TaskState.DONE, None)
