@@ -24,20 +24,20 @@ from memos.backends.minilm import MiniLmEmbedder
 from memos.settings import Settings
 
 _SESSION = 20
-_ALONE = 40
 _SETTLED_S = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what this part asks for."""
     parser.add_argument("--messages", type=int, default=600, help="messages to read with a model (default 600)")
+    parser.add_argument("--alone", type=int, default=40, help="of these so many are added one by one, too (default 40)")
 
 
 def measure(arguments: argparse.Namespace) -> Report:
     """Return calls and tokens for each hundred messages, added by the session, in a whole, and one by one."""
     sessions = list(_sessions(arguments))
     whole = [("whole", [message for _, session in sessions for message in session])]
-    alone = [("alone", [message]) for message in whole[0][1][:_ALONE]]
+    alone = [("alone", [message]) for message in whole[0][1][: arguments.alone]]
     ways = {"by the session": sessions, "in a whole": whole, "one by one": alone}
     counted = {name: _count(batches) for name, batches in ways.items()}
     table = Table(title="fine reading with a scripted model, for each hundred messages", title_justify="left")

@@ -464,7 +464,7 @@ def test_what_was_read_finely_is_not_read_again_when_its_segment_is(tmp_path: Pa
         assert len(facts(memos)) == 2
 
 
-def test_what_a_hot_segment_read_by_the_model_is_not_wanted_any_more(tmp_path: Path) -> None:
+def test_what_was_read_by_hand_is_not_wanted_any_more(tmp_path: Path) -> None:
     model = model_of(BackendUnavailable("The key is wrong.", permanent=True))
     with opened(tmp_path, model) as memos:
         receipt = memos.add([HOME], conversation="c", mode="fine")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from memos.model import RELATION, TOOL, Fact, Item, ItemType
 from memos.reader.answer import FoundEntity, FoundLesson, FoundRelation
 from memos.reader.fact_skills import tools_called
-from memos.reader.grounding import Shown, borne_out, head, is_named, quoted, subject_of, trust_in
+from memos.reader.grounding import Shown, borne_out, is_named, quoted, subject_of, trust_in
 from memos.reader.origins import said_at
 from memos.text.instructions import reads_like_instruction
 from memos.text.passages import numbers
@@ -101,5 +101,4 @@ def topic_of(written: str, shown: Shown) -> str | None:
     topic = " ".join(written.casefold().split()).strip(" .")
     if not _TOPIC.fullmatch(topic) or reads_like_instruction(topic):
         return None
-    said = "\n".join(head(each) for each in shown.everything)
-    return topic if numbers(topic) <= numbers(said, words=True) else None
+    return topic if numbers(topic) <= shown.numbers else None

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from memos.model import Item, Role, Span, Trust
@@ -32,7 +33,7 @@ _STEM = 4
 _SHARED = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shown:
     """What a model was shown, as far as checking needs it: `messages` are numbered from 1, `context` has no numbers."""
 
@@ -40,15 +41,33 @@ class Shown:
     zone: ZoneInfo
     context: Sequence[Item] = ()
 
-    @property
+    # Worked out once, not for each of two hundred facts: a window may have a hundred thousand characters.
+
+    @cached_property
     def doubtful(self) -> bool:
         """Say whether some message is from an untrusted source, and may have talked to the model."""
         return trust_of(self.everything) is Trust.UNTRUSTED
 
-    @property
+    @cached_property
     def everything(self) -> list[Item]:
         """Return the messages and their context."""
         return [*self.context, *self.messages]
+
+    @cached_property
+    def words(self) -> str:
+        """Return who speaks and all that is said, folded."""
+        return folded("\n".join(f"{each.speaker}\n{head(each)}" for each in self.everything))
+
+    @cached_property
+    def numbers(self) -> set[str]:
+        """Return every number that is said."""
+        return {number for each in self.everything for number in numbers(head(each), words=True)}
+
+    @cached_property
+    def times(self) -> list[tuple[datetime, datetime]]:
+        """Return the times that are named, from when until when."""
+        found = [time for each in self.everything for time in time_expressions(head(each), said_at(each), self.zone)]
+        return [(time.valid_from, time.valid_to) for time in found]
 
     def numbered(self, number: int) -> Item | None:
         """Return the message with a number, None when there is none."""
@@ -101,12 +120,11 @@ def borne_out(text: str, item: Item, zone: ZoneInfo) -> bool:
 
 def unknown_name(text: str, shown: Shown) -> bool:
     """Say whether a text has a name of which no message has anything; a word that only begins it need not be one."""
-    known = folded("\n".join(f"{each.speaker}\n{head(each)}" for each in shown.everything))
     for name in entities(text):
         words = [word.removesuffix("'s").removesuffix("’s") for word in name.split()]
         if text.startswith(name):
             words = words[1:]
-        if any(_stem(word) not in known for word in words):
+        if any(_stem(word) not in shown.words for word in words):
             return True
     return False
 
@@ -124,21 +142,9 @@ def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
         return True
     if str(day.day) in numbers(head(item), words=True):
         return True
-    for each in shown.everything:
-        if str(day.year) in numbers(head(each)):
-            return True
-        for time in time_expressions(head(each), said_at(each), shown.zone):
-            if (
-                _near(time.valid_from, moment)
-                or _near(time.valid_to, moment)
-                or time.valid_from < moment < time.valid_to
-            ):
-                return True
-    return False
-
-
-def _near(one: datetime, other: datetime) -> bool:
-    return abs(one - other) <= _DAY
+    if str(day.year) in shown.numbers:
+        return True
+    return any(since - moment <= _DAY and moment - until <= _DAY for since, until in shown.times)
 
 
 def _days(text: str, at: datetime, zone: ZoneInfo) -> set[str]:

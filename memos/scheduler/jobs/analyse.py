@@ -39,7 +39,7 @@ class _Reading:
     behind: tuple[Item, ...]
     """Messages whose words the model may have seen in the summary so far."""
     shown: tuple[str, ...]
-    """The pages' messages that were not read finely before."""
+    """The pages' messages that were not read finely, nor are about to be."""
     learnt: Learnt | None
     """None when there are no such messages."""
     finely: bool
@@ -78,7 +78,7 @@ class AnalyseJob:
             asks = self.learner.has_model() and not run.task.payload.get("cheaply")
             most = _PAGES_BY_MODEL if asks else _PAGES_BY_PATTERN
             pages = tuple(moves.unread_pages(connection, segment, most))
-            messages = _not_read(connection, pages)
+            messages = _left(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
             before = summary(connection, segment)
             behind = tuple(tiers.members(connection, segment.id)) if asks and before else ()
             shown = replace(learning.to_read(connection, cube, messages), before=before)
@@ -130,11 +130,15 @@ class AnalyseJob:
         _tell(change, found, outcome, heat_then)
 
 
-def _not_read(connection: sa.Connection, pages: tuple[Page, ...]) -> list[Item]:
-    """Return the pages' messages without those that were read finely: what they say is known."""
+def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
+    """Return the pages' messages without those that were read finely: what they say is known.
+
+    Those that are wanted are left to their own task, unless somebody asks for these pages: no message costs two calls.
+    """
+    done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
     messages = [message for page in pages for message in live(page)]
     states = reading.states(connection, [message.id for message in messages])
-    return [message for message in messages if states.get(message.id) is not Reading.READ]
+    return [message for message in messages if states.get(message.id) not in done]
 
 
 def _tell(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -> None:
