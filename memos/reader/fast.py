@@ -13,7 +13,7 @@ from memos.text.keywords import keywords
 from memos.text.statements import key_of, statements
 from memos.text.times import time_expressions
 
-READER = "fast/2"
+READER = "fast/3"
 # Patterns look for what people say of themselves; a pasted megabyte is not that.
 _SCAN_CHARS = 4_000
 
