@@ -16,6 +16,8 @@ from memos.importing import import_export
 from memos.model import Fact, ItemType, Masked, Span
 from memos.profiles.template import standard
 from memos.profiles.traits import trait
+from memos.reader.masking import Masking
+from memos.settings import LimitSettings
 from tests.fakes import WordEmbedder
 from tests.test_erase import bytes_of
 from tests.text.secret_samples import PEM, SECRETS
@@ -43,7 +45,7 @@ def test_no_byte_of_a_secret_is_stored_whichever_way_it_came(tmp_path: Path, set
                 {"role": "tool", "tool_call_id": "c1", "content": f"the page says {t[5]}"},
                 {"role": "user", "content": [
                     {"type": "text", "text": "look"},
-                    {"type": "image_url", "image_url": {"url": f"https://u:{t[6]}@h/x.png"}},
+                    {"type": "text", "text": f"https://u:{t[6]}@h/x.png"},
                     {"type": "file", "file": {"filename": f"{t[7]}.txt"}},
                 ]},
                 f"key:\n{PEM}",
@@ -177,10 +179,13 @@ def test_what_was_refused_is_refused_as_before(memos: MemOS, given: object) -> N
         memos.add(given)
 
 
-def test_a_file_inside_a_message_is_no_text(memos: MemOS) -> None:
-    url = "data:image/png;base64," + "AKIAIOSFODNN7EXAMPLE/" * 50
-    part = {"type": "image_url", "image_url": {"url": url.replace("/AKIA", "+AKIA")[:-1]}}
-    assert memos.add([{"role": "user", "content": [{"type": "text", "text": "see"}, part]}]).masked == ()
+def test_a_file_inside_a_message_is_no_text() -> None:
+    url = "data:image/png;base64," + "AKIAIOSFODNN7EXAMPLE+" * 50
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    masking = Masking(LimitSettings(), secrets=True, personal=True)
+    assert masking.messages([message], 10) == [message]
+    assert masking.masked == ()
+    assert masking.text("text", url) != url
 
 
 def test_documents_are_masked_before_they_are_cut(memos: MemOS) -> None:
