@@ -47,7 +47,8 @@ class Scripted:
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
-        self.tokens: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def complete(self, request: ChatRequest) -> ChatReply:
@@ -56,7 +57,8 @@ class Scripted:
         tokens = Tokens(sum(estimate_tokens(message.content) for message in request.messages), estimate_tokens(text))
         with self._lock:
             self.calls[request.schema_name] += 1
-            self.tokens[request.schema_name] += tokens.prompt + tokens.completion
+            self.asked[request.schema_name] += tokens.prompt
+            self.answered[request.schema_name] += tokens.completion
         return ChatReply(text, tokens)
 
     def close(self) -> None:
@@ -110,7 +112,7 @@ def measure(arguments: argparse.Namespace) -> Report:
         facts = len(memos.list(filter={"tier": "long"}, limit=10_000))
     hundred = moved / 100
     calls = {name: round(count / hundred, 1) for name, count in model.calls.items()}
-    tokens = {name: round(count / hundred) for name, count in model.tokens.items()}
+    tokens = {name: round(count / hundred) for name, count in (model.asked + model.answered).items()}
     figures = {
         "n": {"pages": moved, "read": read},
         "model": {

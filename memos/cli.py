@@ -22,8 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from memos.api.views import error_view
+from memos.cli_kb import kb_app
 from memos.cli_moving import moving_app
+from memos.cli_preview import preview_app
 from memos.cli_profile import profile_app
+from memos.cli_reading import reading_app
 from memos.cli_retention import retention_app
 from memos.cli_review import review_app
 from memos.cli_shared import (
@@ -37,21 +40,26 @@ from memos.cli_shared import (
     errors,
     opened,
     progress_bar,
+    say_masked,
     show,
     sure,
 )
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
+from memos.cli_tools import tools_app
 from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
-from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, WhyNot
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
 from memos.reader.exports.formats import Format
 from memos.reader.exports.memoryos import FORMAT as MEMORYOS
 from memos.text.checks import decode
 from memos.text.render import visible
+from memos.text.secrets import marks
 from memos.version import __version__
 
 _SHOWN_BAD = 50
+
+ReadMode = Annotated[str, typer.Option("--mode", help="rough, or fine: also read into facts, in the background")]
 
 app = typer.Typer(
     help=__doc__.split("\n\n", maxsplit=1)[1] if __doc__ else None,
@@ -76,11 +84,16 @@ cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True,
 app.add_typer(cubes_app, name="cubes")
 app.add_typer(moving_app)
 app.add_typer(tiers_app)
+app.add_typer(reading_app)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(profile_app, name="profile")
 app.add_typer(watch_app)
 app.add_typer(retention_app, name="retention")
 app.add_typer(review_app, name="review")
+app.add_typer(tools_app, name="tools")
+app.add_typer(preview_app)
+app.add_typer(reading_app)
+app.add_typer(kb_app, name="kb")
 
 
 @app.command()
@@ -94,6 +107,7 @@ def add(
     trust: Annotated[str | None, typer.Option(help="trusted or untrusted; a tool's message is untrusted")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag; may be repeated")] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="Repeating it stores nothing twice")] = None,
+    mode: ReadMode = "rough",
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -103,9 +117,11 @@ def add(
     message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
     with opened(data_dir) as memos:
         receipt = memos.add(
-            [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key
-        )
+            [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key,
+            mode=mode,
+        )  # fmt: skip
     show(receipt, as_json, lambda: console.print(" ".join(receipt.item_ids), highlight=False))
+    say_masked(() if as_json else receipt.masked)
 
 
 @app.command()
@@ -213,6 +229,8 @@ def update(
     with opened(data_dir) as memos:
         found = memos.update(item, text, actor=actor, expected_version=expected_version, reason=reason)
     show(found, as_json, lambda: _items_lines([found]))
+    before, after = marks(text), marks(found.memory)
+    say_masked(Masked("memory", kind, after[kind] - before.get(kind, 0)) for kind in after if kind not in before)
 
 
 @app.command()
@@ -230,6 +248,7 @@ def feedback(
         receipt = memos.feedback(text, cube=cube, actor=actor, speaker=speaker, item_ids=about or [])
     told = f"{receipt.item_id} supersedes {', '.join(receipt.superseded) or 'nothing'}"
     show(receipt, as_json, lambda: console.print(told, highlight=False, soft_wrap=True))
+    say_masked(() if as_json else receipt.masked)
 
 
 @app.command()
@@ -325,14 +344,36 @@ def cubes_create(
     cube: Annotated[str, typer.Argument(help="Id of the new cube")],
     description: Annotated[str, typer.Option(help="What it is for")] = "",
     time_zone: Annotated[str | None, typer.Option(help="Zone of times without an offset")] = None,
+    redact_pii: Annotated[
+        bool, typer.Option("--redact-pii", help="Mask e-mail addresses, phone numbers and so on")
+    ] = False,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an empty cube."""
     with opened(data_dir) as memos:
-        made = memos.cubes.create(cube, actor=actor, description=description, time_zone=time_zone)
+        made = memos.cubes.create(
+            cube, actor=actor, description=description, time_zone=time_zone, redact_pii=redact_pii
+        )
     show(made, as_json, lambda: console.print(made.id, highlight=False, markup=False))
+
+
+@cubes_app.command("change")
+def cubes_change(
+    cube: Annotated[str, typer.Argument(help="Id of the cube")],
+    description: Annotated[str | None, typer.Option(help="What it is for")] = None,
+    redact_pii: Annotated[
+        bool | None, typer.Option("--redact-pii/--keep-pii", help="Mask personal data in what comes in from now on")
+    ] = None,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change what a cube is described as, or whether personal data is masked in it."""
+    with opened(data_dir) as memos:
+        changed = memos.cubes.change(cube, actor=actor, description=description, redact_pii=redact_pii)
+    show(changed, as_json, lambda: console.print(changed.id, highlight=False, markup=False))
 
 
 @cubes_app.command("drop")
@@ -408,6 +449,7 @@ def import_(
         typer.Option("--format", help=f"{', '.join(Format)}, {MEMORYOS}; without it the file's first entry says"),
     ] = None,
     on_bad: Annotated[str, typer.Option("--on-bad", help="stop or skip, at a record that cannot be read")] = "stop",
+    mode: ReadMode = "rough",
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -418,6 +460,8 @@ def import_(
 
     if on_bad not in ("stop", "skip"):
         raise InvalidInput("--on-bad", f"{on_bad!r} is unknown; use stop or skip")
+    if format_ == MEMORYOS and mode != "rough":
+        raise InvalidInput("--mode", "is for chat exports; read a MemoryOS folder finely with `memos read-finely`")
     if format_ is not None and format_ not in {*Format, MEMORYOS}:
         raise InvalidInput("--format", f"{format_!r} is unknown; use one of {', '.join(Format)}, {MEMORYOS}")
     bad: Literal["stop", "skip"] = "skip" if on_bad == "skip" else "stop"
@@ -429,7 +473,7 @@ def import_(
         else:
             summary = import_export(
                 memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, conversation=conversation,
-                format=Format(format_) if format_ else None, on_bad=bad, on_progress=on_progress,
+                format=Format(format_) if format_ else None, on_bad=bad, on_progress=on_progress, mode=mode,
             )  # fmt: skip
 
     def human() -> None:
@@ -438,6 +482,8 @@ def import_(
         counts += [f"{summary.out_of_order} out of order"] if summary.out_of_order else []
         told = f"{', '.join(counts)} ({summary.format}, {summary.conversations} conversations)"
         console.print(told, highlight=False, soft_wrap=True)
+        if summary.masked:
+            console.print(f"{summary.masked} secrets or personal data were masked, not stored", highlight=False)
         if summary.note:
             console.print(summary.note, markup=False, highlight=False, soft_wrap=True)
         for record in summary.bad[:_SHOWN_BAD]:

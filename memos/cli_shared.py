@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from memos.api.views import view
 from memos.errors import InvalidInput
 from memos.kernel import MemOS
+from memos.model import Masked
 from memos.settings import Settings
 from memos.text.render import visible
 
@@ -88,6 +90,16 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] 
 def say(text: str) -> None:
     """Print a line as it is, nothing invisible in it, and not broken."""
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def say_masked(masked: Iterable[Masked]) -> None:
+    """Say on standard error what was not stored as written."""
+    kinds: Counter[str] = Counter()
+    for each in masked:
+        kinds[each.kind] += each.count
+    if kinds:
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        errors.print(f"Masked, not stored: {told}", markup=False, highlight=False, soft_wrap=True)
 
 
 def cell(text: str) -> str:

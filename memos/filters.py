@@ -44,6 +44,9 @@ LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier"})
 """What only the ledger can judge: what was said, whole or word by word, which no index holds, and the tier, which
 changes without the index being told."""
 
+TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", "skill"})
+"""Names in `info` under which tool memory and skills quote what was said; only the ledger has them."""
+
 
 class Op(StrEnum):
     """What a condition asks of a field."""

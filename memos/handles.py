@@ -11,6 +11,7 @@ from memos.identities import Right
 from memos.memcube.changes import Changing
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Scope
+from memos.reader.masking import Masking
 from memos.settings import LimitSettings
 
 
@@ -45,7 +46,8 @@ class Handles:
     """The ledger and the ways to it of one open installation.
 
     `check_open` is for what reads before it has a scope; `settle` lets the indexes follow as long as a caller waits,
-    `purge` finishes erasures.
+    `purge` finishes erasures, `readable` says which cubes an actor has a role on, None for all, and `masking` makes
+    what masks the texts of one call.
     """
 
     ledger: Ledger
@@ -57,3 +59,5 @@ class Handles:
     changing: Changing
     settle: Callable[[], bool]
     purge: Callable[[], None]
+    readable: Callable[[str], frozenset[str] | None]
+    masking: Callable[[Scope], Masking]

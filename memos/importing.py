@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 from memos.errors import Conflict, InvalidInput
 from memos.kernel import MemOS
-from memos.model import LOCAL_OWNER
+from memos.model import LOCAL_OWNER, Mode
 from memos.reader.exports.checks import CheckedRecord, checked
 from memos.reader.exports.formats import Format, detect, read_export
 from memos.reader.exports.record import ExportRecord
+from memos.reader.fields import member_of
 
 OnBad = Literal["stop", "skip"]
 
@@ -38,7 +39,8 @@ class ImportSummary:
 
     `left_out` counts what the format keeps but nobody said (hidden and empty turns, other branches, reasoning);
     `out_of_order` counts messages whose time is earlier than that of the message before, stored in the file's order.
-    `note` says what the format has besides messages and is not taken over.
+    `note` says what the format has besides messages and is not taken over. `masked` counts secrets (and, where the
+    cube has it, personal data) that were not stored.
     """
 
     added: int
@@ -50,6 +52,7 @@ class ImportSummary:
     format: str
     indexed: bool
     note: str = ""
+    masked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Import:
     on_bad: OnBad = "stop"
     on_progress: Callable[[int, int], None] | None = None
     note: str = ""
+    mode: str = Mode.ROUGH
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     format: Format | None = None,
     on_bad: OnBad = "stop",
     on_progress: Callable[[int, int], None] | None = None,
+    mode: str = Mode.ROUGH,
 ) -> ImportSummary:
     """Store an export's messages in order. The file is read twice, entry by entry: to check it, then to store it.
 
@@ -98,7 +103,7 @@ def import_export(  # noqa: PLR0913 - one keyword an option of the command
     """
     zone = ZoneInfo(memos.cubes.get(cube, actor=actor).time_zone)
     found = format or detect(path)
-    doing = Import(memos, path, found, actor, on_bad, on_progress)
+    doing = Import(memos, path, found, actor, on_bad, on_progress, mode=member_of("mode", mode, Mode))
     return import_parts(doing, [Part(cube, zone, lambda: read_export(path, found, conversation))])
 
 
@@ -116,12 +121,13 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
     begin()
     bad = [entry for survey in surveys for entry in survey.bad]
     total = len(bad) + sum(survey.readable for survey in surveys)
-    added = known = 0
+    added = known = masked = 0
     indexed = True
     for part in parts:
         for batch in _batches(_readable(reading(part), doing)):
             outcome = _store(doing, part.cube, batch)
             added, known, indexed = added + outcome.added, known + outcome.known, indexed and outcome.indexed
+            masked += outcome.masked
             bad += outcome.bad
             if doing.on_progress is not None:
                 doing.on_progress(len(bad) + added + known, total)
@@ -135,6 +141,7 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
         format=doing.format,
         indexed=indexed,
         note=doing.note,
+        masked=masked,
     )
 
 
@@ -190,6 +197,7 @@ class _Outcome:
     known: int = 0
     bad: tuple[BadRecord, ...] = ()
     indexed: bool = True
+    masked: int = 0
 
 
 def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
@@ -203,6 +211,7 @@ def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
             conversation=first.conversation,
             tags=first.tags,
             info=first.info,
+            mode=doing.mode,
         )
     except Conflict as error:
         if doing.on_bad == "stop":
@@ -212,11 +221,13 @@ def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
             return _Outcome(bad=(BadRecord(first.place, str(error)),))
     else:
         before = len(receipt.duplicates)
-        return _Outcome(len(receipt.item_ids) - before, before, indexed=receipt.indexed)
+        masked = sum(each.count for each in receipt.masked)
+        return _Outcome(len(receipt.item_ids) - before, before, indexed=receipt.indexed, masked=masked)
     parts = [_store(doing, cube, [record]) for record in batch]
     return _Outcome(
         sum(part.added for part in parts),
         sum(part.known for part in parts),
         tuple(entry for part in parts for entry in part.bad),
         all(part.indexed for part in parts),
+        sum(part.masked for part in parts),
     )

@@ -21,6 +21,7 @@ from memos.access import Doors, Keys, Sharing, Users
 from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
+from memos.documents import Documents
 from memos.engines import Parts, assemble
 from memos.errors import (
     BackendUnavailable,
@@ -33,25 +34,31 @@ from memos.errors import (
 )  # fmt: skip
 from memos.events import Events
 from memos.filters import And, Condition, Op, fields_of, parse
+from memos.fine_reading import FineReading
 from memos.guard import Guard
 from memos.handles import Handles
 from memos.identities import Right
+from memos.images import Images
+from memos.knowledge import Knowledge
 from memos.memcube import changes, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
+from memos.memcube.ledger.files import READ
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
     LOCAL_OWNER,
     AddReceipt,
     Cube,
+    CubeKind,
     EraseReceipt,
+    ExtractionRecord,
     FeedbackReceipt,
-    Fingerprint,
     Item,
     Json,
+    Mode,
     Scope,
     SearchResult,
     Segment,
@@ -64,11 +71,13 @@ from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
-from memos.reader.fields import edits_of, ids_of, version_of, within, zone_of
+from memos.reader.fields import edits_of, ids_of, member_of, switch, version_of, within, zone_of
+from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
+from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
 from memos.scheduler.policy import Access
@@ -80,6 +89,7 @@ from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
+from memos.tool_memory import ToolMemory
 from memos.upkeep import Upkeep
 from memos.user_profiles import Profiles, Writes
 from memos.working import FACTS, Compose, WorkingMemory
@@ -121,9 +131,10 @@ class Cubes:
         self._memos = memos
 
     def create(
-        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None
-    ) -> Cube:
-        """Make an empty cube owned by the actor.
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
+        redact_pii: bool = False, kind: CubeKind = CubeKind.MEMORY,
+    ) -> Cube:  # fmt: skip
+        """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
 
         Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
         """
@@ -131,9 +142,12 @@ class Cubes:
         cube = check_name("cube", cube, 128)
         memos._guard.readable(check_name("actor", actor, 128))
         zone = zone_of(time_zone or memos.settings.time_zone)
+        redact_pii = switch("redact_pii", redact_pii)
+        masking = memos._masking(Scope(actor, (cube,), redact_pii=redact_pii))
+        description = masking.text("description", check_text("description", description, 10_000))
         made = Cube(
-            cube, actor, check_text("description", description, 10_000), zone.key,
-            memos.embedder.fingerprint, memos.clock.now(),
+            cube, actor, description, zone.key, memos.embedder.fingerprint,
+            memos.clock.now(), kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
         )  # fmt: skip
         with memos._writing() as connection:
             cube_rows.create(connection, made)
@@ -156,6 +170,29 @@ class Cubes:
         with self._memos.ledger.read() as connection:
             every = cube_rows.list_all(connection)
         return every if readable is None else [cube for cube in every if cube.id in readable]
+
+    def change(
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
+    ) -> Cube:
+        """Describe a cube anew, or have personal data masked, or not, in what comes in from now on.
+
+        What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
+        """
+        memos = self._memos
+        scope = memos._scope([cube], actor, embeds=False, right=Right.OWN)
+        if description is None and redact_pii is None:
+            raise InvalidInput("description", "nothing to change; give a description or redact_pii")
+        scope = scope if redact_pii is None else replace(scope, redact_pii=switch("redact_pii", redact_pii))
+        text = None if description is None else check_text("description", description, 10_000)
+        with memos._change(scope) as change:
+            if text is not None:
+                text = memos._masking(scope).text("description", text)
+                cube_rows.set_description(change.connection, change.cube, text)
+            if redact_pii is not None:
+                cube_rows.set_redaction(change.connection, change.cube, redact_pii=redact_pii)
+            changes.record(change, "change", {} if redact_pii is None else {"redact_pii": redact_pii})
+        memos._forget_heads()
+        return self.get(cube, actor=actor)
 
     def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a cube, then the cube. Raises: NotFound."""
@@ -198,25 +235,32 @@ class MemOS:
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
             *self._upkeep.jobs(),
+            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle, self._masking_of).run),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
-        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, upkeep)
+        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._masking_of, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
-        writes = Writes(self._scope, self._change, self._settle)
+        writes = Writes(self._scope, self._change, self._settle, self._masking)
         self.profile = Profiles(parts.ledger, parts.clock, parts.settings.limits, writes)
         self.events = Events(parts.ledger, self._known_cubes)
         handles = Handles(
             parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
-            self._change, self._settle, self._upkeep.purge,
+            self._change, self._settle, self._upkeep.purge, self._guard.readable, self._masking,
         )  # fmt: skip
-        self._adding = Adding(handles, self._scheduler.rules.short_capacity)
+        self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
+        self._fine_reading = FineReading(handles)
+        self.images = Images(handles)
         self.retention, self.review = Retention(handles), Review(handles)
+        self.tools = ToolMemory(handles)
+        self.documents = Documents(handles, self._scheduler.runner.wake)
+        dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
+        self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
         self._worker = Worker(
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
         )
-        self._heads: dict[str, tuple[Fingerprint, str]] = {}
+        self._heads: dict[str, cube_rows.Head] = {}
         self._closed = False
 
     @classmethod
@@ -228,16 +272,18 @@ class MemOS:
         embedder: Embedder | None = None,
         clock: Clock | None = None,
         chat_model: ChatModel | None = None,
+        vision_model: ChatModel | None = None,
     ) -> MemOS:
         """Open the installation in a folder, made when new; indexes that lost writes are brought up to date.
 
-        A `chat_model` given here serves every purpose instead of the configured ones, and stays the caller's to close.
+        A `chat_model` given here serves every purpose but vision instead of the configured ones, a `vision_model`
+        describes images; both stay the caller's to close.
 
         Raises: BackendUnavailable (in use, disk full), PermissionDenied, IntegrityError (damaged, or newer).
         """
         settings = settings or Settings()
         home = Path(path) if path is not None else settings.home
-        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model)
+        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model, vision_model)
         try:
             memos = cls(parts)
         except BaseException:
@@ -281,7 +327,7 @@ class MemOS:
 
     # Adding and changing
 
-    def add(
+    def add(  # noqa: PLR0913 - the wire contract names them all
         self,
         messages: Json,
         *,
@@ -291,15 +337,19 @@ class MemOS:
         tags: Sequence[str] = (),
         info: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
+        mode: str = Mode.ROUGH,
+        tools: Json = None,
     ) -> AddReceipt:
         """Store a string, a message or a list of messages; committed and searchable when it returns.
 
-        A message id the conversation has, or a repeated idempotency key, stores nothing twice.
+        A message id the conversation has, or a repeated idempotency key, stores nothing twice. With `mode="fine"` the
+        messages are read into facts in the background; the receipt names the task. `tools` are the definitions of
+        tools that were at hand, in OpenAI's shape.
         Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
         """
         return self._adding.add(
             messages, self._scope([cube], actor, right=Right.WRITE), conversation=conversation, tags=tags, info=info,
-            idempotency_key=idempotency_key,
+            idempotency_key=idempotency_key, mode=mode, tools=tools,
         )  # fmt: skip
 
     def update(
@@ -315,12 +365,18 @@ class MemOS:
     ) -> Item:
         """Write an item's next version: other text, tags, info, key, value, confidence, tier, status or validity.
 
-        Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
+        What is masked in it says so in its place. Raises: NotFound, Conflict (it is no longer at `expected_version`),
+        InvalidInput.
         """
         scope = self._scope_of_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
-        edits = edits_of({**({} if memory is None else {"memory": memory}), **fields}, self.settings.limits)
-        check_text("reason", reason, 1000)
+        masking = self._masking(scope)
+        given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
+        edits, reason = (
+            edits_of(given, self.settings.limits),
+            masking.text("reason", check_text("reason", reason, 1000)),
+        )
+        memory = edits.get("memory")
         with self._change(scope) as change:
             if memory is not None:
                 # What was read out of the old text must not stand for the new one.
@@ -328,6 +384,7 @@ class MemOS:
                 zone = ZoneInfo(scope.time_zone)
                 edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
             changes.update(change, item, expected_version, edits, reason)
+            masking.record(change)
             if memory is not None:
                 withdraw(change, [item])
         self._settle()
@@ -355,15 +412,18 @@ class MemOS:
         message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
         if speaker is not None:
             message["name"] = speaker
-        zone = ZoneInfo(scope.time_zone)
+        zone, masking = ZoneInfo(scope.time_zone), self._masking(scope)
+        conversation = None if conversation is None else masking.name("conversation", conversation)
+        message = masking.fields(message, "feedback")
         read = read_messages([message], zone, self.clock.now(), self.settings.limits)
         [draft] = fast.read(read, (FEEDBACK,), {}, zone)
         for item_id in ids:
             self.get(item_id, cube=cube, actor=actor)
-        related = ids or self._related(text, scope)
+        related = ids or self._related(draft.memory, scope)
         with self._change(scope) as change:
             receipt = correct(change, draft, related, conversation, self._scheduler.rules.short_capacity)
-        return replace(receipt, indexed=self._settle())
+            masking.record(change)
+        return replace(receipt, indexed=self._settle(), masked=masking.masked)
 
     def delete(
         self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER,
@@ -373,7 +433,9 @@ class MemOS:
         ids = ids_of(item_ids)
         scope = self._scope_of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._change(scope) as change:
-            deleted = changes.delete(change, ids, check_text("reason", reason, 1000))
+            deleted = changes.delete(
+                change, ids, self._masking(scope).text("reason", check_text("reason", reason, 1000))
+            )
             withdraw(change, [state.id for state in deleted])
         self._settle()
         return tuple(state.id for state in deleted)
@@ -537,6 +599,7 @@ class MemOS:
         """
         scope = self._scope([cube], actor)
         name = None if conversation is None else check_name("conversation", conversation)
+        name = None if name is None else self._masking(scope).name("conversation", name)
 
         def related(cube: str, text: str) -> SearchResult:
             kinds = {"type": {"in": [str(kind) for kind in FACTS]}}
@@ -555,6 +618,26 @@ class MemOS:
         with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
+
+    def read_finely(
+        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> tuple[str, ...]:
+        """Have messages that were added roughly read into facts: those of a conversation, or all of a cube.
+
+        Returns the first task of each conversation; what was read finely is not read again. Raises: NotFound.
+        """
+        name = None if conversation is None else check_name("conversation", conversation)
+        return self._fine_reading.want(self._scope([cube], actor, right=Right.WRITE), name)
+
+    @_repeated
+    def extractions(
+        self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> tuple[ExtractionRecord, ...]:
+        """Return what read a message into facts, or read a fact: patterns or a model with its answer, and when.
+
+        Raises: NotFound.
+        """
+        return self._fine_reading.records(item, self._scope_of_item(item, cube, actor, embeds=False))
 
     def used(
         self, item_ids: str | Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
@@ -726,15 +809,16 @@ class MemOS:
         self._guard.check(check_name("actor", actor, 128), names, right)
         known = self._heads_of(names)
         for name in names:
-            if embeds and known[name][0] != self.embedder.fingerprint:
+            if embeds and known[name].fingerprint != self.embedder.fingerprint:
                 raise Conflict(
-                    f"Cube {name!r} was embedded with {known[name][0].name}, this program uses "
+                    f"Cube {name!r} was embedded with {known[name].fingerprint.name}, this program uses "
                     f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
                 )
-        return Scope(actor, names, known[names[0]][1], right)
+        first = known[names[0]]
+        return Scope(actor, names, first.time_zone, first.redact_pii, right)
 
-    def _heads_of(self, names: Sequence[str]) -> Mapping[str, tuple[Fingerprint, str]]:
-        """Return embedder and time zone of cubes; the embedded ledger has no other writer, so they are remembered."""
+    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.Head]:
+        """Return what calls need to know of cubes; the embedded ledger has no other writer, so they are remembered."""
         heads = self._heads
         if not all(name in heads for name in names):
             with self.ledger.read() as connection:
@@ -744,6 +828,12 @@ class MemOS:
             # Into the object taken before reading: what was forgotten meanwhile stays forgotten.
             heads.update(found)
         return heads
+
+    def _masking_of(self, cube: str) -> Masking:
+        return self._masking(self._scope([cube], LOCAL_OWNER, embeds=False))
+
+    def _masking(self, scope: Scope) -> Masking:
+        return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)
 
     def _forget_heads(self) -> None:
         self._heads = {}

@@ -68,6 +68,7 @@ class FileState(StrEnum):
     AVAILABLE = "available"
     FAILED = "failed"
     SUPERSEDED = "superseded"
+    DELETED = "deleted"
 
 
 class Reading(StrEnum):
@@ -75,6 +76,13 @@ class Reading(StrEnum):
 
     WANTED = "wanted"
     READ = "read"
+
+
+class Mode(StrEnum):
+    """How far what is added is read: stored and found at once, or later read into facts besides."""
+
+    ROUGH = "rough"
+    FINE = "fine"
 
 
 class Tier(StrEnum):
@@ -134,6 +142,10 @@ ENDED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.C
 """States a task leaves only when it is retried by hand."""
 
 
+MODEL_INFO = RELATION, TOOL, TOPIC = "relation", "tool", "topic"
+"""Names in `info` whose values a model wrote: who is what to whom, a lesson's tool, what the messages are about."""
+
+
 DERIVED = frozenset(
     {
         ItemType.USER,
@@ -143,6 +155,7 @@ DERIVED = frozenset(
         ItemType.PROFILE,
         ItemType.SKILL,
         ItemType.SUMMARY,
+        ItemType.LONG_TERM,
     }
 )
 """Types of items that are made out of others."""
@@ -185,6 +198,7 @@ class Scope:
     actor: str
     cubes: tuple[str, ...]
     time_zone: str = "UTC"
+    redact_pii: bool = False
     right: Right = Right.READ
 
 
@@ -216,8 +230,23 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of a message, not stored yet; `file` is the id it is stored by, `info` what its header says."""
+
+    file: str
+    name: str
+    media_type: str
+    data: bytes
+    sha256: str
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One validated message; `text` is what was written, `content` the parts as given."""
+    """One validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
+
+    `duration_s` is how long the call took that a tool's message answers.
+    """
 
     role: Role
     text: str
@@ -228,6 +257,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     trust: Trust = Trust.TRUSTED
+    duration_s: float | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +384,17 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractionRecord:
+    """One reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
+
+    id: str
+    reader: str
+    model: str | None
+    at: datetime
+    output: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Masked:
     """So many passages of one kind (a key's format, a kind of personal data) that were masked in one field."""
 
@@ -410,6 +452,7 @@ class FeedbackReceipt:
     related: tuple[str, ...]
     superseded: tuple[str, ...]
     indexed: bool
+    masked: tuple[Masked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

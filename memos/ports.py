@@ -7,7 +7,7 @@ Adapters translate their driver's errors into `memos.errors`, once, with `from`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memos.errors import InvalidInput
 from memos.filters import Node
 from memos.model import Arm, Fingerprint, Json
-from memos.tokens import Tokens
+from memos.tokens import IMAGE_TOKENS, Tokens, estimate_tokens
 
 Vector = NDArray[np.float32]
 
@@ -156,9 +156,10 @@ class VectorIndex(Protocol):
         """For each item id delete its points whose `revision` is not the given one; None deletes all."""
         ...
 
-    def search(self, request: VectorSearch) -> list[list[ScoredPoint]]:
+    def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
         """Return one list per arm, best first, at most `limit` points with a positive score each.
 
+        `meanwhile` is called at most once, while the index works; what it raises is raised. An index may leave it out.
         Raises: InvalidInput when `cubes` is empty.
         """
         ...
@@ -315,11 +316,41 @@ class GraphIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FetchedImage:
+    """What a web address gave: bytes that claim to be an image, and the name and address they came from last."""
+
+    data: bytes
+    media_type: str
+    name: str
+    source: str
+
+
+class ImageSource(Protocol):
+    """Fetches images that messages name by their addresses; thread-safe."""
+
+    def fetch(self, where: str, url: str) -> FetchedImage:
+        """Return what is at a web address; `where` names it in errors.
+
+        Raises: InvalidInput (no public address, no image, too large), BackendUnavailable, BackendTimeout.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture as a model is shown it: the bytes of an image file of this media type."""
+
+    media_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One turn of the conversation a model is shown."""
+    """One turn of the conversation a model is shown; `images` come after the text, and only a user's has some."""
 
     role: Literal["system", "user", "assistant"]
     content: str
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +374,14 @@ class ChatRequest:
             raise InvalidInput("max_tokens", f"is {self.max_tokens}; at least 1 is needed")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise InvalidInput("temperature", f"is {self.temperature}; it goes from 0 to 2")
+        if any(message.images and message.role != "user" for message in self.messages):
+            raise InvalidInput("messages", "have an image that is not a user's; endpoints take images of users alone")
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Tokens the messages cost, where nobody counts them."""
+        text = "\n".join(message.content for message in self.messages)
+        return estimate_tokens(text) + IMAGE_TOKENS * sum(len(message.images) for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +395,8 @@ class ChatReply:
 class ChatModel(Protocol):
     """Answers a conversation; thread-safe. What is no finished answer is an error, never text.
 
-    Tokens that the endpoint does not report are estimated and marked so.
+    Tokens that the endpoint does not report are estimated and marked so. Images are made smaller and sent without
+    what their files say besides pixels; one that cannot be decoded is a permanent ModelError, and nothing is asked.
     """
 
     @property
@@ -374,4 +414,33 @@ class ChatModel(Protocol):
 
     def close(self) -> None:
         """Take no further calls; those under way may end. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Text of one page or slide of a document, or all of it; `number` from 1, `path` the outline's titles above it."""
+
+    text: str
+    number: int | None = None
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPages:
+    """What a document says, as Markdown unless its `format` is pdf or text."""
+
+    format: str
+    media_type: str
+    pages: tuple[Page, ...]
+
+
+class DocumentReader(Protocol):
+    """Reads files into text; whatever is in a file, it harms nobody but its own reading."""
+
+    def pages(self, name: str, data: bytes, go_on: Callable[[], object]) -> DocumentPages:
+        """Return a document's text; `go_on` is called now and again and may end it by raising.
+
+        Raises: InvalidInput (it cannot be read, with the reason), BackendUnavailable.
+        """
         ...

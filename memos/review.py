@@ -41,7 +41,9 @@ class Review:
             _waiting(change, item)
             edits = {"status": Status.ACTIVE}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
-            moves.read_again(change.connection, [item])  # its page may have been read without it
+            moves.read_again(
+                change.connection, change.cube, [item], change.now
+            )  # its page may have been read without it
             _line_up(change)
         return self._settled(item, scope)
 
@@ -51,13 +53,15 @@ class Review:
     ) -> Item:  # fmt: skip
         """Let an item be found with another text. Raises: InvalidInput, NotFound, Conflict as `approve` does."""
         scope = self._handles.scoping_item(item, cube, actor, right=Right.WRITE)
-        edits = edits_of({"memory": text}, self._handles.limits)
+        masking = self._handles.masking(scope)
+        edits = edits_of(masking.fields({"memory": text}), self._handles.limits)
         with self._handles.changing(scope) as change:
             before = _waiting(change, item)
             edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}
             reason = f"edited and approved by {scope.actor}"
             changes.update(change, item, _version(expected_version), edits, reason)
-            moves.read_again(change.connection, [item])
+            masking.record(change)
+            moves.read_again(change.connection, change.cube, [item], change.now)
             _line_up(change)
         return self._settled(item, scope)
 

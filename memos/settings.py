@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
-Purpose = Literal["reader", "chat", "judge"]
+Purpose = Literal["reader", "chat", "judge", "vision"]
 
 
 def default_home() -> Path:
@@ -228,10 +228,23 @@ class LimitSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     message_bytes: int = Field(1_048_576, ge=1024, description="Largest message in UTF-8 bytes")
+    file_bytes: int = Field(104_857_600, ge=1024, description="Largest file that is taken, in bytes")
     messages_per_add: int = Field(1000, ge=1, description="Most messages in one `add`")
     top_k: int = Field(1000, ge=1, description="Largest `top_k`; more is refused")
     query_chars: int = Field(20_000, ge=100, description="Longest question in characters")
     min_free_bytes: int = Field(67_108_864, ge=0, description="Free disk space under which writes are refused")
+
+
+class ImageSettings(BaseModel):
+    """Which images of messages are taken; sizes are read from an image's header, before a pixel is decoded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_bytes: int = Field(20_971_520, ge=1024, le=104_857_600, description="Largest image in bytes")
+    max_pixels: int = Field(50_000_000, ge=1, le=80_000_000, description="Most pixels of an image, width times height")
+    fetch: bool = Field(
+        False, description="Fetch images that messages name by a web address; private addresses are refused even then"
+    )
 
 
 class Settings(BaseSettings):
@@ -253,6 +266,9 @@ class Settings(BaseSettings):
     retention_days: int = Field(
         30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
     )
+    mask_secrets: bool = Field(
+        True, description="Mask keys, tokens and passwords of known formats in everything that comes in"
+    )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
@@ -261,15 +277,20 @@ class Settings(BaseSettings):
     heat: HeatSettings = Field(default_factory=HeatSettings)
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    images: ImageSettings = Field(default_factory=ImageSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)
+    vision_model: ChatSettings = Field(default_factory=ChatSettings)
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.
 
-        A reader or judge without a URL of its own is the chat model, with the fields it names changed.
+        A reader or judge without a URL of its own is the chat model, with the fields it names changed. What looks at
+        images stands alone: an ordinary chat model cannot see.
         """
+        if purpose == "vision":
+            return None if self.vision_model.base_url is None else self.vision_model
         own = {"reader": self.reader_model, "chat": self.chat_model, "judge": self.judge_model}[purpose]
         if own.base_url is not None:
             return own
@@ -291,6 +312,13 @@ class Settings(BaseSettings):
             ZoneInfo(value)
         except (KeyError, ValueError, OSError) as error:
             raise ValueError(f"{value!r} is not a time zone such as Europe/Paris") from error
+        return value
+
+    @field_validator("vision_model")
+    @classmethod
+    def _has_its_own_endpoint(cls, value: ChatSettings) -> ChatSettings:
+        if value.model_fields_set and value.base_url is None:
+            raise ValueError("is set without a BASE_URL; give it one, since the chat model need not see images")
         return value
 
     @field_validator("chat_model", "reader_model", "judge_model")

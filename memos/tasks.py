@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 from memos.clock import Clock
-from memos.errors import BackendTimeout, InvalidInput, NotFound, PermissionDenied
+from memos.errors import InvalidInput, NotFound, PermissionDenied
 from memos.handles import Known
 from memos.identities import Right
 from memos.memcube.ledger import queues
@@ -14,11 +13,10 @@ from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
 from memos.model import LOCAL_OWNER, Task, TaskState
-from memos.reader.fields import seconds_of, within
+from memos.reader.fields import within
 from memos.scheduler.runner import Runner
+from memos.scheduler.waiting import polls
 from memos.text.checks import check_name
-
-_POLLS_S = (0.02, 0.5)
 
 Tasks_ = list[Task]  # `list` is a method here
 
@@ -97,8 +95,8 @@ class Tasks:
         Raises: NotFound, BackendTimeout, InvalidInput.
         """
         seen: Task | None = None
-        for _ in _polls(timeout_s):
-            found = self._get(task, cubes, actor, Right.WRITE)
+        for _ in polls(timeout_s):
+            found = self._get(task, cubes, actor, Right.READ)
             if seen is None or _told(found) != _told(seen):
                 seen = found
                 yield found
@@ -113,7 +111,7 @@ class Tasks:
 
         Raises: BackendTimeout, NotFound, InvalidInput.
         """
-        for _ in _polls(timeout_s):
+        for _ in polls(timeout_s):
             if not self._left(task, cubes, actor):
                 return
 
@@ -136,18 +134,6 @@ class Tasks:
         named = self._known(cubes, actor, Right.READ)
         with self._ledger.read() as connection:
             return rows.unended(connection, named)
-
-
-def _polls(timeout_s: float | None) -> Iterator[None]:
-    """Yield now and again, more and more rarely. Raises: BackendTimeout when the time is over."""
-    deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
-    pause, slowest = _POLLS_S
-    while True:
-        yield
-        if deadline is not None and time.monotonic() >= deadline:
-            raise BackendTimeout(f"Not ended after {timeout_s:g} s; the work goes on. Wait again, or longer.")
-        time.sleep(pause)
-        pause = min(slowest, pause * 1.5)
 
 
 def _told(task: Task) -> tuple[object, ...]:

@@ -6,6 +6,12 @@ from typing import NamedTuple
 
 _ASCII_CHARS_PER_TOKEN = 4
 
+IMAGE_TOKENS = 765
+"""Tokens of one image as it is sent, at most 1,024 pixels a side.
+
+Source: https://platform.openai.com/docs/guides/images-vision (85 and 170 for each of four tiles); other models differ.
+"""
+
 
 class Tokens(NamedTuple):
     """Tokens of one model call; `estimated` says that the endpoint did not report them."""

@@ -27,6 +27,7 @@ from memos.profiles.traits import STATIC, dimension_of, trait
 from memos.profiles.values import value_for
 from memos.reader import fast
 from memos.reader.fields import within
+from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler import consolidate
 from memos.scheduler.consolidate import Outcome
@@ -50,6 +51,7 @@ class Writes:
     scope: Scoped
     change: Callable[[Scope], AbstractContextManager[Change]]
     settle: Callable[[], bool]
+    masking: Callable[[Scope], Masking]
 
 
 class Profiles:
@@ -131,8 +133,10 @@ class Profiles:
         Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube).
         """
         scope = self._writes.scope([cube], actor, right=Right.WRITE)
-        whose = check_name("subject", subject)
+        masking = self._writes.masking(scope)
+        whose, value = masking.text("subject", check_name("subject", subject)), masking.any("value", value)
         with self._writes.change(scope) as change:
+            masking.record(change)
             known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
             if known is None:
                 raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
@@ -173,6 +177,9 @@ class Profiles:
         """
         scope = self._writes.scope([cube], actor, embeds=False, right=Right.OWN)
         read = None if template is None else read_template(template)
+        if read is not None:
+            masking = self._writes.masking(scope)
+            read = read_template(masking.fields(read.model_dump(mode="json", exclude_defaults=True), "template"))
         with self._writes.change(scope) as change:
             if read is None:
                 templates.remove(change.connection, change.cube)
@@ -190,8 +197,11 @@ class Profiles:
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
                 raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")
+        masking = self._writes.masking(scope)
+        found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
         with self._writes.change(scope) as change:
             outcome = consolidate.settle(change, found)
+            masking.record(change)
         self._writes.settle()
         return outcome
 

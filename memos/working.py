@@ -15,9 +15,11 @@ import sqlalchemy as sa
 from memos.memcube.ledger import items, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.provenance import has_untrusted
 from memos.model import Item, ItemType, SearchResult, Status
 from memos.scheduler.jobs.overflow import summary
 from memos.text import render
+from memos.text.fencing import NOTICE, fenced, has_fence, is_untrusted
 from memos.tokens import estimate_tokens
 
 FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
@@ -52,12 +54,13 @@ class Compose:
             place = None if conversation is None else _place(connection, cube, conversation)
             last = [] if place is None else _last_said(connection, cube, place[0])
             said = "\n".join(item.memory[:_QUESTION_CHARS] for item in last)[:_QUESTION_CHARS].strip()
-            topic = "" if place is None else _topic(connection, *place)
+            topic, found = ("", False) if place is None else _topic(connection, *place)
             standing = _standing(connection, cube, self.now, {item.speaker.casefold() for item in last})
         near = [hit.item.id for hit in self.related(cube, said)] if said else []
         with self.ledger.read() as connection:
             facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
-        return _fit(conversation, standing, topic, facts, max_tokens)
+        shown = fenced(topic, "conversation") if found else topic
+        return _fit(conversation, standing, (topic, shown), facts, max_tokens)
 
 
 def _place(connection: sa.Connection, cube: str, name: str) -> tuple[str, int] | None:
@@ -76,11 +79,16 @@ def _last_said(connection: sa.Connection, cube: str, conversation: str) -> list[
     return [states[item] for item in last if item in states and states[item].status in (Status.ACTIVE, Status.ARCHIVED)]
 
 
-def _topic(connection: sa.Connection, conversation: str, first_short: int) -> str:
-    """Return what the newest segment of the conversation is about: the topic that is being talked of, most often."""
+def _topic(connection: sa.Connection, conversation: str, first_short: int) -> tuple[str, bool]:
+    """Return what the newest segment of the conversation is about, and whether others than its speakers told of it.
+
+    It is the topic that is being talked of, most often.
+    """
     segment = tiers.segment_of(connection, conversation, first_short - 1)
     found = tiers.get_segments(connection, [segment]) if segment is not None else {}
-    return "" if segment is None or segment not in found else summary(connection, found[segment])
+    if segment is None or segment not in found:
+        return "", False
+    return summary(connection, found[segment]), has_untrusted(connection, segment)
 
 
 def _standing(connection: sa.Connection, cube: str, now: datetime, speakers: Set[str]) -> list[Item]:
@@ -122,35 +130,45 @@ def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[b
         .limit(_MOST)
     )
     ids = list(connection.scalars(query))
-    states = items.current(connection, [cube], ids)
+    states = items.with_sources(connection, [cube], ids)
     return [states[id_] for id_ in ids if id_ in states]
 
 
 def _fit(
-    conversation: str | None, standing: Iterable[Item], topic: str, facts: Iterable[Item], max_tokens: int
+    conversation: str | None,
+    standing: Iterable[Item],
+    topic: tuple[str, str],
+    facts: Iterable[Item],
+    max_tokens: int,
 ) -> WorkingMemory:
-    """Take lines in order while they fit; what is too long is left out, what comes after it may still fit."""
+    """Take lines in order while they fit; what is too long is left out, what comes after it may still fit.
+
+    A topic is what it says and how it is shown.
+    """
     chosen: dict[str, Item] = {}
     lines: list[str] = []
     used = left_out = 0
     entries: list[tuple[Item | None, str]] = [(item, _line(item)) for item in standing]
-    entries += [(None, f"Topic: {topic}")] if topic else []
+    entries += [(None, f"Topic: {topic[1]}")] if topic[0] else []
     entries += [(item, _line(item)) for item in facts]
-    told = ""
+    told, noticed = "", False
     for item, line in entries:
         # One sentence may have given several facts.
         if (item is not None and item.id in chosen) or line in lines:
             continue
-        cost = estimate_tokens(line + "\n")
+        notice = not noticed and has_fence(line) and (item is None or is_untrusted(item.sources))
+        cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)
         if used + cost > max_tokens:
             left_out += 1
             continue
         lines.append(line)
         used += cost
+        noticed = noticed or notice
         if item is None:
-            told = topic
+            told = topic[0]
         else:
             chosen[item.id] = item
+    lines = [NOTICE, *lines] if noticed else lines
     return WorkingMemory(conversation, "\n".join(lines), used, tuple(chosen.values()), told, left_out)
 
 
@@ -158,4 +176,6 @@ def _line(item: Item) -> str:
     at = item.valid_from or item.said_at
     # A trait names its subject itself.
     text = item.memory if item.type is ItemType.PROFILE else render.said(item.speaker, item.memory)
+    if is_untrusted(item.sources):
+        text = fenced(item.memory, item.speaker)
     return f"- {render.dated(at, text)}"

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from memos.backends.openai_dialect import sendable
+from memos.backends.openai_images import with_small_images
 from memos.errors import BackendUnavailable, ModelError
 from memos.ports import ChatReply, ChatRequest
 from memos.tokens import Tokens, estimate_tokens
@@ -39,6 +40,7 @@ class ScriptedChat:
     def complete(self, request: ChatRequest) -> ChatReply:
         if self._closed:
             raise BackendUnavailable("This scripted model is closed.", permanent=True)
+        with_small_images(request)
         with self._lock:
             self.requests.append(request)
             answer = None if self._answer_to else next(self._answers, None)
@@ -59,5 +61,4 @@ class ScriptedChat:
 
     @staticmethod
     def _reply(request: ChatRequest, text: str) -> ChatReply:
-        prompt = sum(estimate_tokens(message.content) for message in request.messages)
-        return ChatReply(text, Tokens(prompt, estimate_tokens(text), estimated=True))
+        return ChatReply(text, Tokens(request.estimated_tokens, estimate_tokens(text), estimated=True))

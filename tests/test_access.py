@@ -50,6 +50,8 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
     assert [cube.id for cube in two.cubes.list(actor="ana")] == ["ana"]
     assert [hit.item.speaker for hit in two.search("wombat", cubes=["ana"], actor="ana")] == ["user"]
     theirs = two.list(cube="ben")[0].id
+    two.knowledge.create("ben-kb", actor="ben")
+    file = two.documents.add(("a.md", SECRET.encode()), cube="ben-kb", actor="ben").id
     for call in (
         lambda: two.search("wombat", cubes=["ben"], actor="ana"),
         lambda: two.search("wombat", cubes=["ana", "ben"], actor="ana"),
@@ -68,6 +70,20 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
         lambda: two.review.list(cube="ben", actor="ana"),
         lambda: two.profile.subjects("ben", actor="ana"),
         lambda: two.sharing.grants("ben", actor="ana"),
+        lambda: two.documents.add(("a.md", b"mine"), cube="ben", actor="ana"),
+        lambda: two.documents.list(cube="ben", actor="ana"),
+        lambda: two.documents.get(file, actor="ana"),
+        lambda: two.documents.wait(file, actor="ana"),
+        lambda: two.documents.content(file, actor="ana"),
+        lambda: two.documents.markdown(file, actor="ana"),
+        lambda: two.documents.delete(file, actor="ana"),
+        lambda: two.documents.erase(file, actor="ana"),
+        lambda: two.knowledge.get("ben-kb", actor="ana"),
+        lambda: two.knowledge.files("ben-kb", actor="ana"),
+        lambda: two.images.of(theirs, actor="ana"),
+        lambda: two.tools.list(cube="ben", actor="ana"),
+        lambda: two.extractions(theirs, actor="ana"),
+        lambda: two.read_finely(cube="ben", actor="ana"),
         lambda: two.events.list("ben", actor="ana"),
         lambda: next(two.events.follow("ben", after=0, actor="ana")),
         lambda: two.tasks.list(cubes=["ben"], actor="ana"),
@@ -77,6 +93,8 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
         with pytest.raises(NotFound) as refused:
             call()
         assert SECRET not in str(refused.value)
+    assert two.knowledge.list(actor="ana") == ()
+    assert [base.id for base in two.knowledge.list(actor="ben")] == ["ben-kb"]
     assert two.get(theirs).memory == f"ben knows that {SECRET}"
 
 

@@ -593,7 +593,7 @@ def test_malformed_tool_calls_are_refused(memos: MemOS, calls: Any) -> None:
 
 
 def test_moderately_nested_content_is_kept_as_given(memos: MemOS) -> None:
-    part = {"type": "image_url", "image_url": {"url": "data:,x", "crops": [[0, 1], [2, 3]]}}
+    part = {"type": "image_url", "image_url": {"url": "", "crops": [[0, 1], [2, 3]]}}
     receipt = memos.add(message(content=[{"type": "text", "text": "a picture"}, part]), idempotency_key="kept")
     assert memos.get(receipt.item_ids[0]).memory == "a picture\n[image]"
 

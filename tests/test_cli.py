@@ -27,7 +27,7 @@ EXPORT = ROOT / "examples" / "data" / "chat_export.json"
 COMMANDS = (
     "add", "search", "get", "list", "update", "feedback", "delete", "erase", "history", "rollback", "verify",
     "reindex", "reembed", "import", "demo", "version", "cubes", "backup", "backups", "restore", "migrate",
-    "top", "events", "tasks", "retention", "review",
+    "top", "events", "tasks", "retention", "review", "kb",
 )  # fmt: skip
 ODD = "odd [/red] :smile: 🎉 \x1b[31m שלום"
 SPOKEN = {

@@ -49,6 +49,26 @@ def test_no_byte_of_an_erased_sentence_or_of_its_entities_is_left(tmp_path: Path
     assert b"xylophone" not in bytes_of(tmp_path)
 
 
+def test_no_byte_of_an_erased_passage_of_a_document_is_left(tmp_path: Path, settings: Settings) -> None:
+    manual = b"# Doors\n\nThe door code is 47B19-xylophone.\n\n# Windows Quillfeather\n\nThey stay shut."
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        file = memos.documents.wait(memos.documents.add(("house.md", manual)).id, 60)
+        memos.search("door code")
+        for projection in (memos._vector, memos._graph):
+            projection.flush()
+        assert b"xylophone" in bytes_of(tmp_path)
+        code, windows = memos.list()
+        assert memos.erase(code.id).state == "purged"
+        assert b"xylophone" not in bytes_of(tmp_path)
+        assert file.sha256.encode() not in bytes_of(tmp_path)
+        assert memos.documents.markdown(file.id) == windows.memory
+        assert memos.documents.erase(file.id).state == "purged"
+        for needle in (b"Quillfeather", b"stay shut", b"house.md"):
+            assert needle not in bytes_of(tmp_path), needle
+        assert memos.verify().clean
+    assert b"xylophone" not in bytes_of(tmp_path)
+
+
 def test_the_neighbours_windows_no_longer_answer_for_the_erased_words(memos: MemOS) -> None:
     ids = memos.add(["a plain start", "the pangolin story", "a plain end", "and the last"], conversation="c").item_ids
     assert any("window_bm25" in {v.arm for v in hit.arms} for hit in memos.search("pangolin", explain=True))

@@ -94,7 +94,7 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
         assert memos.segments()[0].summary == "Ana found a flat."
         with memos.ledger.read() as connection:
             row = connection.execute(sa.select(t.extractions)).one()
-            assert (row.model, row.reader) == ("scripted", "model/1")
+            assert (row.model, row.reader) == ("scripted", "model/2")
             assert "canal" in row.output
             assert (
                 connection.scalar(sa.select(t.sources.c.extraction_id).where(t.sources.c.item_id == kept.id)) == row.id

@@ -15,35 +15,46 @@ from memos.settings import ChatSettings, Purpose, Settings
 class Askers:
     """Purposes with equal settings share one model, with its limits and its remembered answers. Thread-safe.
 
-    A `given` model serves every purpose, whatever is configured, and stays its owner's to close.
+    A `given` model serves every purpose but vision, whatever is configured, and stays its owner's to close; so does
+    the one that looks at images when it is `given_vision`.
     """
 
     def __init__(
-        self, settings: Settings, open_model: Callable[[ChatSettings], ChatModel], given: ChatModel | None = None
+        self,
+        settings: Settings,
+        open_model: Callable[[ChatSettings], ChatModel],
+        given: ChatModel | None = None,
+        given_vision: ChatModel | None = None,
     ) -> None:
         self._settings = settings
         self._open_model = open_model
         self._given = given
-        self._opened: dict[ChatSettings, Asker] = {}
+        self._given_vision = given_vision
+        self._opened: dict[tuple[ChatSettings, int | None], Asker] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     def get(self, purpose: Purpose) -> Asker | None:
         """Return the asker of a purpose, None when no model is configured for it. Raises: BackendUnavailable."""
-        settings = self._settings.model_for(purpose) if self._given is None else self._settings.chat_model
+        given = self._given_for(purpose)
+        settings = self._settings.model_for(purpose) if given is None else self._settings.chat_model
         if settings is None:
             return None
+        key = settings, None if given is None else id(given)
         with self._lock:
             if self._closed:
                 raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
-            if settings not in self._opened:
-                model = self._open_model(settings) if self._given is None else self._given
-                self._opened[settings] = Asker(model, ReplyCache(settings.cache_bytes))
-            return self._opened[settings]
+            if key not in self._opened:
+                model = self._open_model(settings) if given is None else given
+                self._opened[key] = Asker(model, ReplyCache(settings.cache_bytes))
+            return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
         """Say whether a purpose has a model, without opening it."""
-        return self._given is not None or self._settings.model_for(purpose) is not None
+        return self._given_for(purpose) is not None or self._settings.model_for(purpose) is not None
+
+    def _given_for(self, purpose: Purpose) -> ChatModel | None:
+        return self._given_vision if purpose == "vision" else self._given
 
     @property
     def reader(self) -> Asker | None:
@@ -60,6 +71,11 @@ class Askers:
         """What decides between statements, None without a model."""
         return self.get("judge")
 
+    @property
+    def vision(self) -> Asker | None:
+        """What describes images, None without a model that is said to see."""
+        return self.get("vision")
+
     def forget(self) -> None:
         """Drop every remembered answer, after an erasure."""
         for asker in self._each():
@@ -69,7 +85,8 @@ class Askers:
         """Close what was opened; safe to call twice."""
         with self._lock:
             self._closed = True
-        for asker in self._each() if self._given is None else ():
+            mine = [asker for (_, given), asker in self._opened.items() if given is None]
+        for asker in mine:
             asker.close()
 
     def _each(self) -> list[Asker]:

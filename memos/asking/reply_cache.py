@@ -75,7 +75,10 @@ class ReplyCache:
 
 def key_of(model: str, request: ChatRequest) -> str:
     """Return the SHA-256 of everything an answer depends on."""
-    messages = [(message.role, message.content) for message in request.messages]
+    messages = [
+        (message.role, message.content, *(hashlib.sha256(image.data).hexdigest() for image in message.images))
+        for message in request.messages
+    ]
     parts = (model, messages, request.max_tokens, request.temperature, request.schema, request.schema_name)
     # ASCII escapes keep lone surrogates apart and encodable.
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

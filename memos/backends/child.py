@@ -17,8 +17,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,13 @@ class Died(Exception):
 class Child:
     """One engine process and its sockets; calls on one socket queue, on different ones they run side by side."""
 
-    def __init__(self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = ()) -> None:
-        """Start `main` of a module with its sockets' numbers; `keep` are descriptors that stay open in it."""
+    def __init__(
+        self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = (), huge_pages: bool = False
+    ) -> None:
+        """Start `main` of a module with its sockets' numbers; `keep` are descriptors that stay open in it.
+
+        With `huge_pages` its allocator asks for them; where there are none, or another allocator, nothing changes.
+        """
         self._what = what
         self._channels: list[tuple[threading.Lock, Connection]] = []
         with ExitStack() as theirs:
@@ -61,6 +66,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env=with_huge_pages(os.environ) if huge_pages else None,
                 # A Ctrl-C in the terminal is for the program, which then closes its children in order.
                 start_new_session=True,
             )
@@ -70,29 +76,31 @@ class Child:
         """Return the process id."""
         return self._process.pid
 
-    def call(self, method: str, *arguments: Any, socket: int = 0, long: bool = False) -> Any:
-        """Return the child's answer; a `long` call may take more than two minutes.
+    def call(
+        self,
+        method: str,
+        *arguments: Any,
+        socket: int = 0,
+        long: bool = False,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Any:
+        """Return the child's answer; a `long` call may take more than two minutes; `meanwhile` runs before it comes.
 
         Raises: Died, BackendUnavailable, BackendTimeout, IntegrityError.
         """
         lock, channel = self._channels[socket]
         with lock:
-            try:
+            with self._watched(method):
                 channel.send_bytes(pickle.dumps((method, arguments), _PICKLE))
                 if long:
                     channel.poll(None)
-                answer = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own child
-            except BlockingIOError as error:
-                self.kill()
-                raise BackendTimeout(
-                    f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s."
-                ) from error
-            except (EOFError, OSError) as error:
-                raise Died(f"it ended with status {self._process.poll()}") from error
-            except KeyboardInterrupt:
-                # The answer is still to come: the next call would take it for its own.
-                self.kill()
-                raise
+            try:
+                if meanwhile is not None:
+                    meanwhile()
+            finally:
+                # Also when that raised: the next call would take this answer for its own.
+                with self._watched(method):
+                    answer = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own child
         if answer[0]:
             return answer[1]
         kind, message = answer[1:]
@@ -101,6 +109,21 @@ class Child:
         if method == "open":
             raise IntegrityError(f"The {self._what} cannot be read ({kind}: {message}).")
         raise BackendUnavailable(f"The {self._what} refused {method} ({kind}: {message}).")
+
+    @contextmanager
+    def _watched(self, method: str) -> Iterator[None]:
+        """Say what it means when the socket fails."""
+        try:
+            yield
+        except BlockingIOError as error:
+            self.kill()
+            raise BackendTimeout(f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s.") from error
+        except (EOFError, OSError) as error:
+            raise Died(f"it ended with status {self._process.poll()}") from error
+        except KeyboardInterrupt:
+            # The answer is still to come: the next call would take it for its own.
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End the child now, also in the middle of a call."""
@@ -116,6 +139,15 @@ class Child:
             self._process.wait(_CLOSE_WAIT_S)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return a child's environment; what the user set for the allocator comes last and so is kept.
+
+    Source: https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html (glibc.malloc.hugetlb)
+    """
+    tunables = ":".join(filter(None, ("glibc.malloc.hugetlb=1", environment.get("GLIBC_TUNABLES"))))
+    return {**environment, "GLIBC_TUNABLES": tunables}
 
 
 def serve(channel: Connection, handle: Handler) -> None:
@@ -141,7 +173,7 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def die_with_parent(channel: Connection) -> None:
+def die_with_parent(channel: Connection | socket.socket) -> None:
     """During a long call nobody reads the socket: let its closing end this process by SIGIO instead."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())

@@ -36,8 +36,8 @@ class Refused(Exception):
         self.error = error
 
 
-def read_answer(content: bytes, content_type: str, prompt: str, settings: ChatSettings) -> ChatReply:
-    """Return the finished answer in a body that came with status 200.
+def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
+    """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost.
 
     Raises: ModelError, BackendUnavailable, and `Refused` where an endpoint hides a failure behind status 200.
     """
@@ -54,7 +54,7 @@ def read_answer(content: bytes, content_type: str, prompt: str, settings: ChatSe
         raise ModelError(f"{where(settings)} sent something that is no answer of a chat model: look into its log.")
     raw = _dig(message, "content")
     text = raw if isinstance(raw, str) else ""
-    tokens = _counted(_dig(body, "usage"), prompt, text + str(_dig(message, "reasoning_content") or ""))
+    tokens = _counted(_dig(body, "usage"), prompt_tokens, text + str(_dig(message, "reasoning_content") or ""))
     finish = _dig(body, "choices", 0, "finish_reason")
     answer = sendable(without_reasoning(text)).strip()
     _check_finished(finish, bool(_dig(message, "refusal")), tokens, settings)
@@ -181,11 +181,11 @@ def _code(content: bytes) -> str:
     return ""
 
 
-def _counted(usage: Json, prompt: str, answer: str) -> Tokens:
+def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
     asked, said = _dig(usage, "prompt_tokens"), _dig(usage, "completion_tokens")
     if _is_count(asked) and _is_count(said):
         return Tokens(asked, said)
-    return Tokens(estimate_tokens(prompt), estimate_tokens(answer), estimated=True)
+    return Tokens(prompt_tokens, estimate_tokens(answer), estimated=True)
 
 
 def _is_count(value: Json) -> bool:

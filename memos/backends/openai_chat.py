@@ -18,11 +18,11 @@ import stamina
 
 from memos.backends.openai_answers import Refused, read_answer, told_status, where
 from memos.backends.openai_dialect import Dialect, Dialects, payload
+from memos.backends.openai_images import with_small_images
 from memos.backends.rate_limit import RateLimit
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
 from memos.ports import ChatReply, ChatRequest
 from memos.settings import ChatSettings
-from memos.tokens import estimate_tokens
 
 _LONGEST_WAIT_S: Final = 20.0
 _LONGEST_RETRY_AFTER_S: Final = 60.0
@@ -54,6 +54,7 @@ class OpenAIChat:
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+        request = with_small_images(request)
         attempts = self._settings.retries + 1
         until = time.monotonic() + self._settings.timeout_s * attempts
         with self._call():
@@ -117,8 +118,8 @@ class OpenAIChat:
                 dialect = other
 
     def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
-        prompt = "\n".join(message.content for message in request.messages)
-        reserved = estimate_tokens(prompt) + (request.max_tokens or self._settings.max_tokens)
+        prompt_tokens = request.estimated_tokens
+        reserved = prompt_tokens + (request.max_tokens or self._settings.max_tokens)
         left_s = until - time.monotonic()
         if not self._limit.take(reserved, left_s):
             raise BackendTimeout(
@@ -131,7 +132,8 @@ class OpenAIChat:
             with self._slot(until):
                 response = self._post(request, dialect, until)
             self._dialects.learn(request, dialect)
-            reply = read_answer(response.content, response.headers.get("content-type", ""), prompt, self._settings)
+            media_type = response.headers.get("content-type", "")
+            reply = read_answer(response.content, media_type, prompt_tokens, self._settings)
             used = reply.tokens.prompt + reply.tokens.completion
         except ModelError as error:
             used = error.tokens.prompt + error.tokens.completion

@@ -10,12 +10,13 @@ import hashlib
 import json
 import re
 import threading
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from memos.model import Json
-from memos.ports import ChatRequest
+from memos.ports import ChatMessage, ChatRequest
 from memos.settings import ChatSettings
 
 Limit = Literal["max_tokens", "max_completion_tokens"]
@@ -73,8 +74,8 @@ class Dialects:
 
 def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect) -> dict[str, Any]:
     """Return the body to send."""
-    messages = [{"role": each.role, "content": sendable(each.content)} for each in request.messages]
-    body: dict[str, Any] = {"model": settings.model, "messages": messages}
+    texts = [sendable(each.content) for each in request.messages]
+    body: dict[str, Any] = {"model": settings.model}
     body[dialect.limit] = request.max_tokens or settings.max_tokens
     if dialect.temperature:
         body["temperature"] = settings.temperature if request.temperature is None else request.temperature
@@ -85,13 +86,23 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect) -> d
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         else:
             # In the last message, since some models' templates take no system message, or only a first one.
-            messages[-1]["content"] += (
-                "\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n"
-                + json.dumps(request.schema, ensure_ascii=False)
+            texts[-1] += "\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n" + json.dumps(
+                request.schema, ensure_ascii=False
             )
         if dialect.json == "json_object":
             body["response_format"] = {"type": "json_object"}
+    body["messages"] = [
+        {"role": each.role, "content": _content(text, each)} for each, text in zip(request.messages, texts, strict=True)
+    ]
     return body
+
+
+def _content(text: str, message: ChatMessage) -> str | list[dict[str, Any]]:
+    """Return a text as it is, and one with images as the parts it is sent in."""
+    if not message.images:
+        return text
+    urls = [f"data:{image.media_type};base64,{b64encode(image.data).decode()}" for image in message.images]
+    return [{"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
 
 
 def sendable(text: str) -> str:

@@ -8,7 +8,7 @@ searched cubes by the server, in each shard for itself: with several shards scor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,8 +97,8 @@ class QdrantServerIndex:
             lambda left_s: self._client.batch_update_points(self._name, operations, wait=True, timeout=left_s)
         )
 
-    def search(self, request: VectorSearch) -> list[list[ScoredPoint]]:
-        """Return one list for each arm, best first; all arms are asked at once."""
+    def search(self, request: VectorSearch, meanwhile: Callable[[], None] | None = None) -> list[list[ScoredPoint]]:
+        """Return one list for each arm, best first; all arms are asked at once, and `meanwhile` is left out."""
         if not request.cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
         wanted = compile_search(_SERVER, request.cubes, request.filter, request.as_of, request.live)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from memos.asking.asker import Asker
@@ -17,11 +17,11 @@ from memos.compat import names
 from memos.compat.composing import Context, Exchange, Known, compose
 from memos.compat.importing import described
 from memos.compat.metadata import info_of, metadata_of
-from memos.compat.pages import Place, exchange_of, known_of, note_of
+from memos.compat.pages import Place, exchange_of, known_of, note_of, with_sources
 from memos.compat.parameters import filled
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel import MemOS
-from memos.memcube.ledger import moves, paging, tiers
+from memos.memcube.ledger import items, moves, paging, tiers
 from memos.model import Item, ItemType, Json, Role, Task, TaskState
 from memos.reader.exports.memoryos import ASSISTANT_KNOWLEDGE, PROFILE, USER_KNOWLEDGE
 from memos.reader.messages import read_time
@@ -172,7 +172,10 @@ class UserMemory:
     def _context(self, query: str, manner: Manner) -> Context:
         self._asker()  # before anything is searched
         with self._memos.ledger.read() as connection:
-            recent = paging.newest(connection, self.cube, self.conversation, self._extent.recent_pages)
+            recent = [
+                with_sources(connection, page)
+                for page in paging.newest(connection, self.cube, self.conversation, self._extent.recent_pages)
+            ]
         most = min(_KNOWLEDGE_SHOWN, self._extent.knowledge)
         return Context(
             query=query,
@@ -200,7 +203,8 @@ class UserMemory:
                 page, before = place.read(connection)
                 if page is not None and page.id not in seen and len(exchanges) < most:
                     seen.add(page.id)
-                    exchanges.append(exchange_of(page, note_of(connection, page, before)))
+                    note = note_of(connection, page, before)
+                    exchanges.append(exchange_of(with_sources(connection, page), note))
         return exchanges
 
     def _found(self, query: str, cubes: Sequence[str], kinds: list[str], tag: str, most: int) -> list[Known]:
@@ -226,4 +230,7 @@ class UserMemory:
 
     def _listed(self, cube: str, wanted: Mapping[str, Json]) -> list[Item]:
         found = self._memos.list(cube=cube, filter={"and": [wanted, {"status": "active"}]}, limit=_LISTED)
+        with self._memos.ledger.read() as connection:
+            told = items.sources_of(connection, [item.id for item in found])
+        found = [replace(item, sources=told.get(item.id, ())) for item in found]
         return sorted(found, key=lambda item: item.said_at or item.created_at)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from memos.compat.composing import Exchange, Known
-from memos.memcube.ledger import paging, tiers
+from memos.memcube.ledger import items, paging, tiers
 from memos.memcube.ledger.tiers import Page
 from memos.model import Item, Role
+from memos.text.fencing import quoted
 
 _NOTE_CHARS = 120
 _NOTE_KEYWORDS = 5
@@ -46,20 +47,27 @@ def note_of(connection: sa.Connection, page: Page, before: Page | None) -> str:
     for segment in tiers.get_segments(connection, places.values()).values():
         notes.append(f"part of: {', '.join(list(segment.keywords)[:_NOTE_KEYWORDS])}")
     if before is not None:
-        text = " ".join(before.messages[0].memory.split())
-        notes.append(f"after: {text if len(text) <= _NOTE_CHARS else text[:_NOTE_CHARS] + '…'}")
+        first = with_sources(connection, before).messages[0]
+        text = " ".join(first.memory.split())
+        notes.append(f"after: {quoted(first, text if len(text) <= _NOTE_CHARS else text[:_NOTE_CHARS] + '…')}")
     return "; ".join(notes)
 
 
+def with_sources(connection: sa.Connection, page: Page) -> Page:
+    """Return a page whose messages say where they come from."""
+    told = items.sources_of(connection, [message.id for message in page.messages])
+    return replace(page, messages=tuple(replace(each, sources=told.get(each.id, ())) for each in page.messages))
+
+
 def exchange_of(page: Page, note: str = "") -> Exchange:
-    """Return a page as a prompt shows it."""
+    """Return a page with its sources as a prompt shows it."""
     by_role = {
-        role: "\n".join(message.memory for message in page.messages if message.role is role)
+        role: "\n".join(quoted(message, message.memory) for message in page.messages if message.role is role)
         for role in (Role.USER, Role.ASSISTANT)
     }
     return Exchange(page.messages[0].said_at, by_role[Role.USER], by_role[Role.ASSISTANT], note)
 
 
 def known_of(item: Item) -> Known:
-    """Return an item as a prompt shows it."""
-    return Known(item.memory, item.said_at or item.created_at)
+    """Return an item with its sources as a prompt shows it."""
+    return Known(quoted(item, item.memory), item.said_at or item.created_at)

@@ -105,7 +105,9 @@ def write(
         every = rows.tables()
         ticker = Ticker(on_progress, sum(rows.count(connection, table) for table in every))
         parts = {table.name: _write_table(folder, connection, table, ticker) for table in every}
-        newest = connection.scalar(sa.select(sa.func.max(t.items.c.created_at)))
+        # A file comes before what is read out of it.
+        made = [connection.scalar(sa.select(sa.func.max(table.c.created_at))) for table in (t.items, t.files)]
+        newest = max((at for at in made if at is not None), default=None)
         named = rows.ledger_id(connection)
     ticker.finish()
     return Manifest(backup_id, named, created_at, newest, __version__, HEAD, parts)

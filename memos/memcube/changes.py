@@ -24,6 +24,7 @@ from memos.memcube.ledger import cubes, items, outbox, tasks, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import Place
 from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
+from memos.text.secrets import mask
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""
@@ -100,7 +101,7 @@ def add(
         ids.append(state.id)
         place = None if place is None else replace(place, position=place.position + 1)
         if draft.message.message_id is not None:
-            known[draft.message.message_id] = (state.id, draft.message.text)
+            known[draft.message.message_id] = (state.id, _said(draft.message.text, draft.message.content))
     for table, entries in rows.items():
         if entries:
             change.connection.execute(sa.insert(table), entries)
@@ -214,7 +215,7 @@ def _collect(
 
 
 def _known_messages(change: Change, conversation_id: str | None, drafts: Sequence[Draft]) -> dict[str, tuple[str, str]]:
-    """Return (item id, text) of the messages whose ids are stored already in this conversation."""
+    """Return (item id, what it said) of the messages whose ids are stored already in this conversation."""
     wanted = [draft.message.message_id for draft in drafts if draft.message.message_id is not None]
     found: dict[str, tuple[str, str]] = {}
     same_place = (
@@ -224,11 +225,12 @@ def _known_messages(change: Change, conversation_id: str | None, drafts: Sequenc
     )
     for batch in items.in_batches(wanted):
         query = (
-            sa.select(t.messages.c.external_id, t.messages.c.text, t.sources.c.item_id)
+            sa.select(t.messages.c.external_id, t.messages.c.text, t.messages.c.content, t.sources.c.item_id)
             .join(t.sources, t.sources.c.message_id == t.messages.c.id)
             .where(t.messages.c.cube_id == change.cube, same_place, t.messages.c.external_id.in_(batch))
         )
-        found.update((row.external_id, (row.item_id, row.text)) for row in change.connection.execute(query))
+        for row in change.connection.execute(query):
+            found[row.external_id] = row.item_id, _said(row.text, row.content)
     return found
 
 
@@ -237,10 +239,28 @@ def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
     external = draft.message.message_id
     if external is None or external not in known:
         return None
-    item_id, text = known[external]
-    if text != draft.message.text:
+    item_id, said = known[external]
+    if not _same(said, _said(draft.message.text, draft.message.content)):
         raise Conflict(f"Message {external!r} is stored with other text as item {item_id}; use update to change it.")
     return item_id
+
+
+def _same(stored: str, given: str) -> bool:
+    """Say whether a message that comes again says what is stored; what is masked in one may be written in the other."""
+    if stored == given:
+        return True
+    for secrets, personal in ((True, False), (True, True), (False, True)):
+        one, other = (mask(text, secrets=secrets, personal=personal)[0] for text in (stored, given))
+        if one == given or other == stored:
+            return True
+    return False
+
+
+def _said(text: str, content: Json) -> str:
+    """Return a message's text and the digests of its images: another picture under the same name is another message."""
+    parts = content if isinstance(content, list) else []
+    given = [part["file"].get("sha256") for part in parts if isinstance(part.get("file"), Mapping)]
+    return "\0".join([text, *(str(digest) for digest in given if digest)])
 
 
 def _earlier(change: Change, request: Request) -> AddReceipt | None:

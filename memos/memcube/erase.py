@@ -7,42 +7,52 @@ rewritten (state 'purged'). A crash between them leaves 'purging', which the nex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from memos.clock import new_id
-from memos.memcube import backups
+from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, items, moves, outbox, queues, templates, tiers
+from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.model import EraseReceipt, ItemType, LinkKind, Status
+from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
 from memos.text.likeness import words
 
 _PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
 
 
-def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) -> EraseReceipt:
-    """Remove the items, what was derived from them, and their raw messages. Raises: NotFound, nothing is changed."""
+def erase(
+    change: Change, item_ids: Sequence[str], *, file_ids: Collection[str] = (), whole_cube: bool = False
+) -> EraseReceipt:
+    """Remove the items, what was derived from them, their raw messages and the bytes of the files they are part of.
+
+    Files named besides lose their bytes too, and are removed when no item of them is left. Raises: NotFound, nothing is
+    changed.
+    """
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
     doomed = _with_derived(connection, named)
-    states = items.current(connection, [change.cube], doomed).values()
+    touched = {*files.of_items(connection, doomed).values(), *file_ids}
+    made = [state.created_at for state in items.current(connection, [change.cube], doomed).values()]
+    made += files.made_at(connection, touched)
+    whole = files.whole(connection, touched)
     held = backups.holding(
         connection,
-        min((state.created_at for state in states), default=None),
+        min(made, default=None),
         cubes.get(connection, change.cube).created_at if whole_cube else None,
     )
-    removed, covered = _remove(change, doomed, named)
+    removed, covered = _remove(change, doomed, named, touched)
     if whole_cube:
         removed["cubes"] = 1
     receipt_id = new_id()
     receipt = EraseReceipt(
-        receipt_id, change.cube, "purging", tuple(sorted(doomed)), tuple(covered), dict(removed), dict(_PURGING)
-    )
+        receipt_id, change.cube, "purging", tuple(sorted({*doomed, *whole})), tuple(covered), dict(removed),
+        dict(_PURGING),
+    )  # fmt: skip
     _bury(change, receipt)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
@@ -50,10 +60,16 @@ def erase(change: Change, item_ids: Sequence[str], *, whole_cube: bool = False) 
 
 
 def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
-    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more."""
-    doomed = _with_derived(change.connection, set(item_ids))
-    _remove(change, doomed, set(item_ids))
+    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more.
+
+    The ids may be those of files too.
+    """
+    named = set(files.known(change.connection, item_ids))
+    doomed = _with_derived(change.connection, set(item_ids) - named)
+    touched = {*files.of_items(change.connection, doomed).values(), *named}
+    _remove(change, doomed, set(item_ids), touched)
     known: set[str] = set()
+    doomed |= touched
     for batch in items.in_batches(doomed):
         query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
         known.update(change.connection.scalars(query))
@@ -66,8 +82,10 @@ def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
 
 
-def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[str], list[str]]:
-    """Remove every row about the items; return counts by table and the neighbours whose windows change.
+def _remove(
+    change: Change, doomed: set[str], named: set[str], touched: Collection[str]
+) -> tuple[Counter[str], list[str]]:
+    """Remove every row about the items, and the bytes of files; return counts by table and neighbours in windows.
 
     What was not `named` is erased since one of the things it was made of is; the others are read again.
     """
@@ -77,10 +95,13 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
     message_ids = _messages_of(connection, doomed)
     held = tiers.pages_of(connection, doomed)
     origins = _other_origins(connection, doomed - named) - doomed
+    told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
+    of_tools = _other_origins(connection, told - named) - doomed
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
+    _forget_files(connection, doomed, removed)
     for table, column in (
         (t.links, t.links.c.from_id),
         (t.links, t.links.c.to_id),
@@ -88,14 +109,17 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
         (t.sources, t.sources.c.message_id),
         (t.versions, t.versions.c.item_id),
         (t.warmth, t.warmth.c.item_id),
+        (t.file_items, t.file_items.c.item_id),
         (t.items, t.items.c.id),
         (t.messages, t.messages.c.id),
     ):
         ids = message_ids if column in (t.messages.c.id, t.sources.c.message_id) else doomed
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
+    removed.update(files.forget_bytes(connection, touched))
     tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
-    moves.read_again(connection, origins)
+    moves.read_again(connection, change.cube, origins, change.now)
+    tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
     outbox.remove_items(connection, doomed)
     _blank_events(connection, doomed, removed)
     queues.lock(connection, change.cube)
@@ -107,11 +131,16 @@ def _remove(change: Change, doomed: set[str], named: set[str]) -> tuple[Counter[
     return removed, covered
 
 
+def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
+    """Remove the files that are part of an erased message."""
+    pictures.forget(connection, item_ids, removed)
+
+
 def drop(change: Change) -> EraseReceipt:
     """Erase every item of a cube, then the cube's own rows."""
     connection, cube = change.connection, change.cube
     ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
-    receipt = erase(change, ids, whole_cube=True)
+    receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True)
     remove_cube(connection, cube)
     return receipt
 
@@ -119,6 +148,7 @@ def drop(change: Change) -> EraseReceipt:
 def remove_cube(connection: sa.Connection, cube: str) -> None:
     """Remove the rows of a cube without items."""
     queues.lock(connection, cube)
+    files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
         t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
         t.extraction_items, t.extractions, t.retention_rules, t.grants,
@@ -145,7 +175,7 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
 
 def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
     """Return what a model wrote after it was shown one of these items, and in words that its own messages lack."""
-    answers = _answers_about(connection, shown)
+    answers = _answers_about(connection, shown, t.extractions.c.output != "")
     found: set[str] = set()
     for batch in items.in_batches(answers):
         query = sa.select(t.sources.c.item_id).where(t.sources.c.extraction_id.in_(batch))
@@ -161,21 +191,29 @@ def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
     quoting = set()
     for batch in items.in_batches(found):
         v = t.versions
-        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value).where(v.c.item_id.in_(batch))
+        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value, v.c.info).where(v.c.item_id.in_(batch))
         for row in connection.execute(query):
             # A trait's text is its subject, its dimension and its value.
-            written = row.value if row.type == ItemType.PROFILE else f"{row.memory} {row.value or ''}"
+            whole = f"{row.memory} {row.value or ''} {_by_model(row.info)}"
+            written = row.value if row.type == ItemType.PROFILE else whole
             if not words(written or "") <= said.get(row.item_id, set()):
                 quoting.add(row.item_id)
     return quoting
 
 
-def _answers_about(connection: sa.Connection, shown: Collection[str]) -> set[str]:
-    """Return the answers of models that were shown one of these items."""
+def _by_model(info: Mapping[str, Json]) -> str:
+    """Return what a model wrote into an item's info."""
+    parts = [info.get(name, "") for name in MODEL_INFO]
+    return " ".join(str(word) for part in parts for word in (part if isinstance(part, list) else [part]))
+
+
+def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.ColumnElement[bool]) -> set[str]:
+    """Return the records of a kind of what read these items: with the answer of a model, or without one."""
     answers: set[str] = set()
+    held = t.extraction_items
     for batch in items.in_batches(shown):
-        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.item_id.in_(batch))
-        answers.update(connection.scalars(query))
+        query = sa.select(held.c.extraction_id).join(t.extractions, t.extractions.c.id == held.c.extraction_id)
+        answers.update(connection.scalars(query.where(held.c.item_id.in_(batch), kind)))
     return answers
 
 
@@ -217,14 +255,30 @@ def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], rem
 
 
 def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
-    """Drop what a model answered when it was shown one of these items: it may quote it."""
+    """Drop what a model answered when it was shown one of these items: it may quote it.
+
+    A record of what was read by pattern quotes nothing, and stays while there is another message that it is about.
+    """
     shown = t.extraction_items
-    for batch in items.in_batches(_answers_about(connection, doomed)):
+    plain = _answers_about(connection, doomed, t.extractions.c.output == "")
+    for batch in items.in_batches(doomed if plain else ()):
+        connection.execute(sa.delete(shown).where(shown.c.item_id.in_(batch), shown.c.extraction_id.in_(plain)))
+    empty = plain - _with_items(connection, plain)
+    for batch in items.in_batches(_answers_about(connection, doomed, t.extractions.c.output != "") | empty):
         named = t.sources.c.extraction_id.in_(batch)
         connection.execute(sa.update(t.sources).where(named).values(extraction_id=None))
         connection.execute(sa.delete(shown).where(shown.c.extraction_id.in_(batch)))
         gone = connection.execute(sa.delete(t.extractions).where(t.extractions.c.id.in_(batch)))
         removed["extractions"] += gone.rowcount
+
+
+def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]:
+    """Return those of the records that are about some message."""
+    found: set[str] = set()
+    for batch in items.in_batches(records):
+        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.extraction_id.in_(batch))
+        found.update(connection.scalars(query.distinct()))
+    return found
 
 
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:

@@ -5,8 +5,7 @@ Runs inside the caller's transaction; whether two facts are the same is said by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -26,6 +25,9 @@ from memos.text.times import time_expressions
 
 _UTC = ZoneInfo("UTC")
 _SUBJECTS_ROLE = {"assistant": Role.ASSISTANT}
+
+WITHDRAWN = "withdrawn"
+"""In `info` of what was deleted since its message says it no more: reading that again may bring it back."""
 
 
 def store(
@@ -48,7 +50,7 @@ def store(
         tier=Tier.LONG,
         status=status,
         speaker=fact.subject,
-        role=_SUBJECTS_ROLE.get(fact.subject, Role.USER),
+        role=Role.TOOL if fact.type is ItemType.TOOL_TRAJECTORY else _SUBJECTS_ROLE.get(fact.subject, Role.USER),
         key=fact.key,
         value=fact.value,
         tags=fact.tags,
@@ -103,6 +105,17 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
     origins = [(item_id, LinkKind.DERIVED_FROM, origin) for origin in dict.fromkeys(span.item for span in fact.spans)]
     items.link(connection, origins, change.cube, change.now)
     return len(rows)
+
+
+def lose_sources(change: Change, item_id: str, origins: Collection[str]) -> None:
+    """Take away what an item has from these origins: its links to them, and passages of their messages."""
+    connection = change.connection
+    said = sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(list(origins)))
+    mine = sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said))
+    connection.execute(mine)
+    of_them = (t.links.c.from_id == item_id, t.links.c.kind == LinkKind.DERIVED_FROM)
+    connection.execute(sa.delete(t.links).where(*of_them, t.links.c.to_id.in_(list(origins))))
+    changes.retell(change, item_id)
 
 
 def take_sources(change: Change, item_id: str, from_id: str) -> None:
@@ -254,8 +267,8 @@ def event_time(state: Item) -> datetime:
     return state.valid_from or state.said_at or state.created_at
 
 
-def keep_answer(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
-    """Keep what a model answered about some messages; return the id that sources name it by."""
+def keep_record(change: Change, reader: str, model: str, output: str, shown: Iterable[str]) -> str:
+    """Keep what read some messages, and what a model answered about them; return the id that sources name it by."""
     answer = new_id()
     values = {"id": answer, "cube_id": change.cube, "reader": reader, "model": model, "output": output}
     change.connection.execute(sa.insert(t.extractions), [{**values, "created_at": change.now}])
@@ -263,8 +276,3 @@ def keep_answer(change: Change, reader: str, model: str, output: str, shown: Ite
     if rows:
         change.connection.execute(sa.insert(t.extraction_items), rows)
     return answer
-
-
-def answered(fact: Fact, extraction: str | None) -> Fact:
-    """Return the fact with the answer it comes from."""
-    return fact if extraction is None else replace(fact, extraction=extraction)

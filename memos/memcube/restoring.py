@@ -103,8 +103,18 @@ def replay(connection: sa.Connection, now: datetime) -> int:
         .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
         .order_by(t.tombstone_items.c.item_id)
     )
+    # A file whose bytes are gone for good says so by its digest.
+    whole = (
+        sa.select(
+            t.tombstone_items.c.item_id, t.tombstone_items.c.tombstone_id, t.files.c.cube_id, t.tombstones.c.actor
+        )
+        .join(t.files, t.files.c.id == t.tombstone_items.c.item_id)
+        .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
+        .where(t.files.c.sha256 != "")
+        .order_by(t.tombstone_items.c.item_id)
+    )
     found: dict[tuple[str, str, str], list[str]] = {}
-    for row in connection.execute(back):
+    for row in [*connection.execute(back), *connection.execute(whole)]:
         found.setdefault((row.cube_id, row.actor, row.tombstone_id), []).append(row.item_id)
     for (cube, actor, receipt_id), item_ids in found.items():
         erase.again(Change(connection, cube, actor, now), receipt_id, item_ids)

@@ -22,7 +22,20 @@ import sqlalchemy as sa
 from memos.clock import to_micros
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.schema import UtcMicros
-from memos.model import DEFAULT_CUBE, ItemType, LinkKind, RetentionAction, Role, Status, TaskState, Tier, Trust
+from memos.model import (
+    DEFAULT_CUBE,
+    CubeKind,
+    FileKind,
+    FileState,
+    ItemType,
+    LinkKind,
+    RetentionAction,
+    Role,
+    Status,
+    TaskState,
+    Tier,
+    Trust,
+)
 
 Values = list[Any]
 """One row in the order of its table's columns, as it is written into a file."""
@@ -32,6 +45,8 @@ COPYING = "copying"
 
 # A row may hold a message of 1 MiB, so few are held at a time.
 _FETCHED = 100
+# A part of a file is 1 MiB always.
+_PARTS_FETCHED = 8
 _BATCH_ROWS = 500
 _BATCH_CHARS = 4 << 20
 _EARLIEST = to_micros(datetime.min.replace(tzinfo=UTC))
@@ -46,6 +61,9 @@ _CHOICES: dict[str, type[StrEnum]] = {
     "messages.role": Role,
     "messages.trust": Trust,
     "links.kind": LinkKind,
+    "cubes.kind": CubeKind,
+    "files.kind": FileKind,
+    "files.state": FileState,
     "tasks.state": TaskState,
     "retention_rules.action": RetentionAction,
     "retention_rules.types": ItemType,
@@ -72,7 +90,8 @@ def stream(
         if after is not None:
             last = [sa.literal(value, key.type) for value, key in zip(after, keys, strict=True)]
             query = query.where(sa.tuple_(*keys) > sa.tuple_(*last))
-    for row in connection.execute(query, execution_options={"yield_per": _FETCHED}):
+    fetched = _PARTS_FETCHED if table is t.file_parts else _FETCHED
+    for row in connection.execute(query, execution_options={"yield_per": fetched}):
         yield [_encoded(value) for value in row]
 
 
@@ -117,13 +136,13 @@ def count(connection: sa.Connection, table: sa.Table) -> int:
 
 
 def is_blank(connection: sa.Connection) -> bool:
-    """Say whether nothing was ever stored: no item, message or erasure, and no cube but the one made at opening.
+    """Say whether nothing was ever stored: no item, message, file or erasure, and no cube but the one made at opening.
 
     What is being filled from another ledger is not blank.
     """
     if connection.scalar(sa.select(t.meta.c.key).where(t.meta.c.key == COPYING)) is not None:
         return False
-    for table in (t.items, t.messages, t.tombstones):
+    for table in (t.items, t.messages, t.files, t.tombstones):
         if connection.scalar(sa.select(sa.literal(1)).select_from(table).limit(1)) is not None:
             return False
     return connection.scalar(sa.select(sa.literal(1)).where(t.cubes.c.id != DEFAULT_CUBE).limit(1)) is None

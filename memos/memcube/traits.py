@@ -126,7 +126,9 @@ def evidence(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple
         for source in sources:
             held.setdefault(source.message_id, origin)
     return {
-        item: tuple(Evidence(held.get(each.message_id), each.passage, each.speaker, each.at) for each in sources)
+        item: tuple(
+            Evidence(held.get(each.message_id), each.passage, each.speaker, each.at, each.trust) for each in sources
+        )
         for item, sources in items.sources_of(connection, ids).items()
     }
 

@@ -11,11 +11,11 @@ import numpy as np
 import sqlalchemy as sa
 
 from memos.clock import to_micros
-from memos.filters import LEDGER_FIELDS
+from memos.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import FOUND, UNUSED, Item, Json
+from memos.model import FOUND, UNUSED, Item, ItemType, Json
 from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.text import render
 
@@ -124,7 +124,7 @@ class VectorFollower:
         ]
         chunks = []
         for number, (start, end) in enumerate(self._spans(item.memory)):
-            said = render.said(item.speaker, item.memory[start:end])
+            said = _rendered(item, item.memory[start:end])
             pieces.append(said)
             context = pieces[-WINDOW:-1]
             room = _WINDOW_CHARS - len(said)
@@ -161,6 +161,14 @@ def _at(versions: Sequence[Item], item: Item) -> Item | None:
     return standing[-1] if standing else None
 
 
+def _rendered(item: Item, text: str) -> str:
+    if item.type is not ItemType.DOCUMENT:
+        return render.said(item.speaker, text)
+    path, header = item.info.get("path"), item.info.get("table")
+    titles = [str(title) for title in path] if isinstance(path, list) else []
+    return render.passage(item.speaker, titles, header if isinstance(header, str) else None, text)
+
+
 def _local(moment: datetime, zone: tzinfo) -> datetime:
     try:
         return moment.astimezone(zone)
@@ -191,7 +199,7 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
         "chunk": chunk,
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
-        "info": dict(item.info),
+        "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
         "live": int(item.recorded_to is None and item.status in FOUND),
     }
     if item.recorded_to is not None:

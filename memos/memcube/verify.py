@@ -7,7 +7,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import cubes, items, outbox, tiers
+from memos.memcube.ledger import cubes, files, items, outbox, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
@@ -30,7 +30,7 @@ class Scanned(Protocol):
 
 
 def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Difference]:
-    """Return what is wrong inside the ledger: pages, event chains, items without a source, parked rows."""
+    """Return what is wrong inside the ledger: pages, event chains, items without a source, files, parked rows."""
     found = [Difference("ledger", "damaged", ledger.description, line) for line in ledger.check()]
     with ledger.read() as connection:
         for cube in cube_ids:
@@ -54,6 +54,8 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
                 Difference("tiers", "misplaced", subject, what)
                 for subject, what in tiers.misplaced(connection, cube, _SHOWN)
             ]
+            broken_files = files.broken(connection, cube, _SHOWN)
+            found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [
             Difference(row.target, "parked", row.item, row.error)
             for row in outbox.parked(connection)

@@ -10,15 +10,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.memcube import changes
+from memos.memcube import changes, pictures, trajectories
 from memos.memcube.changes import Change
-from memos.memcube.facts import event_time
-from memos.memcube.ledger import items, moves
+from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
+from memos.memcube.ledger import items, moves, tool_tasks
 from memos.memcube.ledger import schema as t
-from memos.model import Item, LinkKind, Status
-
-WITHDRAWN = "withdrawn"
-"""In `info` of what was deleted since its message says it no more: reading that again may bring it back."""
+from memos.model import Item, ItemType, Status
 
 
 def withdraw(change: Change, origins: Collection[str]) -> list[str]:
@@ -28,33 +25,29 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
     """
     connection = change.connection
     made = items.current(connection, [change.cube], items.derived_from(connection, origins))
-    gone: list[str] = []
+    refreshed = trajectories.refresh(change, origins)
+    gone, shown = refreshed.withdrawn, set(origins) if refreshed.stored else set()
     for state in made.values():
-        if state.status is Status.DELETED:
+        of_call = state.type is ItemType.TOOL_TRAJECTORY and state.key is not None
+        if pictures.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
             continue
         others = items.origins_of(connection, [state.id])[state.id] - set(origins)
+        if state.type is ItemType.SKILL:
+            shown |= others
         live = items.current(connection, [change.cube], others)
         if any(other.status is not Status.DELETED for other in live.values()):
-            _take_sources_away(change, state.id, origins)
+            lose_sources(change, state.id, origins)
             continue
         _let_go(change, state)
         edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
-    moves.read_again(connection, origins)
+    moves.read_again(connection, change.cube, origins, change.now)
+    pictures.look_again(change, origins)
+    tool_tasks.enqueue(connection, change.cube, shown, change.now)
     if gone:
         gone += withdraw(change, gone)  # conclusions are made of facts
     return gone
-
-
-def _take_sources_away(change: Change, item_id: str, origins: Collection[str]) -> None:
-    connection = change.connection
-    said = sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(list(origins)))
-    mine = sa.delete(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.message_id.in_(said))
-    connection.execute(mine)
-    of_them = (t.links.c.from_id == item_id, t.links.c.kind == LinkKind.DERIVED_FROM)
-    connection.execute(sa.delete(t.links).where(*of_them, t.links.c.to_id.in_(list(origins))))
-    changes.retell(change, item_id)
 
 
 def _let_go(change: Change, state: Item) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from memos.model import Status
+from memos.model import Status, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Evidence:
     passage: str
     speaker: str
     at: datetime
+    trust: Trust = Trust.TRUSTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from memos.model import Item, Version
+from memos.model import Item, Trust, Version
 from memos.profiles.leaning import Leaning
 from memos.profiles.model import Evidence, Profile, ProfileDiff, Trait, TraitChange, TraitEntry, TraitGroup
 from memos.profiles.template import Template
 from memos.profiles.traits import STATIC, dimension_of, event_time, is_static, sureness
+from memos.text.fencing import NOTICE, fenced
 from memos.tokens import estimate_tokens
 
 
@@ -100,15 +101,19 @@ def rendered(profile: Profile, max_tokens: int) -> str:
     chosen: set[str] = set()
     headed: set[str] = set()
     left = max_tokens
+    noticed = False
     every = [(group, trait) for group in profile.groups for trait in group.traits]
     for group, trait in sorted(every, key=lambda pair: (not pair[1].static, -pair[1].confidence)):
         heading = 0 if group.id in headed else estimate_tokens(_heading(group) + "\n")
+        notice = not noticed and _is_untrusted(trait)
+        heading += estimate_tokens(NOTICE + "\n") if notice else 0
         cost = estimate_tokens(_line(trait) + "\n") + heading
         if cost <= left:
             left -= cost
+            noticed = noticed or notice
             chosen.add(trait.dimension)
             headed.add(group.id)
-    lines = []
+    lines = [NOTICE] if noticed else []
     for group in profile.groups:
         if group.id in headed:
             lines += [_heading(group), *(_line(each) for each in group.traits if each.dimension in chosen)]
@@ -120,4 +125,13 @@ def _heading(group: TraitGroup) -> str:
 
 
 def _line(trait: Trait) -> str:
-    return f"- {trait.name}: {' '.join(trait.value.split())}"
+    value = " ".join(trait.value.split())
+    return f"- {trait.name}: {fenced(value, _source(trait)) if _is_untrusted(trait) else value}"
+
+
+def _is_untrusted(trait: Trait) -> bool:
+    return any(each.trust is Trust.UNTRUSTED for each in trait.evidence)
+
+
+def _source(trait: Trait) -> str:
+    return next(each.speaker for each in trait.evidence if each.trust is Trust.UNTRUSTED)

@@ -14,13 +14,16 @@ from zoneinfo import ZoneInfo
 from memos.model import Fact, Item, ItemType, Role, Span, Trust
 from memos.reader.fact_skills import skills
 from memos.reader.origins import said_at, trust_of
+from memos.text.commitments import commits, own_name
+from memos.text.given import own_words
 from memos.text.instructions import reads_like_instruction, standing_instructions
 from memos.text.preferences import Liking, firm_preference, likings
 from memos.text.sentences import asserted, is_question, sentences
 from memos.text.statements import Statement, key_of, past_statements, statements
+from memos.text.tellings import Kind, tellings
 from memos.text.times import TimeExpression, time_expressions
 
-READER = "patterns/1"
+READER = "patterns/2"
 # Patterns look for what people say of themselves; a pasted megabyte is not that.
 SCAN_CHARS = 4_000
 _MOST_CHARS = 500
@@ -53,27 +56,13 @@ _BETWEEN = re.compile(
     r"\s*[,，;；、]\s*(?:(?:and|but)\s+|但是?|而且|不过)?|\s+(?:and|but)\s+(?:now\s+)?|但是?|而且|不过", re.IGNORECASE
 )
 _CALLED = re.compile(
-    r"(?<!n['’]t )(?<!not )(?<!never )\b[Cc]all me (?P<v>[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})"
+    r"(?<!n['’]t )(?<!not )(?<!never )\b[Cc]all me (?P<v>(?:(?:Dr|Mrs?|Ms|Prof)\. )?[\w'’\-]+(?: [A-Z][\w'’\-]*){0,3})"
     r"|(?<!别)(?<!不要)(?<!不)(?:叫我|称呼我为?)(?P<h>[^\s，。！？,.!?]{1,12})"
 )
 _ANSWERS_IN = re.compile(
     r"\b(?:answer|reply|respond|speak|talk|write)(?: to)?(?: me| us)?(?: back)?(?: only)? in (?P<v>[A-Z][a-z]+)\b"
     r"|用(?P<h>中文|英文|英语|日文|日语|法语|德语|韩语|西班牙语|俄语|普通话|粤语)(?:来)?(?:回答|回复|说|写|交流)"
 )
-_ASSISTANT = re.compile(
-    r"^(?:(?:hi|hello|hey|sure|and|also|so|ok|okay|yes|well|好的?|没问题|当然(?:可以)?|可以|收到|明白了?)[,.! ，！]+)*"
-    r"(?:[Mm]y name is [A-Z]"
-    r"|I(?:['’]m| am) (?:an?|your|the) (?!(?:bit|little|lot|tad)\b)\w"
-    r"|I(?:['’]d| would)? (?:strongly |highly |really )?(?:recommend|suggest) \w"
-    r"|I can(?:not|['’]t)? (?!(?:help|see|imagine|understand|tell|certainly|definitely|totally|relate|try|only|hear|"
-    r"feel|"
-    r"assure|say|believe|wait|think)\b)\w"
-    r"|I(?:['’]ll| will) (?:always |never )?(?:remind|remember|send|keep|check|notify|follow up|get back|make sure|"
-    r"note)\b"
-    r"|I promise\b|我(?:是|叫)(?!说|的|不是|觉得|想|你|在)|我(?:推荐|建议)|我会(?:提醒|记住|记得|每天|定期|一直))",
-    re.IGNORECASE,
-)
-_ASSISTANT_NAME = re.compile(r"\b[Mm]y name is (?P<v>[A-Z][\w'’\-]*)|我(?:的名字)?叫(?P<h>[^，。！？,.!?\s]{1,12})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +87,11 @@ def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
 
 
 def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
-    head = item.memory[:SCAN_CHARS]
+    whole = item.memory[:SCAN_CHARS]
+    # Of a tool's output whatever it tries to order is to be seen, in code, too.
+    head = whole if trust_of([item]) is Trust.UNTRUSTED else own_words(whole)
     said = [_Sentence(item, head[start:end], start, end, zone) for start, end in sentences(head)]
+    said = [sentence for sentence in said if sentence.text == whole[sentence.start : sentence.end]]
     match item.role:
         case Role.USER:
             orders = _orders(item, head, said)
@@ -109,6 +101,7 @@ def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
                     found.append((0, _instruction(sentence)))
                 else:
                     found += _preferences(sentence)
+                    found += _told(sentence, found)
                 yield from _divided(sentence, found)
         case Role.ASSISTANT:
             for sentence in said:
@@ -204,6 +197,20 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
     return [*told, (firm[0], _fact(sentence, ItemType.PREFERENCE, None, _validity(sentence, None), ("explicit",)))]
 
 
+def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[int, Fact]]:
+    """Return what else the sentence tells that lasts; words that gave a fact already give no second one."""
+    text = sentence.text
+    if is_question(text):
+        return []
+    told: list[tuple[int, Fact]] = []
+    for telling in tellings(text)[:_MOST_STATED]:
+        taken = any(telling.start <= start < telling.end for start, _ in found)
+        if not taken and asserted(text, telling.start, telling.end):
+            began = (sentence.said_at, None) if telling.kind is Kind.PLAN else _validity(sentence, None)
+            told.append((telling.start, _fact(sentence, ItemType.USER, None, began)))
+    return told
+
+
 def _favourite(text: str) -> bool:
     """Return True for a favourite with a key of its own; it was read among the statements."""
     return any(each.attribute.startswith("my:favorite") for each in statements(text))
@@ -227,11 +234,10 @@ def _ordered(text: str) -> tuple[str, str] | None:
 
 
 def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
-    match = _ASSISTANT.search(sentence.text)
-    if match is None or is_question(sentence.text):
+    name = own_name(sentence.text)
+    if is_question(sentence.text) or (name is None and not commits(sentence.text)):
         return
-    name = _ASSISTANT_NAME.search(sentence.text)
-    about = None if name is None else ("name", name.group("v") or name.group("h"))
+    about = None if name is None else ("name", name)
     yield _fact(sentence, ItemType.ASSISTANT, about, _validity(sentence, None))
 
 

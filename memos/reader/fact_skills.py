@@ -10,22 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memos.model import Fact, Item, ItemType, Json, Role, Span
+from memos.model import Fact, Item, ItemType, Role, Span
 from memos.reader.origins import said_at, trust_of
+from memos.text.outcomes import LOOKED_CHARS
+from memos.text.outcomes import worked as outcome_of
 
 _SHOWN_CHARS = 180
 _OUTCOME_CHARS = 200
-_LOOKED_CHARS = 4_000
 _CALL = re.compile(r"^(?P<name>[A-Za-z_][\w.\-]{0,63})\((?=\{)", re.MULTILINE)
-_FAILED = re.compile(
-    r"^\W*(?:\w+(?:Error|Exception)\b|error|exception|traceback|failed|failure|fatal|invalid|timed? ?out|"
-    r"permission denied|access denied|(?:http )?[45]\d\d\b)",
-    re.IGNORECASE,
-)
-# An outcome with one of these words may be either.
-_DOUBTFUL = re.compile(
-    r"error|exception|fail|invalid|denied|time(?:d )?out|not found|no results|unable|could not", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +43,19 @@ def skills(messages: Sequence[Item], reader: str) -> list[Fact]:
     return found
 
 
+def tools_called(messages: Sequence[Item]) -> dict[str, str]:
+    """Return who called which tool, by the tool's name: what an assistant wrote as a call, or a tool answered."""
+    callers: dict[str, str] = {}
+    for item in messages:
+        if item.role is Role.ASSISTANT:
+            for name, *_ in _written(item.memory[:LOOKED_CHARS]):
+                callers.setdefault(name, item.speaker)
+    for item in messages:
+        if item.role is Role.TOOL and item.speaker != Role.TOOL:
+            callers.setdefault(item.speaker, Role.ASSISTANT)
+    return callers
+
+
 def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
     """Yield the clear calls in order, and None where a user speaks."""
     for place, item in enumerate(messages):
@@ -61,8 +66,8 @@ def _calls(messages: Sequence[Item]) -> Iterator[_Call | None]:
             continue
         if place + 2 < len(messages) and messages[place + 2].role is Role.TOOL:
             continue  # several outcomes: whose is whose is not clear
-        written = _written(item.memory[:_LOOKED_CHARS])
-        worked = _worked(follower.memory)
+        written = _written(item.memory[:LOOKED_CHARS])
+        worked = outcome_of(follower.memory)
         if len(written) != 1 or worked is None or item.conversation != follower.conversation:
             continue
         name, arguments, start, end = written[0]
@@ -86,36 +91,6 @@ def _written(text: str) -> list[tuple[str, str, int, int]]:
         if text[end : end + 1] == ")":
             found.append((match.group("name"), text[match.end() : end], match.start(), end + 1))
     return found
-
-
-def _worked(outcome: str) -> bool | None:
-    """Return whether a tool's answer tells of success, None when that is not clear."""
-    head = outcome[:_LOOKED_CHARS].strip()
-    if len(outcome) <= _LOOKED_CHARS and head[:1] in "{[" and (told := _told(head)) is not None:
-        return told
-    if _FAILED.search(head):
-        return False
-    if not head or head in ("[]", "{}", "null", "None", "false") or _DOUBTFUL.search(head[:_OUTCOME_CHARS]):
-        return None
-    return True
-
-
-def _told(text: str) -> bool | None:
-    """Return what a JSON answer's own fields say of success."""
-    try:
-        answer: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(answer, dict):
-        return None
-    status = str(answer.get("status", "")).casefold()
-    if answer.get("error") or answer.get("errors") or answer.get("is_error") is True or status in ("error", "failed"):
-        return False
-    if answer.get("ok") is False or answer.get("success") is False:
-        return False
-    if answer.get("ok") is True or answer.get("success") is True or status in ("ok", "success"):
-        return True
-    return None
 
 
 def _fact(failed: _Call, worked: _Call, reader: str) -> Fact:

@@ -13,7 +13,7 @@ from memos.text.keywords import keywords
 from memos.text.statements import key_of, statements
 from memos.text.times import time_expressions
 
-READER = "fast/2"
+READER = "fast/3"
 # Patterns look for what people say of themselves; a pasted megabyte is not that.
 _SCAN_CHARS = 4_000
 
@@ -50,6 +50,6 @@ def _draft(message: Message, tags: tuple[str, ...], info: Mapping[str, Json], zo
         end=len(message.text),
         reader=READER,
         tags=tags,
-        info=info,
+        info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
         **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime
@@ -67,6 +68,8 @@ def plain(value: Any) -> Json:
 
 
 def _as_text(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return hashlib.sha256(value).hexdigest()  # an image's bytes
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
@@ -86,6 +89,13 @@ def within(where: str, value: Json, low: int, high: int) -> int:
     """Return a whole number inside its limits."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidInput(where, f"must be a whole number from {low:,} to {high:,}, not {shown(value)}")
+    return value
+
+
+def switch(where: str, value: Json) -> bool:
+    """Return what is either true or false."""
+    if not isinstance(value, bool):
+        raise InvalidInput(where, f"must be true or false, not {shown(value)}")
     return value
 
 

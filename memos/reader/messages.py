@@ -9,22 +9,29 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from memos.errors import InvalidInput, shown
-from memos.model import Json, Message, Role, ToolCall, Trust
+from memos.model import Json, Message, Picture, Role, ToolCall, Trust
+from memos.reader.images import ImageParts, without_bytes
 from memos.settings import LimitSettings
 from memos.text.checks import check_name, check_text
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
+_DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
+_LONGEST_S = 1e9
 
 
-def read_messages(raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[Message]:
-    """Return the messages of one add, in order.
+def read_messages(
+    raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings, images: ImageParts | None = None
+) -> list[Message]:
+    """Return the messages of one add, in order, with their `images`, whose bytes are left out of the content.
 
     A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
     Raises: InvalidInput naming the message and field; nothing is dropped or repaired silently.
+    BackendUnavailable, BackendTimeout where an image is fetched.
     """
+    images = ImageParts() if images is None else images
     if isinstance(raw, str | bytes | Mapping):
         raw = [raw]
     if not isinstance(raw, Sequence):
@@ -35,20 +42,21 @@ def read_messages(raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSetting
         raise InvalidInput(
             "messages", f"has {len(raw):,} messages, at most {limits.messages_per_add:,} are taken; add them in parts"
         )
-    return [_message(f"messages[{place}]", entry, zone, now, limits) for place, entry in enumerate(raw)]
+    return [_message(f"messages[{place}]", entry, zone, now, limits, images) for place, entry in enumerate(raw)]
 
 
-def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> Message:
+def _message(
+    where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: LimitSettings, images: ImageParts
+) -> Message:
     if isinstance(raw, str | bytes):
         raw = {"role": "user", "content": raw}
     if not isinstance(raw, Mapping):
         raise InvalidInput(where, f"must be text or an object with role and content, not {type(raw).__name__}")
-    if unknown := set(raw) - _KEYS:
+    if unknown := set(raw) - _KEYS - set(_DURATIONS):
         raise InvalidInput(where, f"has unknown fields {sorted(map(str, unknown))}; put extra data into info")
     role = _role(f"{where}.role", raw.get("role", "user"))
     calls = _tool_calls(f"{where}.tool_calls", raw.get("tool_calls"), limits)
-    content = raw.get("content")
-    text = _text(f"{where}.content", content, limits)
+    text, content, pictures = _content(f"{where}.content", raw.get("content"), limits, images)
     if calls:
         text = "\n".join([*([text] if text.strip() else []), *(f"{call.name}({call.arguments})" for call in calls)])
         check_text(f"{where}.tool_calls", text, limits.message_bytes)
@@ -64,6 +72,8 @@ def _message(where: str, raw: Json, zone: ZoneInfo, now: datetime, limits: Limit
         tool_calls=calls,
         tool_call_id=_optional(f"{where}.tool_call_id", raw.get("tool_call_id")),
         trust=_trust(f"{where}.trust", raw.get("trust"), role),
+        duration_s=_duration(where, raw, role),
+        pictures=pictures,
     )
 
 
@@ -71,6 +81,20 @@ def _role(where: str, value: Json) -> Role:
     if not isinstance(value, str) or value not in set(Role):
         raise InvalidInput(where, f"{shown(value)} is unknown; use one of {', '.join(Role)}")
     return Role(value)
+
+
+def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
+    """Return how long the call took that a tool's message answers."""
+    given = [name for name in _DURATIONS if raw.get(name) is not None]
+    if not given:
+        return None
+    name = given[0]
+    if role is not Role.TOOL or len(given) > 1:
+        raise InvalidInput(f"{where}.{name}", "is for a tool's message, in duration_s or duration_ms")
+    value = raw[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(f"{where}.{name}", f"must be a number from 0, not {shown(value)}")
+    return round(value / _DURATIONS[name], 6)
 
 
 def _trust(where: str, value: Json, role: Role) -> Trust:
@@ -86,15 +110,20 @@ def _optional(where: str, value: Json) -> str | None:
     return None if value is None else check_name(where, value)
 
 
-def _text(where: str, content: Json, limits: LimitSettings) -> str:
-    """Return the written text of a string or of content parts; other parts stand as a short mark."""
+def _content(
+    where: str, content: Json, limits: LimitSettings, images: ImageParts
+) -> tuple[str, Json, tuple[Picture, ...]]:
+    """Return the written text of a string or of content parts, the parts to keep, and the images among them.
+
+    Parts that are no text stand in it as a short mark.
+    """
     if content is None:
-        return ""
+        return "", None, ()
     if isinstance(content, str | bytes):
-        return check_text(where, content, limits.message_bytes)
+        return check_text(where, content, limits.message_bytes), content, ()
     if not isinstance(content, list):
         raise InvalidInput(where, f"must be text or a list of content parts, not {type(content).__name__}")
-    pieces = []
+    pieces, kept, pictures = [], [], []
     for place, part in enumerate(content):
         here = f"{where}[{place}]"
         if not isinstance(part, Mapping):
@@ -102,16 +131,23 @@ def _text(where: str, content: Json, limits: LimitSettings) -> str:
         match part.get("type"):
             case "text":
                 pieces.append(check_text(f"{here}.text", part.get("text"), limits.message_bytes))
-            case "image_url":
-                pieces.append("[image]")
+            case "image_url" | "image":
+                rest = without_bytes(part)
+                _check_json(here, rest, limits)
+                image = images.read(here, part, rest)
+                pieces.append(image.mark)
+                kept.append(image.kept)
+                pictures += [] if image.picture is None else [image.picture]
+                continue
             case "file":
                 file = part.get("file")
                 name = file.get("filename") if isinstance(file, Mapping) else None
                 pieces.append(f"[file {check_name(f'{here}.file.filename', name)}]" if name else "[file]")
             case other:
-                raise InvalidInput(f"{here}.type", f"{shown(other)} is unknown; use text, image_url or file")
-    _check_json(where, content, limits)
-    return check_text(where, "\n".join(pieces), limits.message_bytes)
+                raise InvalidInput(f"{here}.type", f"{shown(other)} is unknown; use text, image_url, image or file")
+        kept.append(part)
+    _check_json(where, kept, limits)
+    return check_text(where, "\n".join(pieces), limits.message_bytes), kept, tuple(pictures)
 
 
 def _check_json(where: str, value: Json, limits: LimitSettings) -> None:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from memos.memcube import facts as stored
 from memos.memcube.changes import Change
-from memos.memcube.facts import event_time
+from memos.memcube.facts import WITHDRAWN, event_time
 from memos.memcube.ledger import items
-from memos.memcube.withdrawing import WITHDRAWN
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.profiles.traits import may_replace, orders_from_untrusted
-from memos.text.likeness import contradicts, covered, overlap, words
+from memos.reader.fact_asking import PENDING
+from memos.text.likeness import contradicts, covered, overlap, plain, words
 
 NEAR_COSINE = 0.85
 NEAR_OVERLAP = 0.33
@@ -102,6 +102,8 @@ def why_review(fact: Fact) -> str | None:
     """Return why a fact has to wait for a person, None when it need not."""
     if orders_from_untrusted(fact):
         return "an untrusted source says what to do"
+    if PENDING in fact.info:
+        return str(fact.info[PENDING])
     if fact.confidence < SURE:
         return f"confidence {fact.confidence:.2f} is below {SURE:g}"
     return None
@@ -287,7 +289,7 @@ def _same_value(item: Item, fact: Fact) -> bool:
 
 
 def _folded(value: str | None) -> str:
-    return " ".join((value or "").casefold().split()).strip(" .,!?'\"")
+    return plain(value)
 
 
 def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:

@@ -10,6 +10,7 @@ from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items
 from memos.model import Draft, FeedbackReceipt, Item, Role
+from memos.text.likeness import plain
 from memos.text.statements import key_of, statements
 
 
@@ -48,7 +49,7 @@ def _subject(draft: Draft, rivals: Sequence[Item]) -> str | None:
 
 
 def _differs(old: str | None, new: str | None) -> bool:
-    return (old or "").casefold() != (new or "").casefold()
+    return plain(old) != plain(new)
 
 
 def _older(old: Item, at: datetime) -> bool:

@@ -29,7 +29,7 @@ from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.tasks import Delay, Lease
 from memos.memcube.ledger.usage import Spending
 from memos.model import Task, TaskState
-from memos.scheduler.task_run import Job, LeaseLost, OverBudget, Run, Stopping
+from memos.scheduler.task_run import Job, LeaseLost, OverBudget, Parked, Run, Stopping
 from memos.settings import TaskSettings
 
 _POLL_S = 1.0
@@ -196,6 +196,8 @@ class Runner:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
             return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
+        except Parked as parked:
+            return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
         except (BackendUnavailable, ModelError) as error:
             return self._failure(run, error, passing=not error.permanent)
         except Conflict as error:
@@ -221,7 +223,16 @@ class Runner:
             until = self._clock.now() + max(wait, timedelta(seconds=asked))
             return self._back(run, Delay(until, f"attempt {task.attempts} failed", text))
         state = TaskState.DEAD if passing else TaskState.FAILED
-        return lambda connection: tasks.fail(connection, task, run.owner, state, text, self._clock.now())
+        return lambda connection: self._end(connection, run, state, text)
+
+    def _end(self, connection: sa.Connection, run: Run, state: TaskState, text: str) -> None:
+        if tasks.fail(connection, run.task, run.owner, state, text, self._clock.now()):
+            self._tell_failed(connection, run.task, text)
+
+    def _tell_failed(self, connection: sa.Connection, task: Task, text: str) -> None:
+        job = self._jobs.get(task.kind)
+        if job is not None and job.failed is not None:
+            job.failed(connection, task, text)
 
     def _back(self, run: Run, delay: Delay) -> Ending:
         return lambda connection: tasks.give_back(connection, run.task, run.owner, delay, self._clock.now())
@@ -270,6 +281,9 @@ class Runner:
             run.lost = run.lost or not (kept or run.finished)
         with self._ledger.write() as connection:
             back = tasks.reclaim(connection, now, self._limits.max_attempts, self._skew)
+            for task in back:
+                if task.attempts >= self._limits.max_attempts:
+                    self._tell_failed(connection, task, "its workers stopped while they ran it")
         if back:
             log.warning("%d tasks of workers that stopped wait again", len(back))
             self.wake()

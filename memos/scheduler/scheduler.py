@@ -17,23 +17,29 @@ from memos.clock import Clock
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, tasks, tiers
+from memos.memcube.ledger import moves, reading, tasks, tiers, tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
+from memos.memcube.pictures import DESCRIBE
 from memos.model import Hit, Segment, Tier
 from memos.reader.facts import FactReader
+from memos.reader.masking import Masking
 from memos.scheduler.accesses import Accesses, warmth_of
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs import tidy
 from memos.scheduler.jobs.analyse import AnalyseJob
+from memos.scheduler.jobs.describe import DescribeJob
 from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
+from memos.scheduler.jobs.read import ReadJob
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
 from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.remake import RemakeJob
+from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.jobs.summarise import SummariseJob
 from memos.scheduler.jobs.sweep import SweepJob, move
 from memos.scheduler.jobs.tidy import ConsolidateJob
 from memos.scheduler.judging import Judge
+from memos.scheduler.learning import Learner
 from memos.scheduler.nearness import NearOf
 from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.policy import Access
@@ -58,6 +64,7 @@ class Means:
     near: NearOf
     askers: Askers
     settled: Callable[[], object]
+    masking: Callable[[str], Masking]
     upkeep: Sequence[Job]
 
 
@@ -74,19 +81,23 @@ class Scheduler:
         triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks)
-        analyse = AnalyseJob(
-            self.cube_rules, clock, FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge),
-            means.near, self._has_reader, means.settled,
+        learner = Learner(
+            FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
+            means.settled,
         )  # fmt: skip
+        describe = DescribeJob(lambda: means.askers.vision, means.settled, clock, means.masking)
         self.runner.register(
             [
                 *means.upkeep,
                 Job("settle", self._settle, budgeted=False),
                 Job("heat", self._look_at_heat, budgeted=False),
                 Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, means.turns_of, triggers).run, budgeted=False),
+                Job(tool_tasks.TOOLS, SkillsJob(means.turns_of, means.settled).run, budgeted=False),
                 Job(tiers.REMAKE, RemakeJob(means.turns_of).run, budgeted=False),
-                Job(moves.ANALYSE, analyse.run),
+                Job(moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
+                Job(reading.READ, ReadJob(learner).run),
                 Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),
+                Job(DESCRIBE, describe.run, failed=describe.failed),
                 Job(REFLECT, ReflectJob(lambda: means.askers.chat, means.settled).run),
                 Job(tidy.CONSOLIDATE, ConsolidateJob(means.near, means.settled).run, budgeted=False),
                 Job("consolidation", self._consolidate, budgeted=False),
@@ -101,6 +112,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to work; calling it again changes nothing."""
+        self._unpark()
         self.runner.start()
         self.periodic.start()
 
@@ -205,8 +217,15 @@ class Scheduler:
             with self._ledger.write() as connection:
                 moves.enqueue(connection, cube, moves.sweep_task(), self._clock.now())
 
+    def _unpark(self) -> None:
+        """Have images described that waited for a model that sees."""
+        if self._askers.has("vision"):
+            with self._ledger.write() as connection:
+                tasks.unpark(connection, DESCRIBE, self._clock.now())
+
     def _settle(self, run: Run) -> None:
         """See to conversations that are longer than the short tier may be, and to those that have ended."""
+        self._unpark()  # another process without such a model may have parked some
         capacity, now = self.rules.short_capacity, self._clock.now()
         self._move_on(
             run,

@@ -32,18 +32,28 @@ class OverBudget(Exception):
     """The cube has spent what it may today; the task goes on tomorrow."""
 
 
+class Parked(Exception):
+    """The task needs a setting that nobody made; it waits, saying so, until a program with it is started."""
+
+    def __init__(self, note: str) -> None:
+        super().__init__(note)
+        self.note = note
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What one kind of task does.
 
     `cost` is its share of a cube's turns. A `budgeted` one waits for the next day when its cube has spent its budget.
-    Its effects in the ledger belong into `Run.finishing`; others have to bear being repeated.
+    Its effects in the ledger belong into `Run.finishing`; others have to bear being repeated. `failed` writes down
+    besides that a task ended without success, and why.
     """
 
     kind: str
     run: Callable[[Run], None]
     cost: float = 1.0
     budgeted: bool = True
+    failed: Callable[[sa.Connection, Task, str], None] | None = None
 
 
 @dataclass(slots=True)

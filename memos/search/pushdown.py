@@ -7,11 +7,11 @@ was wanted, the ledger drops what does not pass, and the long list is pushed onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from memos.clock import from_micros
-from memos.filters import LEDGER_FIELDS, And, Condition, Node, Not, Op, Or
+from memos.filters import LEDGER_FIELDS, TOLD_INFO, And, Condition, Node, Not, Op, Or
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.ports import ScoredPoint, VectorIndex, VectorSearch
@@ -24,12 +24,17 @@ _OVERFETCH = 4
 _MOST_FETCHED = 5_000
 
 
-def recall(ledger: Ledger, index: VectorIndex, request: VectorSearch) -> list[list[ScoredPoint]]:
-    """Return what `index.search` would, had it everything that the filter asks about. Raises: as `VectorIndex`."""
+def recall(
+    ledger: Ledger, index: VectorIndex, request: VectorSearch, meanwhile: Callable[[], None] | None = None
+) -> list[list[ScoredPoint]]:
+    """Return what `index.search` would, had it everything that the filter asks about. Raises: as `VectorIndex`.
+
+    `meanwhile` is what it calls while the index works, unless the ledger has to be asked as well.
+    """
     parts = list(_conjuncts(request.filter))
     judged = [part for part in parts if not _needs_ledger(part)]
     if len(judged) == len(parts):
-        return index.search(request)
+        return index.search(request, meanwhile)
     ids = _matching(ledger, request, limit=MOST_PUSHED + 1)
     if len(ids) > MOST_PUSHED:
         found = _overfetched(ledger, index, replace(request, filter=And(tuple(judged))), request.filter)
@@ -53,7 +58,8 @@ def _conjuncts(node: Node | None) -> Iterable[Node]:
 def _needs_ledger(node: Node) -> bool:
     match node:
         case Condition():
-            return node.field in LEDGER_FIELDS or node.op is Op.LIKE
+            told = node.field in LEDGER_FIELDS or node.field.removeprefix("info.") in TOLD_INFO
+            return told or node.op is Op.LIKE
         case Not():
             return _needs_ledger(node.part)
         case And() | Or():

@@ -22,6 +22,7 @@ class Intent(StrEnum):
     LATEST = "latest"
     ADVICE = "advice"
     WHEN = "when"
+    DONE = "done"
 
 
 _INTENTS = {
@@ -47,6 +48,15 @@ _INTENTS = {
         r"^\W*(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year|week)|how long ago|since when)\b"
         r"|什么时候|何时|哪[天年月]|几[号月点]|いつ",
         re.I,
+    ),
+    Intent.DONE: re.compile(
+        r"\b(?:have|has|had|did) (?:we|you|I|it|this|that|the assistant|someone|anyone)\b.*"
+        r"\b(?:before|already|ever|earlier|last time|previously|yet)\b"
+        r"|^\W*did\b.*\b(?:work|succeed|fail|pass|go through|run)\b"
+        r"|\b(?:been|ever) (?:tried|done|called|run|executed)\b"
+        r"|\bwhat (?:happened|came out|was the (?:result|outcome|error))\b|\blast time (?:we|you|I)\b"
+        r"|(?:以前|之前|曾经?|已经).*[过了吗]|有没有.*过|成功了吗|失败了吗",
+        re.I | re.S,
     ),
 }
 

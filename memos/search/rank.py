@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from memos.clock import to_micros
 from memos.memcube.ledger.items import Brief
-from memos.model import Role
+from memos.model import ItemType, Role
 from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
 from memos.text.preferences import states_preference
@@ -30,6 +30,8 @@ SPEAKER = 0.15
 TIMED = 0.10
 DATED = 0.15
 PHRASE = 0.20
+CALLED = 0.20
+"""A call with its outcome, when the question is whether something was done, or worked, before."""
 NEWEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
@@ -152,6 +154,8 @@ def _factors(
         share = sum(phrase in said for phrase in question.phrases) / len(question.phrases)
         if share:
             yield "phrase", PHRASE * share
+    if Intent.DONE in question.intents and item.type == ItemType.TOOL_TRAJECTORY:
+        yield "called", CALLED
     if Intent.ADVICE in question.intents and item.role == Role.USER and states_preference(item.memory):
         yield "preference", ADVICE
     if item.length < _SHORT_CHARS and (asking := asking_share(item.memory)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -34,7 +35,9 @@ from memos.ports import (
     VectorIndex,
     VectorSearch,
 )
+from memos.search.candidates import Candidates
 from memos.search.context import assemble
+from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
 from memos.search.pushdown import recall
 from memos.search.question import Question, read_question
@@ -52,6 +55,8 @@ _MIN_POOL = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
 _NEIGHBOURS = 10
+# Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
+_LIKELY_HITS = 12
 # A message tells of something; that it is over does not make the message wrong. A fact that ended is.
 _TOLD = (ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY)
 
@@ -88,6 +93,7 @@ class _Beside(NamedTuple):
 class Found:
     """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing."""
 
+    candidates: Candidates
     question: Question
     terms: int
     rules: Rules
@@ -115,7 +121,7 @@ class Searcher:
         with self.ledger.read() as connection:
             found = self.find(connection, request, limit_of(request.top_k), clock)
             with clock.stage("hydrate"):
-                hits = self.hits(connection, request, found)
+                hits = self.hits(found.candidates, request, found)
         text, tokens = "", 0
         if request.token_budget is not None:
             hits, text, tokens = assemble(hits, request.token_budget)
@@ -130,24 +136,27 @@ class Searcher:
             dense = self.embedder.embed_query(request.query)
         with clock.stage("recall"):
             beside = helped.result()
-            arms = {**self._recall(request, rules, _dense_arms(dense), limit), **beside.arms}
+            known = candidates_of(connection, request, rules)
+            arms = self._recall(request, rules, _dense_arms(dense), limit, partial(_read_ahead, known, beside))
+            arms |= beside.arms
         while True:
             with clock.stage("recall"):
                 missing = tuple(arm for arm, found in arms.items() if found is None)
-                candidates = {arm: found or [] for arm, found in arms.items()}
-                self._add_unindexed(connection, request, rules, candidates, dense, beside, down=bool(missing))
+                recalled = {arm: found or [] for arm, found in arms.items()}
+                self._add_unindexed(connection, request, rules, recalled, dense, beside, down=bool(missing))
             with clock.stage("fuse"):
-                fused = fuse(candidates, len(beside.terms.indices))
+                fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
-                pool = _pool(connection, request, rules, fused, beside.near or [])
-                newer = _with_successors(connection, request, rules, pool)
+                pool = _pool(known, request.top_k, fused, beside.near or [])
+                newer = dict(told_by_calls(connection, beside.question, pool))
+                newer |= {} if request.as_of is not None else _with_successors(known, pool)
             with clock.stage("rank"):
                 order = rank(pool, beside.question, beside.near or [], newer)
                 ranked, copies = _collapse(connection, order, request.as_of)
-            full = any(len(found) >= limit for found in candidates.values())
+            full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
-                return Found(beside.question, len(beside.terms.indices), rules, ranked, copies, missing)
+                return Found(known, beside.question, len(beside.terms.indices), rules, ranked, copies, missing)
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):
@@ -162,14 +171,21 @@ class Searcher:
         question = read_question(request.query, request.reference_time, request.zone)
         return _Beside(question, terms, waiting, arms, self._near_the_best(request, arms))
 
-    def _recall(self, request: SearchRequest, rules: Rules, queries: tuple[ArmQuery, ...], limit: int) -> Arms:
-        """Return each arm's candidates, None for an arm whose index is down."""
+    def _recall(
+        self,
+        request: SearchRequest,
+        rules: Rules,
+        queries: tuple[ArmQuery, ...],
+        limit: int,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Arms:
+        """Return each arm's candidates, None for an arm whose index is down; what `meanwhile` does may be left out."""
         if not queries:
             return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)
         wanted = VectorSearch(request.scope.cubes, queries, limit, rules.pushed, as_of, rules.live)
         try:
-            found = recall(self.ledger, self.index, wanted)
+            found = recall(self.ledger, self.index, wanted, meanwhile)
         except BackendUnavailable:
             return {query.arm.value: None for query in queries}
         return {query.arm.value: points for query, points in zip(queries, found, strict=True)}
@@ -224,11 +240,11 @@ class Searcher:
             return None
 
     @staticmethod
-    def hits(connection: sa.Connection, request: SearchRequest, found: Found) -> tuple[Hit, ...]:
+    def hits(known: Candidates, request: SearchRequest, found: Found) -> tuple[Hit, ...]:
         """Return the best candidates whole, with their sources."""
         best = found.ranked[: request.top_k]
         ids = [entry.item.id for entry in best]
-        states = items.with_sources(connection, request.scope.cubes, ids, request.as_of)
+        states = known.whole(ids)
         hits = []
         for entry in best:
             state = states.get(entry.item.id)
@@ -255,21 +271,32 @@ def _item_of(fused: Fused) -> str:
     return fused.version_key.rsplit(":", 1)[0]
 
 
-def _pool(
-    connection: sa.Connection, request: SearchRequest, rules: Rules, fused: Sequence[Fused], near: Sequence[str]
-) -> list[Recalled]:
+def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rules) -> Candidates:
+    """Return what reads a search's candidates through a connection."""
+    return Candidates(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
+
+
+def _read_ahead(known: Candidates, beside: _Beside) -> None:
+    """Read what the words found, and what stands near it, while the index looks for what means the same."""
+    likely = fuse({arm: found or [] for arm, found in beside.arms.items()}, len(beside.terms.indices))[:_MIN_POOL]
+    ids = [*map(_item_of, likely)]
+    known.briefs([*ids, *(beside.near or ())])
+    known.whole(ids[:_LIKELY_HITS])
+
+
+def _pool(known: Candidates, top_k: int, fused: Sequence[Fused], near: Sequence[str]) -> list[Recalled]:
     """Read candidates from the ledger, a page at a time, until enough distinct ones passed every check.
 
     Those the graph has near the best come with the first page, with a score of nothing when no arm recalled them.
     """
-    enough = max(_MIN_POOL, request.top_k * 2)
+    enough = max(_MIN_POOL, top_k * 2)
     pool: list[Recalled] = []
     distinct: set[tuple[str, str, str]] = set()
     by_graph = set(near)
     for start in range(0, len(fused), enough):
         page = fused[start : start + enough]
-        briefs = _briefs(connection, request, rules, {*map(_item_of, page), *by_graph})
-        by_version = {f"{brief.id}:{brief.version}": brief for brief in briefs}
+        found = known.briefs({*map(_item_of, page), *by_graph})
+        by_version = {f"{brief.id}:{brief.version}": brief for brief in found}
         for entry in page:
             brief = by_version.get(entry.version_key)
             if brief is not None:
@@ -277,37 +304,22 @@ def _pool(
                 distinct.add((brief.cube, brief.speaker, brief.memory))
         if by_graph:
             unrecalled = by_graph.difference(map(_item_of, fused))
-            pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in briefs if brief.id in unrecalled]
+            pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in found if brief.id in unrecalled]
             by_graph = set()
         if len(distinct) >= enough:
             break
     return pool
 
 
-def _with_successors(
-    connection: sa.Connection, request: SearchRequest, rules: Rules, pool: list[Recalled]
-) -> Mapping[str, str]:
-    """Add what replaced something that was recalled, and return it by what it replaced; of the past nothing is old."""
+def _with_successors(known: Candidates, pool: list[Recalled]) -> Mapping[str, str]:
+    """Add what replaced something that was recalled, and return it by what it replaced."""
     outdated = [entry.item.id for entry in pool if entry.item.outdated]
-    if not outdated or request.as_of is not None:
+    if not outdated:
         return {}
-    newer = items.successors(connection, outdated)
+    newer = items.successors(known.connection, outdated)
     missing = set(newer.values()) - {entry.item.id for entry in pool}
-    for brief in _briefs(connection, request, rules, missing):
-        pool.append(Recalled(brief, Fused(brief.id, 0.0, ())))
+    pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in known.briefs(missing)]
     return newer
-
-
-def _briefs(connection: sa.Connection, request: SearchRequest, rules: Rules, ids: Collection[str]) -> list[items.Brief]:
-    """Return what the ledger lets through of these items now, or at the moment asked for."""
-    cubes, at = request.scope.cubes, request.as_of
-    briefs = [brief for brief in items.briefs(connection, cubes, ids, at) if rules.hold(brief)]
-    if at is not None:
-        briefs = [brief._replace(outdated=False) for brief in briefs]
-    if request.filter is not None:
-        passing = items.passing(connection, cubes, request.filter, [brief.id for brief in briefs], at=at)
-        briefs = [brief for brief in briefs if brief.id in passing]
-    return briefs
 
 
 def _collapse(

@@ -17,6 +17,7 @@ from memos.search.searcher import (
     StageClock,
     arm_scores,
     boosts,
+    candidates_of,
     limit_of,
 )
 
@@ -70,7 +71,7 @@ def _ranked(searcher: Searcher, request: SearchRequest, found: Found, at: int, p
         return WhyNot(entry.item.id, "rank", reason, place, entry.score, arm_scores(entry), boosts(entry))
     if request.token_budget is not None:
         with searcher.ledger.read() as connection:
-            hits = searcher.hits(connection, request, found)
+            hits = searcher.hits(candidates_of(connection, request, found.rules), request, found)
         kept, _, used = assemble(hits, request.token_budget)
         if entry.item.id not in {hit.item.id for hit in kept}:
             reason = f"it is at place {place}, but does not fit into {request.token_budget} tokens ({used} used)"

@@ -41,7 +41,8 @@ _LEAD = (
 )
 _PLEASE = rf"{_LEAD}(?:please )?"
 _ONWARD = (
-    r"(?:from (?:now|here|today|this point|this moment) (?:on(?:wards?)?|forward)|starting (?:now|today)|going forward|"
+    r"(?:from (?:now|here|today|this point|this moment) (?:on(?:wards?)?|forward)|starting (?:now|today)|going "
+    r"forward|"
     r"in (?:the )?future|henceforth|for all future \w+|until further notice)"
 )
 _ANSWER = r"(?:answer|reply|respond|speak|talk|write)(?: to)?(?: me| us)?(?: back)?(?: only)?"
@@ -65,6 +66,11 @@ _ENGLISH = (
     rf"{_PLEASE}stop \w+ing\b",
     rf"{_PLEASE}remember to \w",
     rf"{_PLEASE}(?:just )?call me (?!{_NO_NAME}\b)\w",
+    rf"{_LEAD}you (?:can|may) (?:just |also )?call me (?!{_NO_NAME}\b)\w",
+    rf"{_PLEASE}keep (?:all )?(?:your )?(?:answers|replies|responses|messages|explanations|summaries) (?:\w+ )"
+    rf"?(?:short|brief|concise|"
+    r"simple|under|below|to \w+)",
+    rf"{_LEAD}no (?:more )?(?:emojis?|jokes|bullet points|spoilers|markdown|small talk|exclamation marks)\b",
     rf"{_PLEASE}(?:always |only )?{_ANSWER} in {_MANNER}\b",
     rf"{_ONWARD},? (?!{_ANOTHER}(?:\b|['’]))(?:{_VERB}|{_DO_NOT} |"
     r"(?:please|you|always|never|only|when|whenever|if|no more)\b)",
@@ -89,6 +95,9 @@ _CHINESE = (
     rf"{_HAN_LEAD}(?:你?可以|请你?|就)?(?:叫我|称呼我)(?!{_HAN_NO_NAME})[^\s，。！？]{{1,12}}",
     rf"{_HAN_LEAD}(?:每次|每当|当|如果)我?[^，。！？]{{1,30}}(?:时候?|，|,)\s*(?:你|请|都|就)?"
     r"(?:要|请|不要|别|先|都要|用|给我|提醒)",
+    rf"{_HAN_LEAD}我(?:问|说|让|发|写|要)[^，。！？]{{1,20}}(?:的时候|时)[，,]?\s*(?:你|请|都|就)+(?:要|用|给|别|"
+    rf"不要|先)",
+    rf"{_HAN_LEAD}(?:跟|和|对)我(?:聊天|说话|讲话)?(?:时|的时候)?(?:不用|不要|别)",
     rf"{_HAN_LEAD}(?:总是|永远|始终)(?:用|以|先|不要|别)",
     rf"{_HAN_LEAD}(?:只)?用{_HAN_LANGUAGE}来?(?:回答|回复|说|写|交流|跟我)",
     rf"{_HAN_LEAD}记得(?!吗|你|我|他|她|它|那|上|去年|小时候|以前|当时|很|不|清)",

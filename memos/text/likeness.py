@@ -6,9 +6,11 @@ Cosines alone cannot: "I have two cats" and "I have three cats" are nearly one d
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from memos.text.entities import entities
 
+_DASHES = re.compile(r"(?<=\w)[-‐‑‒–](?=\w)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _HAN = re.compile(r"[\u3400-\u9fff\u3040-\u30ff]")
 _NEGATION = re.compile(
@@ -39,10 +41,16 @@ _EMPTY = frozenset(
 )
 
 
+def plain(value: str | None) -> str:
+    """Return a value as values are compared: "Saint-Denis" is "Saint Denis", however its letters are encoded."""
+    composed = unicodedata.normalize("NFKC", value or "").casefold().replace("’", "'")
+    return " ".join(_DASHES.sub(" ", composed).split()).strip(" .,!?'\"")
+
+
 def words(text: str) -> frozenset[str]:
     """Return the content words of a text, folded, endings taken off; of Chinese and Japanese the characters."""
     found: set[str] = set()
-    folded = text.casefold().replace("’", "'")
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     for word in _WORD.findall(folded):
         if _HAN.search(word):
             found.update(word)
@@ -99,4 +107,4 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(name.casefold() for name in entities(text))
+    return frozenset(plain(name) for name in entities(unicodedata.normalize("NFC", text)))

@@ -10,6 +10,11 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
 
 
+# With the 190 tokens of a passage they stay under the 256 of one vector.
+_TITLES = 3
+_TITLE_CHARS = 50
+
+
 def visible(text: str) -> str:
     """Return text with control characters spelt out, for a terminal."""
     return text.translate(_CONTROLS)
@@ -18,6 +23,16 @@ def visible(text: str) -> str:
 def said(speaker: str, text: str) -> str:
     """Return who said what."""
     return f"{speaker}: {text}"
+
+
+def passage(name: str, path: Sequence[str], header: str | None, text: str) -> str:
+    """Return a passage of a document as the arms index it: after the document's name and the headings above it."""
+    place = " › ".join(map(_short, (name, *path[-_TITLES:])))
+    return f"{place}: {text}" if header is None else f"{place}: {header}\n{text}"
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
 
 
 def dated(day: datetime | None, text: str) -> str:
@@ -35,7 +50,7 @@ def _day(day: datetime) -> str:
     return f"{day.year:04}-{day.month:02}-{day.day:02} {_WEEKDAYS[day.weekday()]}"
 
 
-def citation(number: int, at: datetime | None, speaker: str, text: str) -> str:
-    """Return one memory as a line of an assembled context: number, date with weekday, speaker, text."""
+def citation(number: int, at: datetime | None, text: str) -> str:
+    """Return what was said, and by whom, as a line of an assembled context: number, date with weekday, text."""
     date = f"{_day(at)} " if at else ""
-    return f"[{number}] {date}{speaker}: {text}"
+    return f"[{number}] {date}{text}"

@@ -30,14 +30,21 @@ _IF = re.compile(
 )
 _SUPPOSED = re.compile(
     r"\b(?:what if|suppose|supposing|imagine|pretend|let['’]s say|assum\w+|hypothetically|"
-    r"(?:translate|rewrite|rephrase|proofread|paraphrase|write|spell|type)\b[^.!?\n]{0,40}:)|假设|假装|想象|翻译",
+    r"(?:translate|rewrite|rephrase|proofread|paraphrase|write|spell|type)\b[^.!?\n]{0,40}:)|假设|假装|想象|翻译|"
+    r"润色|改写|第一人称|扮演|写一?(?:个|篇|首|段)|编一?个",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[,，;；]|\bbut\b")
 _OTHERS = re.compile(
-    r"\b(?:say|said|says|saying|told (?:me|us|him|her|them)|wrote|writes|replied|asked)\s*[,:]?\s*$"
-    r"|(?:说|告诉我|以为)[，,：:]?\s*$",
+    r"\b(?:say|said|says|saying|t(?:old|ells?|elling) (?:me|us|him|her|them)|wrote|writes|replied|asked|goes|"
+    r"(?:s?he|they|you|people|everyone|everybody|mom|mum|dad|boss|wife|husband|friends?|\w+ (?:still |always )?)"
+    r"(?: all| still| always)? ?(?:thinks?|thought|believes?|claims?|insists?|assumes?))(?: that)?\s*[,:]?\s*$"
+    r"|(?:说|告诉我|以为|觉得我们?|认为)[，,：:]?\s*$",
     re.I,
+)
+# A single quote opens before a word and closes after one; "'cause" and "rock 'n' roll" open nothing.
+_IN_SINGLE = re.compile(
+    r"(?<![\w'’])['‘](?!(?:cause|til|till|em|bout|round|n|s)\b)(?=\w|$)(?:(?!['’](?!\w)).)*$", re.IGNORECASE
 )
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"))
 
@@ -71,6 +78,8 @@ def asserted(sentence: str, start: int, end: int) -> bool:
     if _OTHERS.search(before) or before.lstrip().startswith(">"):
         return False
     if before.count('"') % 2 or any(before.count(opens) > before.count(closes) for opens, closes in _QUOTES):
+        return False
+    if _IN_SINGLE.search(before):
         return False
     if not is_question(sentence):
         return True

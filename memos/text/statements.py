@@ -6,7 +6,10 @@ Only attributes a person has one of at a time, since the key decides what a corr
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
+
+from memos.text.gazetteer import is_employer, is_home, is_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +24,28 @@ class Statement:
 
 
 # Small words only between names, and no name for whoever speaks: "in Lyon last week", "in Paris, I swim".
-_CAPITAL = r"(?!I\b)[A-Z][\w'’\-]*"
-_PLACE = rf"(?P<v>[^\W\d_a-z][\w'’\-]*(?:[ ,]+(?:(?:de|la|le|du|of|am|an der) )*{_CAPITAL})*)"
-_FROM = rf"[^\W\d_a-z][\w'’\-]*(?: {_CAPITAL}){{0,4}}"
-_NAME = r"(?P<v>[A-Z][\w'’&.\-]*(?: +(?:(?:of|and|&|de|du) )*(?!I\b)[A-Z][\w'’&.\-]*)*)"
+_CAPITAL = r"(?!I\b)[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’\-]*"
+_PLACE = rf"(?P<v>[^\W\d_a-z][\w\u0300-\u036f'’\-]*(?:[ ,]+(?:(?:de|la|le|du|of|am|an der) )*{_CAPITAL})*)"
+_FROM = rf"[^\W\d_a-z][\w\u0300-\u036f'’\-]*(?: {_CAPITAL}){{0,4}}"
+_NAME = (
+    r"(?P<v>[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’&.\-]*"
+    r"(?: +(?:(?:of|and|&|de|du) )*(?!I\b)[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’&.\-]*)*)"
+)
 # A dot or colon inside a word ends nothing: "ana@x.org", "10:30"; nor does that of "Dr."
 _REST = r"(?P<v>(?:[^.,;:!?\n。，；！？]|[.:](?=\w)|(?<=\bDr)\.|(?<=\bM[rs])\.|(?<=\bMrs)\.){1,80})"
 _HAVE = r"(?:['’]ve| have| just| recently| finally)*"
 _BE = r"(?:['’]m| am)"
 _ADVERB = r"(?: (?:now|currently|actually|still|also|just))?"
-_HAN = r"(?!一起|这里|那里|这儿|那儿|附近|一个|家里)(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+_HAN = (
+    r"(?!一起|这里|那里|这儿|那儿|附近|一[个家所间]|家里?|新|这|那|哪|公司|学校|酒店|同一)"
+    r"(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+)
+_HAN_WHEN = (
+    r"(?:现在|目前|已经|刚刚?|才|又|就|终于|最近|一直|都|也|前几天|上个?(?:月|周|星期)|去年|今年|前年|"
+    r"(?:\d{4}|[\d一二三四五六七八九十]{1,3})[年月](?:[初中底]|份)?|年[初底]|春节后|毕业后)*"
+)
+_HAN_WITH = r"(?:[和跟与][^，。！？；\s]{1,6}?)?"
+_HAN_STOP = r"(?=[了啦呢呀啊哦吧]|[，。！？；,.!?;\s]|$|[^\w，。])"
 _HAN_SOME = r"[^，。！？；,.!?;\s]{1,15}"
 _AS = r"(?: as [^.,;:!?\n]{1,40}?)?"
 # "I work for people who pay badly and live in Monaco" says nothing of where I live.
@@ -54,6 +69,11 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("employer", rf"\bI{_ADVERB} live{_ADVERB} in {_AND_I} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
         ("employer", rf"\bI{_BE}{_ADVERB} working (?:at|for) {_NAME}"),
         ("employer", rf"\bI{_HAVE} (?:joined|started (?:at|with)|started working (?:at|for)) {_NAME}"),
+        (
+            "employer",
+            rf"(?:^(?:(?:[Jj]ust|[Rr]ecently|[Ff]inally|[Ss]o) )*|\bI{_HAVE} )[Ss]tarted (?:a|my) (?:new )?"
+            rf"(?:job|role|position) (?:at|with) {_NAME}",
+        ),
         ("name", rf"\b[Mm]y name is {_NAME}"),
         (
             "my:{0}",
@@ -61,10 +81,19 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"doctor|dentist|landlord|flat|bike|favou?rite [a-z]+) "
             rf"(?:is|was|are|will be) (?!not\b|no longer\b|never\b)(?:now |actually |currently )?{_REST}",
         ),
-        ("residence", rf"我们?(?:现在|已经|刚刚?)?(?:住在|搬到了?|搬去了?){_HAN}(?=[了，。！？；,.!?;\s]|$)"),
+        (
+            "residence",
+            rf"我们?{_HAN_WITH}{_HAN_WHEN}(?:住在|搬[到去来]了?|定居(?:在|于|到)?了?|移居到?了?){_HAN}{_HAN_STOP}",
+        ),
+        (
+            "residence",
+            r"我[^他她它你您家。！？]{1,25}?[，,](?:但是?|不过)?(?:现在|目前|如今)"
+            rf"(?:住在|定居(?:在|于)?|搬[到去]了?){_HAN}{_HAN_STOP}",
+        ),
         ("employer", rf"我(?:现在|目前)?在{_HAN}(?:工作|上班)"),
+        ("employer", rf"(?:我|^){_HAN_WHEN}(?:入职了?|跳槽[去到]了?){_HAN}{_HAN_STOP}"),
         ("employer", rf"我(?:现在)?(?:住在|叫|是){_HAN_SOME}[，,]\s*(?:现在|目前)?在{_HAN}(?:工作|上班)"),
-        ("name", rf"我(?:的名字)?(?:叫|是叫){_HAN}(?=[，。！？；,.!?;\s]|$)"),
+        ("name", rf"我(?:的名字)?(?:叫|是叫)(?!我|你|他|她|了|什么|外卖|大家){_HAN}(?=[，。！？；,.!?;\s]|$)"),
         ("my:favorite {0}", rf"我最(?:喜欢|爱)的(?P<a>[^是，。！？；,.!?;\s]{{1,8}})是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
         ("my:{0}", rf"我的(?P<a>手机|电话|电脑|邮箱|地址|生日|工作)(?:现在)?是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
     )
@@ -102,6 +131,12 @@ _PAST: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("employer", rf"我(?:已经)?不再在{_HAN}(?:工作|上班)"),
         ("employer", rf"我(?:现在|已经)?不在{_HAN}(?:工作|上班)了"),
         ("employer", rf"我(?:已经|刚刚?)?从{_HAN}(?:离职|辞职)"),
+        ("left", rf"\b(?:I|[Ww]e){_HAVE} left {_PLACE} (?:for good|(?:back )?in (?:19|20)\d\d|(?:\w+ )?years ago)\b"),
+        (
+            "left",
+            r"我们?在?(?:\d{4}年|[\d一二两三四五六七八九十几多]+年前|前年|早就|毕业后)(?:就|已经|早就)*离开了?"
+            rf"{_HAN}{_HAN_END}",
+        ),
         ("name", rf"我{_HAN_ONCE}叫{_HAN}{_HAN_END}"),
     )
 )
@@ -130,12 +165,27 @@ def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ende
             groups = match.groupdict()
             name = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
             value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
+            known = _known(name, value)
+            if known is None:
+                continue
+            name = known
             if name.startswith("my:"):
                 value = _SINCE_WHEN.sub("", value.removeprefix("on ") if name == "my:birthday" else value)
             how = name.startswith("my:") and not name.startswith(_SAYS_WHAT) and _HOW_IT_IS.fullmatch(value)
             if value and not how:
                 found.append((match.start("v"), Statement(name, value, match.start(), match.end(), ended)))
     return [each for _, each in sorted(found, key=lambda one: (one[1].start, one[0], -one[1].end))]
+
+
+def _known(attribute: str, value: str) -> str | None:
+    """Return the attribute a value can be of: nobody lives in PostgreSQL, and leaving Paris ends no job."""
+    if attribute == "left":
+        return "residence" if is_place(value) else None
+    if attribute == "residence":
+        return attribute if is_home(value) else None
+    if attribute == "employer":
+        return attribute if is_employer(value) and not is_place(value) else None
+    return attribute
 
 
 def _denied(text: str, match: re.Match[str]) -> bool:
@@ -146,4 +196,4 @@ def _denied(text: str, match: re.Match[str]) -> bool:
 
 def key_of(subject: str, attribute: str) -> str:
     """Return the key under which statements of one subject's attribute replace each other."""
-    return f"{' '.join(subject.casefold().split())}|{attribute}"
+    return unicodedata.normalize("NFC", f"{' '.join(subject.casefold().split())}|{attribute}")

@@ -57,6 +57,8 @@ _EXPRESSION = re.compile(
     re.VERBOSE,
 )
 _WILL = re.compile(r"\b(?:will|going to|gonna|plan|planning|next|upcoming|see you|let['’]s)\b|['’]ll\b", re.IGNORECASE)
+# "Until June 20" is the next one.
+_UNTIL = re.compile(r"\b(?:until|till|til|through|up to)\s+(?:the )?$|(?:直到|到|截[至止]到?)$", re.IGNORECASE)
 _DIGITS = {sign: str(number) for number, sign in enumerate("一二三四五六七八九", start=1)} | {"两": "2", "十": "10"}
 _WEEKDAYS = {sign: number for number, sign in enumerate("一二三四五六日")} | {"天": 6}
 _SHIFT = {"上": -1, "先": -1, "这": 0, "本": 0, "今": 0, "下": 1, "来": 1, "last": -1, "past": -1, "this": 0}
@@ -225,14 +227,17 @@ def _han_weekday(match: re.Match[str], _text: str, today: date) -> tuple[date, d
     return _period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
 
 
-def _written(match: re.Match[str], _text: str, today: date) -> tuple[date, date] | None:
-    return _parsed(match.group(0).replace(" of ", " "), today)
+def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
+    ahead = _UNTIL.search(text[max(0, match.start() - 16) : match.start()]) is not None
+    return _parsed(match.group(0).replace(" of ", " "), today, past=not ahead)
 
 
-def _han_written(match: re.Match[str], _text: str, today: date) -> tuple[date, date]:
+def _han_written(match: re.Match[str], text: str, today: date) -> tuple[date, date]:
     numbers = [int(number) for number in re.findall(r"\d+", match.group(0))]
     if match.group("han_date") is not None:
         day = date(today.year, *numbers)
+        if _UNTIL.search(text[max(0, match.start() - 16) : match.start()]):
+            return _period("day", day if day >= today else day.replace(year=day.year + 1))
         return _period("day", day if day <= today else day.replace(year=day.year - 1))
     unit = ("year", "month", "day")[len(numbers) - 1]
     return _period(unit, date(*[*numbers, 1, 1][:3]))

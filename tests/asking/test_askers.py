@@ -51,6 +51,31 @@ def test_a_purpose_may_have_a_model_of_its_own() -> None:
     assert [model.name for model in opened] == ["large", "small"]
 
 
+def test_images_are_for_a_model_that_is_said_to_see() -> None:
+    askers, opened = made(Settings(chat_model=CHAT))
+    assert (askers.vision, askers.has("vision"), opened) == (None, False, [])
+    askers, opened = made(Settings(chat_model=CHAT, vision_model=OTHER))
+    assert askers.has("vision")
+    assert askers.vision is not askers.chat
+    assert [model.name for model in opened] == ["large", "small"]
+
+
+def test_given_models_serve_what_they_are_given_for() -> None:
+    chat, seer = ScriptedChat(["x"], name="chat"), ScriptedChat(["x"], name="seer")
+
+    def opens(settings: ChatSettings) -> ScriptedChat:
+        raise AssertionError("a configured model is opened beside a given one")
+
+    askers = Askers(Settings(), opens, chat, seer)
+    assert (askers.has("chat"), askers.has("vision")) == (True, True)
+    assert askers.chat is askers.reader is not askers.vision
+    assert askers.vision is not None
+    assert askers.vision.model == "seer"
+    askers.close()
+    assert not (chat.closed or seer.closed)
+    assert Askers(Settings(), opens, chat).vision is None
+
+
 def test_a_reader_may_be_the_only_one() -> None:
     askers, _ = made(Settings(reader_model=OTHER))
     assert askers.reader is not None

@@ -6,7 +6,7 @@ import dataclasses
 import random
 
 from memos.asking.reply_cache import ReplyCache, key_of
-from memos.ports import ChatMessage, ChatReply, ChatRequest
+from memos.ports import ChatMessage, ChatReply, ChatRequest, Image
 from memos.tokens import Tokens
 
 
@@ -86,3 +86,12 @@ def test_a_key_depends_on_everything_that_is_asked() -> None:
     assert len(keys) == len(others) + 2
     assert key_of("m", base) == key_of("m", dataclasses.replace(base))
     assert all(len(key) == 64 for key in keys)
+
+
+def test_another_image_is_another_question() -> None:
+    def key(*images: bytes) -> str:
+        shown = tuple(Image("image/png", data) for data in images)
+        return key_of("m", ChatRequest((ChatMessage("user", "What is it?", shown),)))
+
+    assert len({key(), key(b"a"), key(b"b"), key(b"a", b"b"), key(b"b", b"a")}) == 5
+    assert key(b"a") == key(b"a")

@@ -21,6 +21,7 @@ import qdrant_edge
 
 from benchmarks.edge_optimise import Phase, Probe, points
 from memos.backends.bm25 import QdrantBm25
+from memos.backends.child import with_huge_pages
 from memos.backends.edge_process import config
 from memos.backends.qdrant_edge import QdrantEdgeIndex, wipe
 from memos.errors import BackendUnavailable, IntegrityError
@@ -61,6 +62,43 @@ def index(folder: Path) -> Iterator[QdrantEdgeIndex]:
     opened = QdrantEdgeIndex.open(folder, DIMENSION)
     yield opened
     opened.close()
+
+
+def test_what_fails_while_the_engine_works_leaves_its_answer_to_no_other_call(index: QdrantEdgeIndex) -> None:
+    index.upsert([point(1)])
+
+    def fails() -> None:
+        raise OSError("the ledger's disk")
+
+    with pytest.raises(OSError, match="the ledger's disk"):
+        index.search(VectorSearch(("a",), (ArmQuery(Arm.TURN, ONES),), 10), fails)
+    assert index.cubes() == ["a"]
+    assert found(index) == {"item-1"}
+    assert index.incarnation == 0
+
+
+def test_what_is_done_meanwhile_is_done_before_the_answer_is_read(index: QdrantEdgeIndex) -> None:
+    index.upsert([point(1)])
+    done: list[str] = []
+    [hits] = index.search(VectorSearch(("a",), (ArmQuery(Arm.TURN, ONES),), 10), lambda: done.append("once"))
+    assert [hit.item for hit in hits] == ["item-1"]
+    assert done == ["once"]
+
+
+def test_a_child_is_given_huge_pages_and_keeps_what_was_set_for_its_allocator() -> None:
+    alone = with_huge_pages({"HOME": "/home/ann"})
+    assert alone == {"HOME": "/home/ann", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    both = with_huge_pages({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"})["GLIBC_TUNABLES"]
+    assert both == "glibc.malloc.hugetlb=1:glibc.malloc.hugetlb=0"
+
+
+def test_the_engine_runs_with_huge_pages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    opened = QdrantEdgeIndex.open(folder, DIMENSION)
+    try:
+        assert child_of(opened).environ()["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    finally:
+        opened.close()
 
 
 def test_a_killed_engine_fails_one_call_comes_back_and_says_so(index: QdrantEdgeIndex) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import beam, capacity, latency, locomo, longmemeval, prefeval
+from benchmarks import beam, capacity, latency, locomo, longmemeval, prefeval, reading
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
 from benchmarks.servers import NO_QDRANT, Servers
@@ -177,3 +177,12 @@ def test_volumes_share_memories_evenly_in_large_adds() -> None:
     plan = Volume(1205, 2).plan()
     assert plan == [("cube-0", 500), ("cube-0", 102), ("cube-1", 500), ("cube-1", 103)]
     assert sum(size for _cube, size in Volume(100_000, 100).plan()) == 100_000
+
+
+def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = closing_line(reading, ["--parts", "calls", "--messages", "60", "--alone", "3"], capsys)
+    told = figures["per_100_messages"]
+    assert [told[way]["messages"] for way in ("by the session", "in a whole", "one by one")] == [60, 60, 3]
+    assert told["one by one"]["calls"] == 100
+    assert told["in a whole"]["calls"] <= told["by the session"]["calls"] < 10
+    assert all(told[way][count] > 0 for way in told for count in ("asked", "answered", "facts"))

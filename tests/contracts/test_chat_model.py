@@ -10,8 +10,9 @@ import pytest
 
 from memos.backends.openai_chat import OpenAIChat
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
-from memos.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
+from memos.ports import ChatMessage, ChatModel, ChatReply, ChatRequest, Image
 from memos.tokens import Tokens
+from tests.pictures import picture, png_of
 from tests.scripted_chat import ScriptedChat
 from tests.servers.openai_server import OpenAIServer, Said, answer, counted, error
 
@@ -79,6 +80,25 @@ def test_tokens_nobody_counted_are_estimated_and_marked(make: Made) -> None:
     assert tokens.estimated
     assert 100 <= tokens.prompt <= 110
     assert tokens.completion == 2
+
+
+def test_an_image_can_be_shown_and_counts(make: Made) -> None:
+    model = make("A navy square.", "x")
+    seen = model.complete(ChatRequest((ChatMessage("user", "What is it?", (Image("image/png", picture()),)),)))
+    assert seen.text == "A navy square."
+    assert seen.tokens.prompt - model.complete(ChatRequest((ChatMessage("user", "What is it?"),))).tokens.prompt == 765
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", picture()[:50], picture("GIF")[:-20], png_of(2**30, 2**30)])
+def test_an_image_that_cannot_be_decoded_is_a_permanent_error(make: Made, data: bytes) -> None:
+    with pytest.raises(ModelError, match="cannot be decoded") as caught:
+        make("x").complete(ChatRequest((ChatMessage("user", "?", (Image("image/png", data),)),)))
+    assert caught.value.permanent
+
+
+def test_only_a_user_shows_images() -> None:
+    with pytest.raises(InvalidInput, match="user"):
+        ChatRequest((ChatMessage("system", "x", (Image("image/png", picture()),)),))
 
 
 def test_a_model_has_a_name(make: Made) -> None:

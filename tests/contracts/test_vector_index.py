@@ -100,6 +100,14 @@ def test_several_arms_come_back_in_the_order_asked(index: VectorIndex) -> None:
     assert ([p.item for p in first], [p.item for p in second]) == (["item-2"], ["item-1"])
 
 
+def test_what_is_done_meanwhile_is_done_at_most_once_and_changes_no_answer(index: VectorIndex) -> None:
+    index.upsert([point(1), point(2)])
+    request = VectorSearch(("a",), (ArmQuery(Arm.TURN, axis(1)), ArmQuery(Arm.WINDOW, axis(1))), 10)
+    calls: list[str] = []
+    assert index.search(request, lambda: calls.append("called")) == index.search(request)
+    assert len(calls) <= 1
+
+
 def test_chinese_and_japanese_words_are_terms(index: VectorIndex) -> None:
     index.upsert([point(1, "我对花生过敏"), point(2, "今天天气很好"), point(3, "大阪に引っ越しました")])
     assert ask(index, Arm.TURN_BM25, BM25.encode_query("花生")) == ["item-1"]

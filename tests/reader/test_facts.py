@@ -63,7 +63,7 @@ def test_what_a_user_says_is_a_fact_as_it_was_written(
 ) -> None:
     fact = one(text)
     assert (fact.type, fact.key, fact.value, fact.confidence) == (type_, key, value, confidence)
-    assert (fact.memory, fact.subject, fact.reader) == (text, "Ana", "patterns/1")
+    assert (fact.memory, fact.subject, fact.reader) == (text, "Ana", "patterns/2")
     assert (fact.said_at, fact.valid_from, fact.valid_to) == (SAID, SAID, None)
     assert ("explicit" in fact.tags) is (type_ is not ItemType.USER)
 
@@ -169,6 +169,34 @@ def test_a_birthday_is_no_day_on_which_something_began() -> None:
     assert (fact.value, fact.valid_from, fact.valid_to) == ("12 September", SAID, None)
 
 
+TOLD = [
+    ("My sister Mei lives in Osaka.", ItemType.USER),
+    ("I'm a nurse.", ItemType.USER),
+    ("We're planning to visit my parents in Chennai over Diwali.", ItemType.USER),
+    ("我姐姐在大阪开了一家咖啡馆", ItemType.USER),
+    ("My boss said 'I hate remote work'", None),
+    ("My mum thinks I live in Paris.", None),
+    ("print('我住在巴黎')", None),
+    ("```\nI live in Paris.\n```", None),
+    ("Please proofread this:\nI am a nurse and I live in Leeds.", None),
+    ("用第一人称写个故事：我叫奥洛，住在城堡里", None),
+    ("Is my sister a nurse?", None),
+]
+
+
+@pytest.mark.parametrize(("text", "type_"), TOLD)
+def test_what_lasts_is_a_fact_without_a_key_unless_it_is_not_said(text: str, type_: ItemType | None) -> None:
+    found = [(fact.type, fact.key, fact.memory) for fact in facts(text)]
+    assert found == ([] if type_ is None else [(type_, None, text)])
+
+
+def test_one_thing_said_is_one_fact() -> None:
+    assert one("I'm lactose intolerant.").type is ItemType.PREFERENCE
+    assert one("I moved to Lyon last week.").key == "ana|residence"
+    tea, no_tea = facts("I love tea.", "I don't like tea any more.")
+    assert (tea.key, no_tea.key, tea.value, no_tea.value) == ("ana|likes:tea", "ana|likes:tea", "yes", "no")
+
+
 # What is over, and since when
 
 
@@ -207,6 +235,9 @@ def test_a_move_ends_one_and_begins_another() -> None:
         ("I used to live in Oslo in 2015.", "2015-01-01", "2016-01-01"),
         ("I moved to Lyon today.", None, None),
         ("I live in Lyon until 2023-06-05.", None, "2023-06-05"),
+        ("I live in Lyon until June 20.", None, "2023-06-20"),
+        ("I live in Lyon until 3 March", None, "2024-03-03"),
+        ("我住在里昂，到6月20日。", None, "2023-06-20"),
         ("I live in Lyon since 2023-02-03.", "2023-02-03", None),
     ],
 )
@@ -226,11 +257,14 @@ def test_facts_come_in_order_of_event_time() -> None:
 
 def test_an_assistant_speaks_of_itself_only() -> None:
     assert one("My name is Juno.", Role.ASSISTANT, "bot").key == "bot|name"
-    assert one("I recommend the night train.", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
     assert one("I'll remind you on Friday.", Role.ASSISTANT, "bot").confidence == 0.6
     assert one("我会提醒你喝水。", Role.ASSISTANT, "bot").subject == "bot"
     assert one("没问题，我会提醒你给妈妈打电话。", Role.ASSISTANT, "bot").type is ItemType.ASSISTANT
-    for text in ("I'm sorry to hear that.", "I can help with that!", "Can I help?", "I live in Paris.", "Always run."):
+    for text in (
+        "I'm sorry to hear that.", "I can help with that!", "Can I help?", "I live in Paris.", "Always run.",
+        "I recommend the night train.", "I'd suggest toasting the cumin first.", "I'm an AI language model.",
+        "I'll always be here for you!", "我建议你先把孜然炒香。",
+    ):  # fmt: skip
         assert facts(text, role=Role.ASSISTANT) == ()
 
 

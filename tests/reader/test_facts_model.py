@@ -63,11 +63,11 @@ def test_one_call_gives_facts_with_their_passage_and_a_summary() -> None:
         "ana|residence",
         "Lyon",
     )
-    assert (kept.subject, kept.reader, kept.confidence, kept.trust) == ("Ana", "model/1", 0.9, Trust.TRUSTED)
+    assert (kept.subject, kept.reader, kept.confidence, kept.trust) == ("Ana", "model/2", 0.9, Trust.TRUSTED)
     assert (kept.said_at, kept.valid_from, kept.valid_to) == (SAID, datetime(2023, 4, 30, 22, tzinfo=UTC), None)
     assert (found.summary, found.model, found.rejected) == ("Ana moved.", "scripted", 0)
     assert found.output is not None
-    assert json.loads(found.output) == {"summary": "Ana moved.", "facts": [fact()], "traits": []}
+    assert json.loads(found.output) == {"summary": "Ana moved.", "facts": [fact()]}
     assert len(model.requests) == meter.spent.calls == 1
 
 

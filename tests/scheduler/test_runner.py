@@ -26,7 +26,7 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.ledger.usage import Spending
 from memos.model import WHOLE, Task, TaskState
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task_run import Job, LeaseLost, Run
+from memos.scheduler.task_run import Job, LeaseLost, Parked, Run
 from memos.settings import TaskSettings
 from tests.ledgers import Store
 
@@ -118,6 +118,61 @@ def test_a_task_taken_away_while_it_runs_keeps_nothing(ledger: Ledger) -> None:
         assert ended(ledger, task_id).state is TaskState.CANCELLED
         until(lambda: bool(lost))
     assert notes(ledger) == set()
+
+
+def test_a_parked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) -> None:
+    ready = threading.Event()
+
+    def job(run: Run) -> None:
+        if not ready.is_set():
+            raise Parked("set something")
+        with run.finishing() as connection:
+            note(connection, "effect")
+
+    with running(ledger, Job("work", job), max_attempts=1) as runner:
+        [task_id] = put(ledger, NewTask("work", key="k"))
+        runner.wake()
+        until(lambda: get(ledger, task_id).note is not None)
+        parked = get(ledger, task_id)
+        assert (parked.state, parked.note, parked.attempts) == (TaskState.WAITING, "set something", 0)
+        with ledger.read() as connection:
+            assert tasks.unended(connection, None) == 0
+        ready.set()
+        with ledger.write() as connection:
+            assert tasks.unpark(connection, "other", datetime.now(UTC)) == 0
+            assert tasks.unpark(connection, "work", datetime.now(UTC)) == 1
+        runner.wake()
+        assert ended(ledger, task_id).state is TaskState.DONE
+    assert notes(ledger) == {"effect"}
+
+
+@pytest.mark.parametrize("permanent", [True, False])
+def test_what_failed_for_good_is_told_in_the_same_transaction(ledger: Ledger, permanent: bool) -> None:
+    def job(_: Run) -> None:
+        raise ModelError("no", permanent=permanent)
+
+    def failed(connection: sa.Connection, task: Task, error: str) -> None:
+        note(connection, f"{task.attempts} {error}")
+
+    with running(ledger, Job("work", job, failed=failed), max_attempts=2):
+        [task_id] = put(ledger, NewTask("work"))
+        ended(ledger, task_id)
+    assert notes(ledger) == {f"{1 if permanent else 2} ModelError: no"}
+
+
+def test_what_its_workers_died_of_is_told_too(ledger: Ledger) -> None:
+    def failed(connection: sa.Connection, task: Task, error: str) -> None:
+        note(connection, error)
+
+    [task_id] = put(ledger, NewTask("work"))
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    with ledger.write() as connection:
+        tasks.take(connection, tasks.Lease("gone", long_ago), datetime.now(UTC), {"work": 1.0})
+    runner = Runner(ledger, SystemClock(), TaskSettings(), Limits(max_attempts=1))
+    runner.register([Job("work", lambda _: None, failed=failed)])
+    runner.keep_leases()
+    assert get(ledger, task_id).state is TaskState.DEAD
+    assert notes(ledger) == {"its workers stopped while they ran it"}
 
 
 def test_an_effect_that_fails_leaves_the_task_to_be_tried_again(ledger: Ledger) -> None:

@@ -38,9 +38,12 @@ def _model() -> Path | None:
 class LlamaServer:
     """The server; it ends with this process, since its standard input does."""
 
+    def __init__(self, context_tokens: int = CONTEXT_TOKENS) -> None:
+        self._context_tokens = context_tokens
+
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, str(self._context_tokens)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -78,7 +81,7 @@ def serve() -> None:
     params.model.path = str(_model())
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_ctx = CONTEXT_TOKENS
+    params.n_ctx = int(sys.argv[1])
     params.n_parallel = 1
     params.cpuparams.n_threads = 2
     params.warmup = False

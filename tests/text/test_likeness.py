@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fact_pairs import OTHER, SAME
 from memos.scheduler.consolidate import same
-from memos.text.likeness import contradicts, covered, overlap, words
+from memos.text.likeness import contradicts, covered, overlap, plain, words
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
@@ -46,3 +46,23 @@ def test_any_texts_are_compared_alike_both_ways(one: str, other: str) -> None:
     assert 0 <= overlap(mine, its) <= covered(mine, its) <= 1
     assert contradicts(one, other) == contradicts(other, one)
     assert same(one, one, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Saint-Denis", "saint denis"),
+        ("S\u00e3o Paulo", "Sa\u0303o Paulo"),
+        ("O’Hara", "O'Hara"),
+        ("Acme ", "ACME."),
+    ],
+)
+def test_one_name_written_in_two_ways_is_one(one: str, other: str) -> None:
+    assert plain(one) == plain(other)
+    assert not contradicts(f"I met {one} there", f"I met {other} there")
+
+
+def test_names_that_differ_stay_two() -> None:
+    assert plain("M\u00fcller") != plain("Muller")
+    assert plain("-5") == "-5"
+    assert plain(None) == plain("") == ""

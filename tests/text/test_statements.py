@@ -37,7 +37,18 @@ STATED += [
     ("My flight is at 10:30, I think", "my:flight", "at 10:30"),
     ("My job is teaching.", "my:job", "teaching"),
 ]
+STATED += [
+    ("I live in Saint-Denis", "residence", "Saint-Denis"),
+    ("I live in Sa\u0303o Paulo now", "residence", "Sa\u0303o Paulo"),
+    ("我上个月刚搬到成都啦，房租便宜", "residence", "成都"),
+    ("我和男朋友今年搬去了厦门", "residence", "厦门"),
+    ("我三月份跳槽去了字节跳动", "employer", "字节跳动"),
+    ("Just started a new job at Globex yesterday", "employer", "Globex"),
+]
 OVER = [
+    ("I left Paris for good in 2018.", "residence", "Paris"),
+    ("I left Lyon in 2018", "residence", "Lyon"),
+    ("我2018年就离开北京了", "residence", "北京"),
     ("I used to live in Paris but now I live in Lyon", "residence", "Paris"),
     ("I no longer live in New York", "residence", "New York"),
     ("I don't live in Rio de Janeiro any more.", "residence", "Rio de Janeiro"),
@@ -57,6 +68,8 @@ OVER = [
     ("我从华为离职了", "employer", "华为"),
 ]
 NOT_OVER = [
+    "I left Paris.",
+    "I left Paris last week",
     "I live in Paris.",
     "I don't live in Paris.",
     "She used to live in Paris",
@@ -69,6 +82,16 @@ NOT_OVER = [
     "",
 ]
 NOT_STATED = [
+    "We moved to PostgreSQL last sprint",
+    "We moved to Kafka",
+    "We moved to Phase 2",
+    "I moved to Monday",
+    "I work for Free on weekends",
+    "I work for Fun",
+    "我们部门搬到了新大楼",
+    "我们搬到新办公室了",
+    "我叫了外卖",
+    "我叫你别买",
     "My email is not ana@x.org",
     "My email is no longer ana@x.org",
     "My phone is broken.",

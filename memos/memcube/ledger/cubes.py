@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
@@ -111,12 +112,22 @@ def list_all(connection: sa.Connection) -> list[Cube]:
     return [_to_cube(row) for row in connection.execute(_select().order_by(cubes.c.id))]
 
 
-def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, tuple[Fingerprint, str]]:
-    """Return embedder and time zone of every named cube, without counting items. Raises: NotFound."""
+class Head(NamedTuple):
+    """What every call needs to know of a cube."""
+
+    fingerprint: Fingerprint
+    time_zone: str
+    redact_pii: bool
+
+
+def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Head]:
+    """Return what a call needs to know of every named cube, without counting items. Raises: NotFound."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
-    rows = connection.execute(sa.select(*columns, cubes.c.time_zone).where(cubes.c.id.in_(ids)))
+    rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
     known = {
-        row.id: (Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised), row.time_zone)
+        row.id: Head(
+            Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised), row.time_zone, row.redact_pii
+        )
         for row in rows
     }
     for cube_id in ids:
@@ -129,6 +140,16 @@ def zones(connection: sa.Connection, ids: Collection[str]) -> dict[str, ZoneInfo
     """Return the time zones of those of the named cubes that exist."""
     rows = connection.execute(sa.select(cubes.c.id, cubes.c.time_zone).where(cubes.c.id.in_(ids)))
     return {row.id: ZoneInfo(row.time_zone) for row in rows}
+
+
+def set_redaction(connection: sa.Connection, cube_id: str, *, redact_pii: bool) -> None:
+    """Say whether personal data in what comes in from now on is masked."""
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(redact_pii=redact_pii))
+
+
+def set_description(connection: sa.Connection, cube_id: str, description: str) -> None:
+    """Describe a cube anew."""
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(description=description))
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:

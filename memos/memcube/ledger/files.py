@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +11,15 @@ import sqlalchemy as sa
 
 from memos.errors import NotFound
 from memos.memcube.ledger import items
-from memos.memcube.ledger.schema import file_items, file_parts, files
-from memos.model import FileKind, FileState, StoredFile
+from memos.memcube.ledger.schema import file_items, file_parts, files, messages, sources, tasks, versions
+from memos.model import FileKind, FileState, Status, StoredFile, TaskState
+
+READ = "file"
+"""The kind of the task that reads a document, and whose key is the file's id."""
+
+ABANDONED = (
+    "was given up or cancelled before it was read (`memos tasks list --kind file`); add it again, or retry that task"
+)
 
 PART_BYTES = 1_048_576
 """Bytes in one row, so that no row of a backup or a copy is large."""
@@ -27,8 +35,19 @@ def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
             finished_at=file.finished_at,
         )
     )  # fmt: skip
+    _add_parts(connection, file.id, data)
+
+
+def replace_content(connection: sa.Connection, file_id: str, data: bytes) -> None:
+    """Keep other bytes for a file than it came with; it is known by the digest of those it came with."""
+    connection.execute(sa.delete(file_parts).where(file_parts.c.file_id == file_id))
+    connection.execute(sa.update(files).where(files.c.id == file_id).values(bytes=len(data)))
+    _add_parts(connection, file_id, data)
+
+
+def _add_parts(connection: sa.Connection, file_id: str, data: bytes) -> None:
     for ordinal, start in enumerate(range(0, len(data), PART_BYTES)):
-        part = {"file_id": file.id, "ordinal": ordinal, "data": data[start : start + PART_BYTES]}
+        part = {"file_id": file_id, "ordinal": ordinal, "data": data[start : start + PART_BYTES]}
         connection.execute(sa.insert(file_parts), [part])
 
 
@@ -43,6 +62,60 @@ def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> 
     row = connection.execute(query).one_or_none()
     if row is None:
         raise NotFound("file", file_id)
+    return to_file(row)
+
+
+def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]:
+    """Return the documents of a cube whose columns have these values, the newest first."""
+    query = sa.select(files).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT)
+    query = query.where(*(files.c[name] == value for name, value in equal.items()))
+    found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
+    return shown(connection, found)
+
+
+def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[StoredFile]:
+    """Return files as they stand: one whose task is no more is not being read, whatever its row says."""
+    waiting = [file.id for file in found if file.state is FileState.PROCESSING]
+    alive: set[str | None] = set()
+    for batch in items.in_batches(waiting):
+        query = sa.select(tasks.c.idempotency_key).where(
+            tasks.c.kind == READ, tasks.c.idempotency_key.in_(batch),
+            tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]),
+        )  # fmt: skip
+        alive.update(connection.scalars(query))
+    lost = set(waiting) - alive
+    return [replace(file, state=FileState.FAILED, error=ABANDONED) if file.id in lost else file for file in found]
+
+
+def has_live_items(connection: sa.Connection, file_id: str) -> bool:
+    """Say whether something that a file was read into is still to be found."""
+    query = (
+        sa.select(file_items.c.item_id)
+        .join(versions, versions.c.item_id == file_items.c.item_id)
+        .where(file_items.c.file_id == file_id, versions.c.recorded_to.is_(None), versions.c.status != Status.DELETED)
+    )
+    return connection.scalar(query.limit(1)) is not None
+
+
+def text(connection: sa.Connection, file_id: str) -> str:
+    """Return what is left of a document's Markdown; updates of its items do not change it."""
+    query = (
+        sa.select(messages.c.text)
+        .select_from(file_items)
+        .join(sources, sa.and_(sources.c.item_id == file_items.c.item_id, sources.c.ordinal == 0))
+        .join(messages, messages.c.id == sources.c.message_id)
+        .where(file_items.c.file_id == file_id)
+        .order_by(file_items.c.ordinal)
+    )
+    return "".join(connection.scalars(query))
+
+
+def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
+    """Return a document of any cube; whether the caller may see it is checked by its cube. Raises: NotFound."""
+    query = sa.select(files).where(files.c.id == file_id, files.c.kind == FileKind.DOCUMENT)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFound("file", file_id, "List what there is with `memos kb files`.")
     return to_file(row)
 
 
@@ -63,10 +136,108 @@ def of_items(connection: sa.Connection, item_ids: Collection[str]) -> dict[str, 
     return found
 
 
+def of_cube(connection: sa.Connection, cube: str) -> list[str]:
+    """Return the ids of all files of a cube."""
+    return list(connection.scalars(sa.select(files.c.id).where(files.c.cube_id == cube)))
+
+
+def known(connection: sa.Connection, ids: Collection[str]) -> list[str]:
+    """Return those of some ids that are files'."""
+    return [
+        file
+        for batch in items.in_batches(ids)
+        for file in connection.scalars(sa.select(files.c.id).where(files.c.id.in_(batch)))
+    ]
+
+
+def counts(connection: sa.Connection, cube: str) -> dict[FileState, int]:
+    """Return how many documents of a cube are in each state; states without one are left out."""
+    found: dict[FileState, int] = {}
+    for file in find(connection, cube):
+        found[file.state] = found.get(file.state, 0) + 1
+    return found
+
+
+def whole(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
+    """Return those of these files whose bytes were not erased yet."""
+    return [
+        file
+        for batch in items.in_batches(file_ids)
+        for file in connection.scalars(sa.select(files.c.id).where(files.c.id.in_(batch), files.c.sha256 != ""))
+    ]
+
+
+def made_at(connection: sa.Connection, file_ids: Collection[str]) -> list[datetime]:
+    """Return when these files came."""
+    return [
+        at
+        for batch in items.in_batches(file_ids)
+        for at in connection.scalars(sa.select(files.c.created_at).where(files.c.id.in_(batch)))
+    ]
+
+
 def parts(connection: sa.Connection, file_id: str) -> list[sa.Row[Any]]:
     """Return the items that a document was read into, in its order: item_id, ordinal, start, end, page."""
     query = sa.select(file_items).where(file_items.c.file_id == file_id).order_by(file_items.c.ordinal)
     return list(connection.execute(query))
+
+
+def forget_bytes(connection: sa.Connection, file_ids: Collection[str]) -> dict[str, int]:
+    """Remove the bytes of files and the digests made of them, and the files of which no item is left; return counts."""
+    removed = {"files": 0, "file_parts": 0}
+    for batch in items.in_batches(file_ids):
+        gone = connection.execute(sa.delete(file_parts).where(file_parts.c.file_id.in_(batch)))
+        removed["file_parts"] += gone.rowcount
+        connection.execute(sa.update(files).where(files.c.id.in_(batch)).values(sha256=""))
+        left = set(
+            connection.scalars(sa.select(file_items.c.file_id).where(file_items.c.file_id.in_(batch)).distinct())
+        )
+        empty = [file for file in batch if file not in left]
+        connection.execute(sa.update(files).where(files.c.replaced_by.in_(empty)).values(replaced_by=None))
+        removed["files"] += remove(connection, empty)
+    return removed
+
+
+def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]:
+    """Return by cube the files without items that were deleted before a moment."""
+    left = sa.exists().where(file_items.c.file_id == files.c.id)
+    query = sa.select(files.c.cube_id, files.c.id).where(
+        files.c.state == FileState.DELETED, files.c.finished_at < before, ~left
+    )
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.cube_id, []).append(row.id)
+    return found
+
+
+def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
+    """Return the files of a cube that are not whole, and what is wrong with each; erased ones are whole as they are."""
+    length = sa.func.coalesce(sa.func.sum(sa.func.length(file_parts.c.data)), 0)
+    size = sa.select(length).where(file_parts.c.file_id == files.c.id).scalar_subquery()
+    short = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.sha256 != "", files.c.bytes != size)
+    found = [(file, "has not the bytes that its row says") for file in connection.scalars(short.limit(most))]
+    follows = sa.func.lag(file_items.c.end).over(partition_by=file_items.c.file_id, order_by=file_items.c.ordinal)
+    parts = (
+        sa.select(
+            file_items.c.file_id, file_items.c.start, file_items.c.end, follows.label("before"), messages.c.text,
+        )
+        .join(files, files.c.id == file_items.c.file_id)
+        .outerjoin(sources, sa.and_(sources.c.item_id == file_items.c.item_id, sources.c.ordinal == 0))
+        .outerjoin(messages, messages.c.id == sources.c.message_id)
+        .where(files.c.cube_id == cube, files.c.sha256 != "")
+        .subquery()
+    )  # fmt: skip
+    gap = sa.func.coalesce(parts.c.before, 0) != parts.c.start
+    other = sa.func.coalesce(sa.func.length(parts.c.text), -1) != parts.c.end - parts.c.start
+    query = sa.select(parts.c.file_id).where(sa.or_(gap, other)).distinct().limit(most)
+    found += [(file, "has passages that are not the whole of its text") for file in connection.scalars(query)]
+    states = (FileState.AVAILABLE, FileState.SUPERSEDED)
+    none = ~sa.exists().where(file_items.c.file_id == files.c.id)
+    query = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT, none)
+    # One that was replaced before it was read has none.
+    query = query.where(files.c.state.in_(states), files.c.replaced_by.is_(None), files.c.sha256 != "")
+    found += [(file, "was read and has no passages") for file in connection.scalars(query.limit(most))]
+    return found
 
 
 def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:

@@ -74,6 +74,9 @@ _WITH_SOURCES = (
 _WITH_SOURCES_NOW = HotSelect(_WITH_SOURCES.where(versions.c.recorded_to.is_(None)))
 
 
+_LINKS = HotSelect(sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(_IDS)))
+
+
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
     """Yield lists of at most a statement's comfortable number of ids."""
     pending = list(values)
@@ -452,8 +455,8 @@ def links_from(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[
 def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[str]]:
     """Return what derived items were made of, by item."""
     found: dict[str, set[str]] = defaultdict(set)
-    for item_id, linked in links_from(connection, ids).items():
-        for kind, target in linked:
+    for batch in in_batches(ids):
+        for item_id, kind, target in _LINKS.rows(connection, ids=batch):
             if kind == LinkKind.DERIVED_FROM:
                 found[item_id].add(target)
     return found

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import items, tasks, tiers
+from memos.memcube.ledger import items, reading, tasks, tiers
 from memos.memcube.ledger.schema import cubes, pages, segments, warmth
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
@@ -177,9 +177,11 @@ def has_unread(connection: sa.Connection, segment: str) -> bool:
     return connection.scalar(left) is not None
 
 
-def read_again(connection: sa.Connection, item_ids: Iterable[str]) -> None:
-    """Mark the pages of these messages unread: what was made of them is gone."""
-    held = tiers.pages_of(connection, item_ids)
+def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
+    """Mark the pages of these messages unread, what was read finely wanted: what was made of them is gone."""
+    ids = list(item_ids)
+    reading.want_again(connection, cube, ids, now)
+    held = tiers.pages_of(connection, ids)
     for batch in items.in_batches(page.id for page in held):
         connection.execute(sa.update(pages).where(pages.c.id.in_(batch)).values(read=False))
     for batch in items.in_batches({page.segment for page in held}):

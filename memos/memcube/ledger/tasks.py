@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +24,9 @@ PRIORITY = 5
 
 RUNNING = sa.text("state = 'running'")
 """Spelt as the partial index is, or the database would not use it."""
+
+PARKED = datetime(9999, 1, 1, tzinfo=UTC)
+"""Until when a task waits that only a change of settings lets begin; `unpark` does."""
 
 _ERROR_CHARS = 500
 _CLEANED_AT_ONCE = 500
@@ -219,6 +222,19 @@ def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay
     connection.execute(sa.update(tasks).where(*early).values(later))
 
 
+def unpark(connection: sa.Connection, kind: str, now: datetime) -> int:
+    """Let the parked tasks of a kind begin; return how many there are."""
+    parked = (tasks.c.kind == kind, queues.WAITING, tasks.c.not_before == PARKED)
+    found = 0
+    cubes = sa.select(tasks.c.cube_id).where(*parked).distinct().order_by(tasks.c.cube_id)
+    for cube in connection.scalars(cubes).all():
+        queues.lock(connection, cube)
+        these = sa.update(tasks).where(tasks.c.cube_id == cube, *parked)
+        found += connection.execute(these.values(not_before=now, note=None)).rowcount
+        queues.wake_up(connection, cube, now, now)
+    return found
+
+
 def spent(connection: sa.Connection, task_id: str, tokens: int, seconds: float) -> bool:
     """Add what an attempt spent, whoever has the task now; False when it is gone with its cube."""
     added = {"tokens": tasks.c.tokens + tokens, "seconds": tasks.c.seconds + seconds}
@@ -276,8 +292,8 @@ def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskS
 
 
 def unended(connection: sa.Connection, cubes: Sequence[str] | None) -> int:
-    """Return how many tasks wait or run; what ended is not looked at."""
-    count = _of(cubes, sa.select(sa.func.count()).select_from(tasks))
+    """Return how many tasks wait or run; what ended, and what waits for other settings, is left out."""
+    count = _of(cubes, sa.select(sa.func.count()).select_from(tasks)).where(tasks.c.not_before != PARKED)
     return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, RUNNING))
 
 

@@ -17,6 +17,7 @@ from memos.reader.exports.record import ExportRecord
 from memos.reader.messages import read_messages
 from memos.settings import LimitSettings
 from memos.text.checks import check_name
+from memos.text.secrets import mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def checked(
         try:
             dated, message = _read(record, zone, now, limits)
         except InvalidInput as error:
-            told = f"is refused: {error.field.removeprefix('messages[0].')} {error.reason}"
+            told, _ = mask(f"is refused: {error.field.removeprefix('messages[0].')} {error.reason}")
             yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
             continue
         if message.message_id is None:

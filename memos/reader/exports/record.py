@@ -67,8 +67,9 @@ def text_part(text: str) -> Json:
 
 def image_part(url: Any = None) -> Json:
     """Return the mark of an image; pixels written into the export itself are not kept."""
-    kept = url if isinstance(url, str) and not url.startswith("data:") else ""
-    return {"type": "image_url", "image_url": {"url": kept}}
+    was = url if isinstance(url, str) and url and not url.startswith("data:") else None
+    # Where an image once was is nothing to fetch now: an import asks no server.
+    return {"type": "image_url", "image_url": {}, **({} if was is None else {"was": was})}
 
 
 def file_part(name: Any = None) -> Json:

@@ -15,11 +15,12 @@ from memos.memcube import changes, facts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
-from memos.model import DERIVED, Fact, Item, ItemType, Span, Status
+from memos.model import DERIVED, Fact, Item, ItemType, Span, Status, Trust
 from memos.scheduler import consolidate
 from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.prompting import meter_of, plain, question
 from memos.scheduler.task_run import Run
+from memos.text.fencing import is_untrusted
 
 REFLECT = "reflect"
 PROMPT = "reflection-1"
@@ -101,7 +102,7 @@ def _newest(connection: sa.Connection, cube: str) -> list[Item]:
         .order_by(t.items.c.created_at.desc(), t.items.c.id)
         .limit(_SHOWN_FACTS)
     )
-    states = items.current(connection, [cube], list(connection.scalars(query)))
+    states = items.with_sources(connection, [cube], list(connection.scalars(query)))
     return sorted(states.values(), key=lambda state: (facts.event_time(state), state.id))
 
 
@@ -117,4 +118,5 @@ def _fact(text: str, evidence: Sequence[Item]) -> Fact:
         confidence=_CONFIDENCE,
         valid_from=latest,
         tags=("reflection",),
+        trust=Trust.UNTRUSTED if any(is_untrusted(fact.sources) for fact in evidence) else Trust.TRUSTED,
     )

@@ -17,7 +17,7 @@ from memos.errors import NotFound
 from memos.identities import Right
 from memos.memcube import changes, erase
 from memos.memcube.changes import Change, Changing
-from memos.memcube.ledger import items, retention
+from memos.memcube.ledger import files, items, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
 from memos.memcube.withdrawing import withdraw
@@ -63,6 +63,13 @@ class RetentionJob:
                     ids = erase.expired(change.connection, before, batch).get(cube)
                     if ids:
                         erase.erase(change, ids)
+        with run.ledger.read() as connection:
+            gone = files.expired(connection, before)
+        for cube in gone:
+            run.go_on()
+            with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
+                if ids := files.expired(change.connection, before).get(cube):
+                    erase.erase(change, [], file_ids=ids)
 
 
 def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:

@@ -24,6 +24,7 @@ from memos.scheduler.consolidate import STATIC, Near, comparable, same
 from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.nearness import NearOf
 from memos.scheduler.task_run import Run
+from memos.text.likeness import plain
 
 CONSOLIDATE = "consolidate"
 EVERY = timedelta(days=1)
@@ -115,7 +116,7 @@ def _current(item: Item) -> bool:
 
 
 def _value(item: Item) -> str:
-    return " ".join((item.value or "").casefold().split())
+    return plain(item.value)
 
 
 def _join(change: Change, item: Item, close: Sequence[Near]) -> None:

@@ -321,7 +321,7 @@ def test_lists_of_langchain_messages_are_conversations_and_old_forms_are_read(tm
         ("export-1", "user"), ("export-2", "assistant"), ("export-2", "user")
     ]  # fmt: skip
     assert messages(found)[1]["tool_calls"][0]["function"]["name"] == "clock"
-    assert [part["image_url"]["url"] for part in messages(found)[2]["content"]] == ["", "https://x/y.png"]
+    assert [part.get("was") for part in messages(found)[2]["content"]] == [None, "https://x/y.png"]
 
 
 @pytest.mark.parametrize(("message", "problem"), [

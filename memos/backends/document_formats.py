@@ -1,0 +1,150 @@
+"""Says what a file really is, by its first bytes and its name; knows no parser and reads no document.
+
+Runs in the child that reads it: even a zip's list of contents may be made to harm.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from enum import StrEnum
+from pathlib import PurePath
+
+
+class Format(StrEnum):
+    """A kind of document that can be read."""
+
+    PDF = "pdf"
+    DOCX = "docx"
+    PPTX = "pptx"
+    XLSX = "xlsx"
+    EPUB = "epub"
+    HTML = "html"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    TEXT = "text"
+
+
+MEDIA_TYPES = {
+    Format.PDF: "application/pdf",
+    Format.DOCX: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    Format.PPTX: "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    Format.XLSX: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    Format.EPUB: "application/epub+zip",
+    Format.HTML: "text/html",
+    Format.CSV: "text/csv",
+    Format.MARKDOWN: "text/markdown",
+    Format.TEXT: "text/plain",
+}
+
+MOST_UNPACKED_BYTES = 512 * 1024 * 1024
+"""What the parts of one document may unpack to, together."""
+
+MOST_RATIO = 200
+"""How far a large document may unpack; text of a real one shrinks to a tenth or twentieth."""
+
+_MOST_PARTS = 20_000
+_SMALL_BYTES = 8 * 1024 * 1024
+_HEAD_BYTES = 1024
+_TEXT_ENDINGS = {
+    ".csv": Format.CSV, ".tsv": Format.CSV, ".md": Format.MARKDOWN, ".markdown": Format.MARKDOWN,
+    ".htm": Format.HTML, ".html": Format.HTML, ".xhtml": Format.HTML,
+}  # fmt: skip
+_OTHERS = (
+    (b"\x89PNG\r\n\x1a\n", "an image (PNG)"),
+    (b"\xff\xd8\xff", "an image (JPEG)"),
+    (b"GIF8", "an image (GIF)"),
+    (b"BM", "an image (BMP)"),
+    (b"II*\0", "an image (TIFF)"),
+    (b"MM\0*", "an image (TIFF)"),
+    (b"RIFF", "an image, sound or film (RIFF)"),
+    (b"ID3", "sound (MP3)"),
+    (b"OggS", "sound (Ogg)"),
+    (b"fLaC", "sound (FLAC)"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\0", "an xz archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"\x7fELF", "a program"),
+    (b"MZ", "a program"),
+    (b"SQLite format 3\0", "a database (SQLite)"),
+    (b"{\\rtf", "RTF; save it as DOCX or PDF"),
+)
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Unreadable(Exception):
+    """The document cannot be read; the reason is one of our own sentences about the file, never its text."""
+
+
+def format_of(name: str, data: bytes) -> Format:
+    """Return what the bytes are; the name decides only between kinds of text. Raises: Unreadable."""
+    if not data.strip(b"\0\t\r\n\f "):
+        raise Unreadable("is empty")
+    head = data[:_HEAD_BYTES]
+    if b"%PDF-" in head:
+        return Format.PDF
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _zipped(data)
+    if head.startswith(_OLE):
+        if "EncryptedPackage".encode("utf-16-le") in data:
+            raise Unreadable("is protected by a password; save it without one and add that")
+        raise Unreadable("is an old Office file (DOC, XLS or PPT); save it as DOCX, XLSX or PPTX and add that")
+    text = not head.startswith(_WIDE_MARKS) and b"\0" not in data
+    for magic, what in _OTHERS:
+        # A text may begin with BM, MZ or ID3 too.
+        if head.startswith(magic) and not (text and magic.isalnum() and _is_utf8(head)):
+            raise Unreadable(f"is {what}, whatever its name says; it cannot be read as a document")
+    if b"\0" in data and not head.startswith(_WIDE_MARKS):
+        raise Unreadable("is no text and no document of a known kind; these are: " + ", ".join(Format))
+    return _text_format(name, head)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head.decode("utf-8", "strict" if len(head) < _HEAD_BYTES else "ignore")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _text_format(name: str, head: bytes) -> Format:
+    begin = head.lstrip(b"\xef\xbb\xbf\t\r\n ").lower()
+    if begin.startswith((b"<!doctype html", b"<html")):
+        return Format.HTML
+    return _TEXT_ENDINGS.get(PurePath(name).suffix.lower(), Format.TEXT)
+
+
+def _zipped(data: bytes) -> Format:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = archive.infolist()
+            names = {part.filename for part in parts}
+            first = archive.read("mimetype")[:64] if "mimetype" in names and _size(parts, "mimetype") < 64 else b""
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise Unreadable("is damaged or was cut off: its contents cannot be listed") from error
+    if len(parts) > _MOST_PARTS:
+        raise Unreadable(f"has {len(parts):,} parts, at most {_MOST_PARTS:,} are taken; it looks like a zip bomb")
+    total = sum(part.file_size for part in parts)
+    if total > MOST_UNPACKED_BYTES or (total > _SMALL_BYTES and total > MOST_RATIO * len(data)):
+        raise Unreadable(
+            f"would unpack to {total // 1_048_576:,} MiB, {total // max(1, len(data)):,} times its size; it looks like "
+            "a zip bomb and was not opened"
+        )
+    if any(part.flag_bits & 1 for part in parts):
+        raise Unreadable("is protected by a password; save it without one and add that")
+    for part, format_ in (
+        ("word/document.xml", Format.DOCX), ("ppt/presentation.xml", Format.PPTX), ("xl/workbook.xml", Format.XLSX),
+    ):  # fmt: skip
+        if part in names:
+            return format_
+    if first.strip() == b"application/epub+zip":
+        return Format.EPUB
+    raise Unreadable("is a zip archive and no document; add the files in it one by one")
+
+
+def _size(parts: list[zipfile.ZipInfo], name: str) -> int:
+    return next(part.file_size for part in parts if part.filename == name)

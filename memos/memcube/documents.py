@@ -1,0 +1,182 @@
+"""Documents of a cube: a file is taken in with its task, its passages become items all at once, and go all at once.
+
+Runs inside the caller's transaction. Knows neither parsers nor how a text is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import Conflict
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import files, items, outbox, tasks
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.tasks import PRIORITY, NewTask
+from memos.memcube.withdrawing import withdraw
+from memos.model import FileState, Item, ItemType, Json, Role, Status, StoredFile, Tier, Trust
+
+READER = "document/1"
+"""What made the items, as their sources say."""
+
+_ROWS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One passage of a document as it is stored; `start` to `end` are its characters in the Markdown."""
+
+    text: str
+    start: int
+    end: int
+    page: int | None
+    info: Mapping[str, Json]
+    entities: tuple[str, ...]
+    keywords: tuple[str, ...]
+
+
+def take_in(change: Change, file: StoredFile, data: bytes) -> StoredFile:
+    """Keep a file and have it read; the cube's file of the same bytes that stands, or is being read, is returned."""
+    for same in files.find(change.connection, change.cube, sha256=file.sha256):
+        if same.state is FileState.PROCESSING:
+            return same
+        if same.state is FileState.AVAILABLE and files.has_live_items(change.connection, same.id):
+            return same
+    files.add(change.connection, file, data)
+    reading = NewTask(files.READ, {"file": file.id}, key=file.id, priority=PRIORITY - 1)
+    tasks.enqueue(change.connection, change.cube, [reading], change.now)
+    _tell(change, file.id, file.state)
+    return file
+
+
+def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[str, Json], media_type: str) -> None:
+    """Store what a file says, and let it take the place of the one of its name.
+
+    Of a file that was deleted or replaced meanwhile nothing is stored.
+    """
+    connection = change.connection
+    if not _still_read(change, file):
+        return
+    named = [other for other in files.find(connection, change.cube, name=file.name) if other.id != file.id]
+    current = [other for other in named if other.state is FileState.AVAILABLE]
+    newer = next((other for other in current if (other.created_at, other.id) > (file.created_at, file.id)), None)
+    values: dict[str, Any] = {"info": {**file.info, **info}, "media_type": media_type, "finished_at": change.now}
+    if newer is not None:
+        files.change(connection, file.id, state=FileState.SUPERSEDED, replaced_by=newer.id, **values)
+        _tell(change, file.id, FileState.SUPERSEDED)
+        return
+    states = _store(change, file, parts)
+    files.change(connection, file.id, state=FileState.AVAILABLE, **values)
+    _tell(change, file.id, FileState.AVAILABLE, len(parts))
+    follower = {state.memory: state.id for state in reversed(states)}
+    for old in current:
+        _retire(change, old, Status.SUPERSEDED, f"{file.name} was added anew", follower)
+        files.change(connection, old.id, state=FileState.SUPERSEDED, replaced_by=file.id)
+        _tell(change, old.id, FileState.SUPERSEDED)
+
+
+def give_up(change: Change, file: StoredFile, why: str) -> None:
+    """Say why a file cannot be read."""
+    if _still_read(change, file):
+        files.change(change.connection, file.id, state=FileState.FAILED, error=why, finished_at=change.now)
+        _tell(change, file.id, FileState.FAILED)
+
+
+def delete(change: Change, file: StoredFile, reason: str) -> int:
+    """Take a file's passages out of sight with what was made of them; return how many there were."""
+    if file.state is FileState.DELETED:
+        return 0
+    gone = _retire(change, file, Status.DELETED, reason, {})
+    files.change(change.connection, file.id, state=FileState.DELETED, finished_at=change.now)
+    _tell(change, file.id, FileState.DELETED, len(gone))
+    return len(gone)
+
+
+def _still_read(change: Change, file: StoredFile) -> bool:
+    query = sa.select(t.files.c.state).where(t.files.c.id == file.id, t.files.c.cube_id == change.cube)
+    return bool(change.connection.scalar(query) == FileState.PROCESSING)
+
+
+def _tell(change: Change, file_id: str, state: FileState, count: int | None = None) -> None:
+    body = {"file": file_id, "state": state}
+    changes.record(change, "file", body if count is None else {**body, "items": count})
+
+
+def _store(change: Change, file: StoredFile, parts: Sequence[Part]) -> list[Item]:
+    connection, states = change.connection, [_state(change, file, part) for part in parts]
+    rows: dict[sa.Table, list[dict[str, Any]]] = {t.messages: [], t.items: [], t.sources: [], t.file_items: []}
+    for ordinal, (state, part) in enumerate(zip(states, parts, strict=True)):
+        message = new_id()
+        rows[t.messages].append(
+            {"id": message, "cube_id": change.cube, "role": state.role, "name": state.speaker, "text": part.text,
+             "chat_time": file.created_at, "created_at": change.now, "trust": Trust.UNTRUSTED}
+        )  # fmt: skip
+        rows[t.items].append(
+            {"id": state.id, "cube_id": change.cube, "version": 1, "version_id": state.version_id, "revision": 1,
+             "created_at": change.now}
+        )  # fmt: skip
+        rows[t.sources].append(
+            {"item_id": state.id, "ordinal": 0, "message_id": message, "start": 0, "end": len(part.text),
+             "reader": READER}
+        )  # fmt: skip
+        rows[t.file_items].append(
+            {"item_id": state.id, "file_id": file.id, "ordinal": ordinal, "start": part.start, "end": part.end,
+             "page": part.page}
+        )  # fmt: skip
+    for table, entries in rows.items():
+        for start in range(0, len(entries), _ROWS_AT_ONCE):
+            connection.execute(sa.insert(table), entries[start : start + _ROWS_AT_ONCE])
+    items.insert_versions(connection, states, file.actor, "read from a document")
+    outbox.enqueue(connection, change.cube, [state.id for state in states])
+    return states
+
+
+def _state(change: Change, file: StoredFile, part: Part) -> Item:
+    place = {"start": part.start, "end": part.end, **({} if part.page is None else {"page": part.page})}
+    return Item(
+        id=new_id(), cube=change.cube, version=1, version_id=new_id(), memory=part.text, type=ItemType.DOCUMENT,
+        tier=Tier.LONG, status=Status.ACTIVE, speaker=file.name, role=Role.TOOL, key=None, value=None, tags=(),
+        info={"file": file.id, "name": file.name, **place, **part.info}, confidence=1.0, entities=part.entities,
+        keywords=part.keywords, conversation=None, position=None, page=None, session=None, said_at=None,
+        valid_from=None, valid_to=None, created_at=change.now, updated_at=change.now,
+    )  # fmt: skip
+
+
+def _retire(change: Change, file: StoredFile, status: Status, reason: str, follower: Mapping[str, str]) -> list[str]:
+    """Give every item of a file another status, in as few statements as its number allows; return which changed."""
+    connection = change.connection
+    ids = [row.item_id for row in files.parts(connection, file.id)]
+    leave = {Status.DELETED, status}
+    before = [state for state in items.current(connection, [change.cube], ids).values() if state.status not in leave]
+    after = [
+        items.next_version(state, new_id(), change.now, **_ended(state, status, change, follower)) for state in before
+    ]
+    v, closed = t.versions, 0
+    for batch in items.in_batches(state.version_id for state in before):
+        query = sa.update(v).where(v.c.id.in_(batch), v.c.recorded_to.is_(None)).values(recorded_to=change.now)
+        closed += connection.execute(query).rowcount
+    if closed != len(before):
+        raise Conflict(f"File {file.id} changed meanwhile; try again.")
+    items.insert_versions(connection, after, change.actor, reason)
+    if after:
+        new = sa.update(t.items).where(t.items.c.id == sa.bindparam("item")).values(
+            version=sa.bindparam("its_version"), version_id=sa.bindparam("its_id"), revision=t.items.c.revision + 1
+        )  # fmt: skip
+        rows = [{"item": state.id, "its_version": state.version, "its_id": state.version_id} for state in after]
+        connection.execute(new, rows)
+    changed = [state.id for state in after]
+    outbox.enqueue(connection, change.cube, changed)
+    for batch in items.in_batches(changed):
+        withdraw(change, batch)
+    return changed
+
+
+def _ended(state: Item, status: Status, change: Change, follower: Mapping[str, str]) -> dict[str, Any]:
+    if status is not Status.SUPERSEDED:
+        return {"status": status}
+    return {"status": status, "valid_to": change.now, "superseded_by": follower.get(state.memory)}

@@ -1,0 +1,165 @@
+"""Messages that are to be read finely, as rows: which are wanted, which come next, what was read and by what.
+
+Knows nothing of readers. Every function takes an open write transaction unless it only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger.schema import conversations, extraction_items, extractions, sources, versions
+from memos.memcube.ledger.schema import items as item_rows
+from memos.memcube.ledger.schema import tasks as task_rows
+from memos.memcube.ledger.tasks import RUNNING, NewTask
+from memos.model import ExtractionRecord, Item, ItemType, Reading
+
+READ = "read"
+"""Kind of the task that reads the wanted messages of a conversation, a window a run."""
+
+# What is said one message at a time within moments is read together.
+_GATHERING = timedelta(seconds=2)
+
+# Spelt as the partial index is, or the database would not use it.
+_WANTED = sa.text("items.reading = 'wanted'")
+
+
+class Stretch(NamedTuple):
+    """Messages of a conversation in order: those that are wanted, with those before and between them."""
+
+    messages: tuple[Item, ...]
+    wanted: frozenset[str]
+
+
+def want(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> list[str]:
+    """Have these messages read that never were; return the tasks that do it, one a conversation."""
+    ids = list(item_ids)
+    said = sa.select(versions.c.item_id).where(
+        versions.c.item_id == item_rows.c.id, versions.c.recorded_to.is_(None), versions.c.type == ItemType.MESSAGE
+    )
+    for batch in items.in_batches(ids):
+        new = sa.update(item_rows).where(item_rows.c.id.in_(batch), item_rows.c.reading.is_(None), sa.exists(said))
+        connection.execute(new.values(reading=Reading.WANTED))
+    return _enqueue(connection, cube, ids, now)
+
+
+def want_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
+    """Have those of these messages read again that were read finely: what was made of them is gone."""
+    ids = list(item_ids)
+    for batch in items.in_batches(ids):
+        read = sa.update(item_rows).where(item_rows.c.id.in_(batch), item_rows.c.reading == Reading.READ)
+        connection.execute(read.values(reading=Reading.WANTED))
+    _enqueue(connection, cube, ids, now)
+
+
+def want_all(connection: sa.Connection, cube: str, conversation: str | None, now: datetime) -> list[str]:
+    """Have every message of a conversation, by its name, or of the cube read that never was; return the tasks."""
+    query = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading != Reading.READ)
+    unread = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading.is_(None))
+    if conversation is not None:
+        named = sa.select(conversations.c.id).where(
+            conversations.c.cube_id == cube, conversations.c.name == conversation
+        )
+        here = item_rows.c.conversation_id.in_(named)
+        query, unread = query.where(here), unread.where(here)
+    ids = [*connection.scalars(query), *connection.scalars(unread)]
+    return want(connection, cube, ids, now)
+
+
+def is_conversation(connection: sa.Connection, cube: str, name: str) -> bool:
+    """Say whether a cube has a conversation of this name."""
+    query = sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == name)
+    return connection.scalar(query) is not None
+
+
+def _enqueue(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[str]:
+    """Enqueue the tasks of the conversations in which one of these is wanted."""
+    found: dict[str | None, None] = {}
+    for batch in items.in_batches(ids):
+        query = sa.select(item_rows.c.conversation_id).where(item_rows.c.id.in_(batch), _WANTED).distinct()
+        found |= dict.fromkeys(connection.scalars(query))
+    due = now + _GATHERING
+    return tasks.enqueue(connection, cube, [read_task(conversation, due) for conversation in found], now)
+
+
+def read_task(conversation: str | None, not_before: datetime | None = None) -> NewTask:
+    """Return the task that reads the next window of a conversation, or of the messages that have none."""
+    return NewTask(READ, {"conversation": conversation}, key=conversation or "", not_before=not_before)
+
+
+def go_on(connection: sa.Connection, cube: str, conversation: str | None, task: str, now: datetime) -> None:
+    """Enqueue the next window's task while messages are wanted, unless another task is reading them."""
+    left = connection.scalar(_wanted(cube, conversation).limit(1)) is not None
+    if left and not is_read_elsewhere(connection, cube, conversation, task):
+        tasks.enqueue(connection, cube, [read_task(conversation)], now)
+
+
+def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | None, task: str) -> bool:
+    """Say whether another task than this one is reading the conversation: it goes on with what is wanted by then."""
+    running = sa.select(task_rows.c.id).where(
+        RUNNING,
+        task_rows.c.cube_id == cube,
+        task_rows.c.kind == READ,
+        task_rows.c.idempotency_key == (conversation or ""),
+        task_rows.c.id != task,
+    )
+    return connection.scalar(running.limit(1)) is not None
+
+
+def stretch(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> Stretch:
+    """Return the oldest wanted messages, at most so many, with up to `around` before and all between them."""
+    wanted: list[str] = list(connection.scalars(_wanted(cube, conversation).limit(most)))
+    ids = wanted
+    if conversation is not None and wanted:
+        places = connection.scalars(sa.select(item_rows.c.position).where(item_rows.c.id.in_(wanted))).all()
+        known = [place for place in places if place is not None]
+        here = (
+            item_rows.c.conversation_id == conversation,
+            item_rows.c.position >= min(known) - around,
+            item_rows.c.position <= max(known),
+        )
+        near = sa.select(item_rows.c.id).where(*here).order_by(item_rows.c.position).limit(most * 2 + around)
+        ids = list(connection.scalars(near))
+    states = items.current(connection, [cube], ids).values()
+    order = sorted(states, key=lambda state: (state.position or 0, state.id))
+    return Stretch(tuple(order), frozenset(wanted).intersection(ids))
+
+
+def _wanted(cube: str, conversation: str | None) -> sa.Select[tuple[str]]:
+    here = item_rows.c.conversation_id
+    query = sa.select(item_rows.c.id).where(_WANTED, item_rows.c.cube_id == cube)
+    query = query.where(here.is_(None) if conversation is None else here == conversation)
+    return query.order_by(item_rows.c.id)
+
+
+def mark(connection: sa.Connection, item_ids: Iterable[str]) -> None:
+    """Say that those of these messages that were wanted have been read."""
+    for batch in items.in_batches(item_ids):
+        done = sa.update(item_rows).where(item_rows.c.id.in_(batch), _WANTED)
+        connection.execute(done.values(reading=Reading.READ))
+
+
+def states(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, Reading]:
+    """Return how far messages are, those that are wanted or were read, by id."""
+    found: dict[str, Reading] = {}
+    for batch in items.in_batches(item_ids):
+        query = sa.select(item_rows.c.id, item_rows.c.reading)
+        rows = connection.execute(query.where(item_rows.c.id.in_(batch), item_rows.c.reading.is_not(None)))
+        found.update((row.id, Reading(row.reading)) for row in rows)
+    return found
+
+
+def records(connection: sa.Connection, item_id: str) -> list[ExtractionRecord]:
+    """Return what read an item, or what an item was read by, oldest first."""
+    e = extractions
+    shown = sa.select(extraction_items.c.extraction_id).where(extraction_items.c.item_id == item_id)
+    named = sa.select(sources.c.extraction_id).where(sources.c.item_id == item_id, sources.c.extraction_id.is_not(None))
+    query = sa.select(e).where(sa.or_(e.c.id.in_(shown), e.c.id.in_(named))).order_by(e.c.created_at, e.c.id)
+    return [
+        ExtractionRecord(row.id, row.reader, row.model or None, row.created_at, row.output or None)
+        for row in connection.execute(query)
+    ]

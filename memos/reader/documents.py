@@ -1,0 +1,58 @@
+"""Makes of a document's pages its Markdown and the passages to store; knows no file, no parser and no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memos.ports import DocumentPages, Page
+from memos.reader.chunking import Mark, Passage, Split, passages
+
+_PLAIN = frozenset({"pdf", "text"})
+_BETWEEN = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a document says; the passages in order are all of `markdown`."""
+
+    markdown: str
+    passages: tuple[Passage, ...]
+    format: str
+    media_type: str
+    pages: int
+    """How many it has; 0 when it has no pages."""
+    blank_pages: int
+
+
+def read(read_pages: DocumentPages, split: Split) -> Document:
+    """Return a document as it is stored."""
+    pages = read_pages.pages
+    text, marks = _joined(pages)
+    found = passages(text, split, marks, structured=read_pages.format not in _PLAIN)
+    numbered = [page for page in pages if page.number is not None]
+    blank = sum(not page.text.strip() for page in numbered)
+    return Document(text, tuple(found), read_pages.format, read_pages.media_type, len(numbered), blank)
+
+
+def _joined(pages: Sequence[Page]) -> tuple[str, list[Mark]]:
+    """Return the pages as one text, and where each begins; blank ones leave nothing."""
+    parts: list[str] = []
+    marks: list[Mark] = []
+    offset = 0
+    for page, text in _trimmed(pages):
+        if parts:
+            parts.append(_BETWEEN)
+            offset += len(_BETWEEN)
+        marks.append(Mark(offset, page.number, page.path))
+        parts.append(text)
+        offset += len(text)
+    return "".join(parts), marks
+
+
+def _trimmed(pages: Sequence[Page]) -> Iterator[tuple[Page, str]]:
+    for page in pages:
+        # The only page of a text is kept to the last blank.
+        text = page.text if len(pages) == 1 else page.text.strip("\n")
+        if text.strip():
+            yield page, text

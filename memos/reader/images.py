@@ -1,0 +1,192 @@
+"""Reads the image parts of messages: data URLs, bytes and, where that is allowed, web addresses; checks, never decodes.
+
+What becomes of one is a mark in the text, the part without its bytes, and a `Picture` to be stored beside the message.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+from memos.clock import new_id
+from memos.errors import InvalidInput, shown
+from memos.model import Json, Picture
+from memos.ports import ImageSource
+from memos.reader.image_headers import MEDIA_TYPES, Header, read_header
+from memos.settings import ImageSettings
+from memos.text.checks import check_text
+
+KINDS: Final = ("image_url", "image")
+"""Types of content parts that are images: OpenAI's, and one with bytes."""
+
+_MOST_IMAGES: Final = 100
+_MOST_BYTES_OF_ONE: Final = 10
+_CAPTION_BYTES: Final = 4_096
+_NAME_CHARS: Final = 200
+_URL_BYTES: Final = 8_192
+_DATA_URL: Final = re.compile(r"data:(?P<type>[^;,]*)(?P<more>(?:;[^;,]*)*),", re.IGNORECASE)
+_REMOTE: Final = re.compile(r"https?:", re.IGNORECASE)
+# Control characters and what turns the direction of writing: a name must not look like another one.
+_UNSHOWN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """One image part as it was read; `kept` stands in the message's content, without `picture` it is not at hand."""
+
+    mark: str
+    kept: Json
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a part holds: the bytes, and what it says they are."""
+
+    data: bytes
+    media_type: str = ""
+    name: str = ""
+    source: str = ""
+
+
+@dataclass(slots=True)
+class ImageParts:
+    """Reads the images of one add, which may have so many and so many bytes together."""
+
+    settings: ImageSettings = field(default_factory=ImageSettings)
+    source: ImageSource | None = None
+    count: int = 0
+    size_bytes: int = 0
+
+    def read(self, where: str, part: Mapping[str, Json], rest: Mapping[str, Json]) -> ImagePart:
+        """Return what a part is; `rest` is the part without the bytes. Raises: InvalidInput, BackendUnavailable."""
+        caption, name = _label(where, part, "caption"), _label(where, part, "name")
+        given = self._given(where, part)
+        if given is None:
+            words = [word for word in (caption, name) if word]
+            return ImagePart(f"[image: {' · '.join(words)}]" if words else "[image]", dict(rest))
+        self._count(where, given)
+        header = read_header(where, given.data, self.settings)
+        name = name or file_name(given.name)
+        digest = hashlib.sha256(given.data).hexdigest()
+        info = _info(header, given.source)
+        picture = Picture(
+            new_id(), name or f"image.{header.format.lower()}", header.media_type, given.data, digest, info
+        )
+        told = {"id": picture.file, "name": picture.name, "media_type": header.media_type, "sha256": digest,
+                "bytes": len(given.data), "width": header.width, "height": header.height}  # fmt: skip
+        return ImagePart(mark(caption, name, header), {**rest, "file": told}, picture)
+
+    def _given(self, where: str, part: Mapping[str, Json]) -> _Given | None:
+        """Return the bytes of a part, None when it says only that there was an image."""
+        if part["type"] == "image":
+            return self._of_data(f"{where}.data", part.get("data"), part.get("media_type"))
+        inner = part.get("image_url")
+        url = inner.get("url") if isinstance(inner, Mapping) else inner
+        if url is None or url == "":
+            return None
+        if not isinstance(url, str):
+            raise InvalidInput(f"{where}.image_url", "must be {'url': …} with a data URL or a web address")
+        here = f"{where}.image_url.url"
+        if url[:5].lower() == "data:":
+            return self._of_data_url(here, url)
+        check_text(here, url, _URL_BYTES)
+        if not _REMOTE.match(url):
+            raise InvalidInput(here, "is neither a data URL nor an http(s) address; give the image's bytes")
+        if self.source is None:
+            raise InvalidInput(
+                here, "is a web address, and fetching is off; give the image as a data URL, or set MEMOS_IMAGES__FETCH"
+            )
+        got = self.source.fetch(here, url)
+        return _Given(got.data, got.media_type, got.name, got.source)
+
+    def _of_data(self, where: str, data: Json, media_type: Json) -> _Given:
+        if media_type is not None:
+            _check_media_type(where, media_type)
+        if isinstance(data, bytes | bytearray | memoryview):
+            return _Given(bytes(data))
+        if isinstance(data, str):
+            return _Given(self._decoded(where, data))
+        raise InvalidInput(where, f"must be bytes, or their base64 as text, not {type(data).__name__}")
+
+    def _of_data_url(self, where: str, url: str) -> _Given:
+        head = _DATA_URL.match(url, 0, 256)
+        if head is None or not head["more"].lower().endswith(";base64"):
+            raise InvalidInput(where, "is no data URL with base64, such as data:image/png;base64,iVBORw0…")
+        _check_media_type(where, head["type"])
+        return _Given(self._decoded(where, url[head.end() :]), head["type"])
+
+    def _decoded(self, where: str, text: str) -> bytes:
+        if len(text) * 3 // 4 > self.settings.max_bytes + 2:
+            raise InvalidInput(
+                where, f"has over {self.settings.max_bytes:,} bytes; make the image smaller, or raise "
+                "MEMOS_IMAGES__MAX_BYTES"
+            )  # fmt: skip
+        try:
+            return b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidInput(where, "is no strict base64: letters, digits, + and /, then = to fill up") from error
+
+    def _count(self, where: str, given: _Given) -> None:
+        self.count += 1
+        self.size_bytes += len(given.data)
+        most = _MOST_BYTES_OF_ONE * self.settings.max_bytes
+        if self.count > _MOST_IMAGES or self.size_bytes > most:
+            raise InvalidInput(where, f"is beyond {_MOST_IMAGES} images or {most:,} bytes in one add; add in parts")
+
+
+def without_bytes(part: Mapping[str, Json]) -> dict[str, Json]:
+    """Return an image part as it may be kept: all it says but its bytes, or the address that has them."""
+    rest = {key: value for key, value in part.items() if key not in ("data", "file")}
+    inner = rest.get("image_url")
+    if isinstance(inner, Mapping):
+        rest["image_url"] = {key: value for key, value in inner.items() if key != "url"}
+    elif isinstance(inner, str):
+        rest["image_url"] = {}
+    return rest
+
+
+def mark(caption: str, name: str, header: Header) -> str:
+    """Return how an image stands in a message's text, so that it is found by its caption, name and day."""
+    # In small letters: the format is no name of anything.
+    size = f"{header.width}×{header.height} {header.format.lower()}"
+    words = [caption, name, "" if header.taken_at is None else header.taken_at[:10], size]
+    return f"[image: {' · '.join(word for word in words if word)}]"
+
+
+def file_name(raw: str) -> str:
+    """Return the last part of a path or address as one line that hides nothing."""
+    name = _UNSHOWN.sub(" ", re.split(r"[/\\]", unquote(raw))[-1])
+    return " ".join(name.split())[:_NAME_CHARS]
+
+
+def _label(where: str, part: Mapping[str, Json], key: str) -> str:
+    """Return a caption or name on one line."""
+    value = part.get(key)
+    if value is None:
+        return ""
+    text = check_text(f"{where}.{key}", value, _CAPTION_BYTES)
+    return file_name(text) if key == "name" else " ".join(_UNSHOWN.sub(" ", text).split())
+
+
+def _check_media_type(where: str, value: Json) -> None:
+    """Refuse what is said to be no image; which format it is, is said by the bytes."""
+    if not isinstance(value, str) or not (value == "" or value.lower().startswith("image/")):
+        raise InvalidInput(where, f"is said to be {shown(value)}; an image has a type such as image/png")
+    if "svg" in value.lower():
+        raise InvalidInput(where, f"is SVG, which may hold programs; convert it to {', '.join(MEDIA_TYPES)}")
+
+
+def _info(header: Header, source: str) -> dict[str, Json]:
+    """Return what is kept of a header; the caption stands in the message alone, as all that people say."""
+    info: dict[str, Json] = {"width": header.width, "height": header.height, "format": header.format}
+    more = {"taken_at": header.taken_at, "source": source, "animated": header.animated}
+    if header.orientation != 1:
+        info["orientation"] = header.orientation
+    return info | {key: value for key, value in more.items() if value}

@@ -1,0 +1,146 @@
+"""Masks what one call brings in, whatever its shape, and counts it by where it stood; stores nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.model import Fact, Json, Masked
+from memos.settings import LimitSettings
+from memos.text.secrets import mask
+from memos.text.statements import key_of
+
+# What others refer to by its exact letters, and what is no text.
+_KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time"})
+_NAMED = ("key", "token", "secret", "auth", "password", "pwd")
+_FILE = re.compile(r"data:[^\s,]{0,200};base64,[A-Za-z0-9+/=]*\Z")
+_MESSAGE = re.compile(r"messages\[\d+\](?:\.tool_calls\[\d+\])?")
+_MOST_NESTING = 64
+_MOST_SHOWN = 100
+
+
+class Masking:
+    """One call's masking. With neither `secrets` nor `personal` everything stays as it is."""
+
+    def __init__(self, limits: LimitSettings, *, secrets: bool, personal: bool) -> None:
+        self._secrets, self._personal = secrets, personal
+        # What is larger is refused, not stored.
+        self._most_chars = limits.message_bytes
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def masked(self) -> tuple[Masked, ...]:
+        """What was masked so far, by place and kind; beyond 100 places they are summed up under `...`."""
+        counts = self._counts
+        if len(counts) > _MOST_SHOWN:
+            shown = dict(list(counts.items())[:_MOST_SHOWN])
+            counts = Counter(shown)
+            for (where, kind), count in self._counts.items():
+                if (where, kind) not in shown:
+                    counts["...", kind] += count
+        return tuple(Masked(where, kind, count) for (where, kind), count in counts.items())
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """How many passages of each kind were masked so far: what may be told without memory text."""
+        kinds: Counter[str] = Counter()
+        for (_, kind), count in self._counts.items():
+            kinds[kind] += count
+        return kinds
+
+    def text(self, where: str, value: str) -> str:
+        """Return a text with what must not be stored masked."""
+        return self._masked(where, value, personal=self._personal)
+
+    def whole(self, where: str, value: str) -> str:
+        """Return a text of any length masked: a document is not refused for being long."""
+        return self._mask(where, value, personal=self._personal)
+
+    def name(self, where: str, value: str) -> str:
+        """Return a name that others are told apart by with secrets masked; personal data in it stays."""
+        return self._masked(where, value, personal=False)
+
+    def any(self, where: str, value: Json) -> Json:
+        """Return any value with the texts in it masked; what is refused anyway may stay as it is."""
+        return self._any(where, value, _MOST_NESTING)
+
+    def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:
+        """Return named values masked; their names stay."""
+        return {name: self.any(f"{where}.{name}" if where else name, value) for name, value in raw.items()}
+
+    def messages(self, raw: Json, most: int) -> Json:
+        """Return the messages of an add masked, at most so many: more are refused."""
+        if isinstance(raw, str):
+            return self.text("messages[0].content", raw)
+        if isinstance(raw, Mapping):
+            return self.any("messages[0]", raw)
+        if not isinstance(raw, Sequence) or isinstance(raw, bytes) or len(raw) > most:
+            return raw
+        return [
+            self.text(f"messages[{place}].content", entry) if isinstance(entry, str)
+            else self.any(f"messages[{place}]", entry)
+            for place, entry in enumerate(raw)
+        ]  # fmt: skip
+
+    def fact(self, where: str, fact: Fact) -> Fact:
+        """Return a fact with its texts masked."""
+        subject, before = self.text(f"{where}.subject", fact.subject), key_of(fact.subject, "")
+        key = fact.key
+        if key is not None and key.startswith(before):
+            key = key_of(subject, "") + key.removeprefix(before)
+        return replace(
+            fact,
+            memory=self.text(f"{where}.memory", fact.memory),
+            subject=subject,
+            key=None if key is None else self.text(f"{where}.key", key),
+            value=None if fact.value is None else self.text(f"{where}.value", fact.value),
+            tags=tuple(self.any(f"{where}.tags", list(fact.tags))),
+            entities=tuple(self.any(f"{where}.entities", list(fact.entities))),
+            info=self.any(f"{where}.info", fact.info),
+        )
+
+    def record(self, change: Change) -> None:
+        """Leave in the cube's chain of events how many passages of which kind were masked, if any were."""
+        if self._counts:
+            changes.record(change, "mask", dict(self.kinds))
+
+    def _masked(self, where: str, value: str, *, personal: bool) -> str:
+        return value if len(value) > self._most_chars else self._mask(where, value, personal=personal)
+
+    def _mask(self, where: str, value: str, *, personal: bool) -> str:
+        if not (self._secrets or personal):
+            return value
+        masked, counts = mask(value, secrets=self._secrets, personal=personal)
+        for kind, count in counts.items():
+            self._counts[where, kind] += count
+        return masked
+
+    def _any(self, where: str, value: Json, depth: int) -> Json:
+        if isinstance(value, str):
+            # A file inside a message: letters that stand for bytes, in which any format may turn up by chance.
+            return value if _FILE.match(value) else self.text(where, value)
+        if depth == 0:
+            return value
+        if isinstance(value, Mapping):
+            return {
+                self.text(where, name) if isinstance(name, str) else name: self._entry(where, name, entry, depth)
+                for name, entry in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._any(f"{where}[{place}]", entry, depth - 1) for place, entry in enumerate(value)]
+        return value
+
+    def _entry(self, where: str, name: Json, value: Json, depth: int) -> Json:
+        if name in _KEPT and _MESSAGE.fullmatch(where):
+            return value
+        here = f"{where}.{name}" if isinstance(name, str) and name.isidentifier() and len(name) <= 64 else where
+        masked = self._any(here, value, depth - 1)
+        if isinstance(masked, str) and isinstance(name, str) and any(word in name.lower() for word in _NAMED):
+            # Some formats are known by the name that stands before them: {"Authorization": "Basic ..."}
+            said = self.text(here, f"{name}: {masked}")
+            return said.removeprefix(f"{name}: ") if said.startswith(f"{name}: ") else masked
+        return masked
