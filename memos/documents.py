@@ -125,9 +125,8 @@ class Documents:
         """
         found = self._found(file, cube, actor)
         reason = check_text("reason", reason, 1000)
-        with self._handles.changing(
-            self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
-        ) as change:
+        scope = self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
+        with self._handles.changing(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             rows.delete(change, now, reason)
         self._handles.settle()
@@ -136,9 +135,8 @@ class Documents:
     def erase(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Remove a file, its bytes and passages and all that was made of them, for good. Raises: NotFound."""
         found = self._found(file, cube, actor)
-        with self._handles.changing(
-            self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
-        ) as change:
+        scope = self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
+        with self._handles.changing(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             parts = [row.item_id for row in files.parts(change.connection, now.id)]
             receipt = erase.erase(change, parts, file_ids=[now.id])
