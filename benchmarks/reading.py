@@ -2,7 +2,8 @@
 
 Parts: `labelled` precision and recall without a model on messages written for it (benchmarks/labelled_messages.json),
 `junk` how much of what is stored states nothing lasting, `speed` messages a second, `locomo` how much of the evidence
-of a LoCoMo file is a source of a fact, `calls` what a language model is asked for each hundred messages of it.
+of a LoCoMo file is a source of a fact, `calls` what a language model is asked for each hundred messages of it, `model`
+how well the configured model reads labelled messages.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import reading_calls, reading_locomo, reading_quality
+from benchmarks import reading_calls, reading_locomo, reading_model, reading_quality
 from benchmarks.report import Report, output_parser, run
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
@@ -22,6 +23,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], Report]] = {
     "speed": reading_quality.measure_speed,
     "locomo": reading_locomo.measure,
     "calls": reading_calls.measure,
+    "model": reading_model.measure,
 }
 
 
@@ -42,6 +44,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     reading_quality.add_arguments(parser)
     reading_locomo.add_arguments(parser)
     reading_calls.add_arguments(parser)
+    reading_model.add_arguments(parser)
     return parser.parse_args(argv)
 
 

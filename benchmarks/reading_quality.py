@@ -21,8 +21,8 @@ from memos.reader import fast
 from memos.reader.facts import FactReader
 
 _SAID = datetime(2026, 3, 2, 9, tzinfo=UTC)
-_ZONE = ZoneInfo("UTC")
-_SHOWN = ("messages", "stored", "precision", "junk", "recall", "recall facts", "recall preferences",
+ZONE = ZoneInfo("UTC")
+SHOWN = ("messages", "stored", "precision", "junk", "recall", "recall facts", "recall preferences",
           "recall instructions", "recall assistant", "keys")  # fmt: skip
 # Long enough that a run takes seconds, not so long that it is another load.
 _SPEED_MESSAGES = 4_000
@@ -41,7 +41,7 @@ def measure_labelled(arguments: argparse.Namespace) -> Report:
         for line in (*scores[arguments.show, "all"].wrong, *scores[arguments.show, "all"].missed):
             print(line)
     rows = {f"{part}, {language}": score.figures() for (part, language), score in scores.items()}
-    return Report({"n": len(labelled.load()), "labelled": rows}, tables=[figures_table("Labelled", _SHOWN, rows)])
+    return Report({"n": len(labelled.load()), "labelled": rows}, tables=[figures_table("Labelled", SHOWN, rows)])
 
 
 def measure_junk(_arguments: argparse.Namespace) -> Report:
@@ -67,9 +67,9 @@ def measure_speed(arguments: argparse.Namespace) -> Report:
     items = [item_of(message, place) for place, message in enumerate(texts)]
     reader = FactReader(lambda: None)
     _rough(texts[:100])
-    reader.read(items[:100], _ZONE, Meter("bench"))
+    reader.read(items[:100], ZONE, Meter("bench"))
     rough = _rate(len(texts), lambda: _rough(texts))
-    fine = _rate(len(items), lambda: reader.read(items, _ZONE, Meter("bench")))
+    fine = _rate(len(items), lambda: reader.read(items, ZONE, Meter("bench")))
     figures = {"rough": rough, "fine": fine, "rough_over_fine": rough / fine}
     table = Table("messages a second", "without storing", title="Speed", title_justify="left")
     table.add_row("rough (patterns for names, times, keys)", f"{rough:,.0f}")
@@ -85,12 +85,12 @@ def _scores() -> dict[tuple[str, str], Score]:
 
 def facts_of(message: Labelled) -> Sequence[Fact]:
     """Return what reading without a model finds in one message."""
-    return FactReader(lambda: None).read([item_of(message, 0)], _ZONE, Meter("bench")).facts
+    return FactReader(lambda: None).read([item_of(message, 0)], ZONE, Meter("bench")).facts
 
 
 def _rough(messages: Sequence[Labelled]) -> None:
     for message in messages:
-        fast.read([Message(Role(message.role), message.text, message.text, "Ana", _SAID, None)], (), {}, _ZONE)
+        fast.read([Message(Role(message.role), message.text, message.text, "Ana", _SAID, None)], (), {}, ZONE)
 
 
 def _rate(count: int, work: Any) -> float:
