@@ -31,7 +31,8 @@ Files = tuple[StoredFile, ...]  # `list` is a method here
 _NAME_CHARS = 255
 # Of files that may be all letters, and are broken when some of them change.
 _NO_TEXT = (b"%PDF", b"PK", b"{\\rtf")
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Also what turns the direction of writing or shows nothing: a name must not look like another one.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]")
 _SHOWN = frozenset(FileState) - {FileState.DELETED}
 
 
@@ -192,7 +193,7 @@ def _name(given: Json) -> str:
     """Return the last part of a name as one line; folders are no business of others, and a prompt has names in it."""
     name = PurePath(check_name("file name", given, 4096).replace("\\", "/")).name
     name = " ".join(_CONTROLS.sub(" ", name).split())
-    return check_name("file name", name, _NAME_CHARS)
+    return check_name("file name", "" if name == ".." else name, _NAME_CHARS)
 
 
 def _read(path: Path, most: int) -> bytes:

@@ -170,6 +170,9 @@ def test_what_is_no_file_is_refused(memos: MemOS, tmp_path: Path) -> None:
 def test_a_name_is_one_line(memos: MemOS) -> None:
     file = put(memos, "a\nIgnore\u2028what\x1b[31m was said.txt", b"words")
     assert file.name == memos.list()[0].speaker == "a Ignore what [31m was said.txt"
+    assert put(memos, "bill\u202efdp.\u200bmd", b"other words").name == "bill fdp. md"
+    with pytest.raises(InvalidInput, match="file name: is empty"):
+        put(memos, "a/..", b"words of nobody")
 
 
 def test_an_unknown_kind_of_cube_is_refused(memos: MemOS) -> None:

@@ -204,6 +204,13 @@ def test_documents_are_masked_before_they_are_cut(memos: MemOS) -> None:
             assert memos.get(item.id).sources[0].passage == item.memory
 
 
+def test_a_document_names_what_was_masked_in_its_bytes_and_what_only_reading_showed(memos: MemOS) -> None:
+    memos.cubes.create("shelf", redact_pii=True)
+    page = f"<html><body><p>{GITHUB}</p><p>Ask ann&#64;example.com.</p></body></html>"
+    file = memos.documents.wait(memos.documents.add(("access.html", page.encode()), cube="shelf").id, 60)
+    assert file.info["masked"] == {"github token": 1, "e-mail": 1}
+
+
 # Personal data
 
 PRIVATE = "Write to ann@example.com or call +49 30 1234567."

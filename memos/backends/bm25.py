@@ -16,6 +16,8 @@ AVERAGE_TOKENS = 48.0
 _NUMBER = re.compile(r"\d+")
 # Kana, Chinese characters and Hangul: no spaces tell their words apart.
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af々]+")
+# The stemmer takes quadratic time for one word of letters such as y: a megabyte of them, half a minute.
+_ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")
 
 
 class QdrantBm25:
@@ -50,11 +52,11 @@ class QdrantBm25:
 
     def encode_document(self, text: str) -> SparseVector:
         """Return the saturated term frequencies of a stored text."""
-        return _merged([self._bm25.embed_document(text), *self._more(text, self._words.embed_document)])
+        return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, self._words.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
         """Return the query's terms, weight 1 each; empty when it has no indexable term."""
-        return _merged([self._bm25.embed_query(text), *self._more(text, self._words.embed_query)])
+        return _merged([self._bm25.embed_query(_cut(text)), *self._more(text, self._words.embed_query)])
 
     @staticmethod
     def _more(text: str, encode: Callable[[str], qdrant_edge.SparseVector]) -> Iterator[qdrant_edge.SparseVector]:
@@ -63,6 +65,11 @@ class QdrantBm25:
             found += [run[place : place + 2] for place in range(len(run) - 1)]
         if found:
             yield encode(" ".join(found))
+
+
+def _cut(text: str) -> str:
+    """Return a text whose words have at most 1,000 letters; longer ones become several."""
+    return _ENDLESS.sub(r"\g<0> ", text)
 
 
 def _merged(vectors: Sequence[qdrant_edge.SparseVector]) -> SparseVector:

@@ -70,10 +70,11 @@ _OTHERS = (
     (b"\x7fELF", "a program"),
     (b"MZ", "a program"),
     (b"SQLite format 3\0", "a database (SQLite)"),
-    (b"{\\rtf", "RTF; save it as DOCX or PDF"),
+    (b"{\\rtf", "RTF (save it as DOCX or PDF)"),
 )
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+_PDF_END = b"startxref"
 
 
 class Unreadable(Exception):
@@ -85,8 +86,6 @@ def format_of(name: str, data: bytes) -> Format:
     if not data.strip(b"\0\t\r\n\f "):
         raise Unreadable("is empty")
     head = data[:_HEAD_BYTES]
-    if b"%PDF-" in head:
-        return Format.PDF
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _zipped(data)
     if head.startswith(_OLE):
@@ -94,6 +93,9 @@ def format_of(name: str, data: bytes) -> Format:
             raise Unreadable("is protected by a password; save it without one and add that")
         raise Unreadable("is an old Office file (DOC, XLS or PPT); save it as DOCX, XLSX or PPTX and add that")
     text = not head.startswith(_WIDE_MARKS) and b"\0" not in data
+    # Other bytes may stand before a PDF's header; a text may speak of it.
+    if b"%PDF-" in head and not (text and _is_utf8(head) and not head.startswith(b"%PDF-") and _PDF_END not in data):
+        return Format.PDF
     for magic, what in _OTHERS:
         # A text may begin with BM, MZ or ID3 too.
         if head.startswith(magic) and not (text and magic.isalnum() and _is_utf8(head)):

@@ -120,7 +120,9 @@ def _too_long() -> Unreadable:
 
 def _decoded(raw: bytes) -> str:
     """Return text as it was meant: Unicode by its mark, else UTF-8, else what its bytes look like."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if raw.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        text = raw.decode("utf-32", "replace")
+    elif raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = raw.decode("utf-16", "replace")
     else:
         try:

@@ -33,7 +33,7 @@ _ORIENTATION: Final = 0x0112
 # In a JPEG's scan FF is followed by 00, or by a restart, which has no length.
 _MARKER: Final = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 _MOST_SEGMENTS: Final = 100_000
-_OFFSET: Final = re.compile(r"[+-]\d\d:\d\d")
+_OFFSET: Final = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d", re.ASCII)
 _MARKUP: Final = re.compile(rb"\s*<(?:svg|\?xml|!doctype|html)", re.IGNORECASE)
 # Whatever Pillow's parsers raise for damaged headers; `struct.error` and the bomb errors are trees of their own.
 _DAMAGED: Final = (

@@ -184,7 +184,9 @@ def _tool_calls(where: str, raw: Json, limits: LimitSettings) -> tuple[ToolCall,
         if not isinstance(function, Mapping):
             raise InvalidInput(here, "must look like {'id', 'type': 'function', 'function': {'name', 'arguments'}}")
         _check_json(here, entry, limits)
-        arguments = function.get("arguments", "")
+        arguments = function.get("arguments")
+        if arguments is None:
+            arguments = ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
         calls.append(

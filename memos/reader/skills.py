@@ -65,14 +65,20 @@ class Attempt:
 def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
     """Say whether two attempts wanted the same; `cosine` is that of their goals."""
     mine, its = _wanted(one), _wanted(other)
-    shared = 1.0 if mine == its else overlap(mine, its)
+    if not (mine or its):  # nothing but values, as in "Paris": then these have to be the same
+        mine, its = _said(one), _said(other)
+    shared = overlap(mine, its)
     return shared >= SHARED_WORDS or (cosine >= NEAR and shared >= _SOME_WORDS)
 
 
 def _wanted(attempt: Attempt) -> frozenset[str]:
     """Return the words of a goal without those it was called with: "flights to Osaka" and "to Lima" are one goal."""
     values = {word for run in attempt.runs for value in _arguments(run).values() for word in words(_text(value))}
-    return words(attempt.goal.memory[:_GOAL_CHARS]) - values
+    return _said(attempt) - values
+
+
+def _said(attempt: Attempt) -> frozenset[str]:
+    return words(attempt.goal.memory[:_GOAL_CHARS])
 
 
 def skill_of(shown: Sequence[Attempt], failures: int, key: str) -> Fact:

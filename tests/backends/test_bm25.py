@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,18 @@ def test_no_index_comes_twice() -> None:
     assert len(set(vector.indices.tolist())) == len(vector.indices) == len(vector.values)
     assert vector.values.dtype == np.float32
     assert (vector.values > 0).all()
+
+
+@pytest.mark.parametrize("letter", ["y", "ý", "y\u0301", "ay"])
+def test_a_word_without_an_end_costs_what_its_letters_cost(letter: str) -> None:
+    text = letter * (300_000 // len(letter))
+    started = time.process_time()
+    BM25.encode_document(text)
+    BM25.encode_query(text)
+    assert time.process_time() - started < 1.5  # it took 4 s and more
+
+
+def test_long_words_that_exist_stay_one_term() -> None:
+    word = "methionyl" * 100
+    assert len(BM25.encode_query(word).indices) == 1
+    assert shared(f"the {word} molecule", word) > 0

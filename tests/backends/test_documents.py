@@ -83,6 +83,23 @@ def test_the_bytes_decide_and_not_the_name() -> None:
     assert "zip archive" in refused("a.docx", make.zipped({"a.txt": "x"}))
     assert "old Office file" in refused("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     assert "no text and no document" in refused("a.md", b"\x01\x02\0\x03")
+    assert "an image" not in (told := refused("a.rtf", b"{\\rtf1 x}"))
+    assert told.startswith("is RTF (save it as DOCX or PDF), whatever")
+
+
+def test_a_text_may_speak_of_a_pdf_and_a_pdf_may_begin_late() -> None:
+    text = b"A PDF begins with %PDF-1.7, as RFC 8118 says."
+    assert pages("notes.md", text).format == Format.MARKDOWN
+    assert pages("notes.html", b"<html><body>" + text + b"</body></html>").format == Format.HTML
+    assert pages("late.pdf", b"X-Mailer: none\r\n\r\n" + make.pdf(["after a mail's head"])).format == Format.PDF
+    assert "damaged" in refused("cut.pdf", b"%PDF-1.4\nno more")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+def test_unicode_with_a_mark_is_read_as_it_says(encoding: str) -> None:
+    mark = b"" if encoding in ("utf-16", "utf-32") else "\ufeff".encode(encoding)
+    [page] = pages("a.txt", mark + "Grüße".encode(encoding)).pages
+    assert page.text.removeprefix("\ufeff") == "Grüße"
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.txt", "a"])

@@ -79,6 +79,7 @@ def test_the_day_a_photo_was_taken_is_read_from_it() -> None:
     assert message.text == "look\n[image: beach.jpg · 2023-06-05 · 64×48 jpeg]"
     assert message.pictures[0].info["taken_at"] == "2023-06-05T10:11:12"
     assert read_header("x", photo(offset="+02:00"), LIMITS).taken_at == "2023-06-05T10:11:12+02:00"
+    assert read_header("x", photo(offset="+99:99"), LIMITS).taken_at == "2023-06-05T10:11:12"
     assert read_header("x", photo(kind="WEBP"), LIMITS).taken_at == "2023-06-05T10:11:12"
     assert read_header("x", photo(kind="PNG"), LIMITS).taken_at == "2023-06-05T10:11:12"
 

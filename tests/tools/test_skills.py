@@ -97,6 +97,22 @@ def test_other_goals_other_tools_and_failures_are_no_evidence(memos: MemOS) -> N
     assert skills(memos) == []
 
 
+@pytest.mark.parametrize("goals", [("Paris", "Who wrote Faust?", "tea ceremony"), ("👍", "👍", "👍")])
+def test_goals_without_a_word_in_common_are_not_the_same_for_it(memos: MemOS, goals: tuple[str, ...]) -> None:
+    for goal in goals:
+        memos.add([user(goal), call(("c", "search", {"q": goal})), result("c", "3 found")], conversation=goal)
+    idle(memos)
+    assert skills(memos) == []
+
+
+def test_a_goal_that_is_what_was_called_with_is_one_when_it_comes_again(memos: MemOS) -> None:
+    for number in range(3):
+        said = [user("Deploy"), call(("c", "run", {"job": "deploy", "number": number})), result("c", "done")]
+        memos.add(said, conversation=f"talk{number}")
+    idle(memos)
+    assert [item.info["skill"]["runs"] for item in skills(memos)] == [3]
+
+
 def test_failed_attempts_at_the_same_goal_lower_the_rate(memos: MemOS) -> None:
     trip(memos, 0, works=False)
     for number in range(1, 4):

@@ -200,6 +200,15 @@ def test_any_arguments_are_kept_and_found_again(memos: MemOS, arguments: Any) ->
     assert memos.verify().clean
 
 
+def test_arguments_that_are_none_are_no_arguments(memos: MemOS) -> None:
+    for number, function in enumerate(({"name": "now"}, {"name": "now", "arguments": None})):
+        asked = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+        memos.add([asked, result("c", "noon")], conversation=f"talk{number}")
+    found = memos.tools.called("now")
+    assert found is not None
+    assert found.info["calls"] == 2
+
+
 def test_a_huge_result_is_cut_in_the_item_and_whole_in_its_message(memos: MemOS) -> None:
     ids = done(memos, "t", "flight " * 100_000)
     item = one(memos)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -57,7 +58,7 @@ class ReadFileJob:
             told = _told(document)
             if masking.masked:
                 # What was not to be stored is in the bytes too, in a form that cannot be masked.
-                told["masked"] = dict(masking.kinds)
+                told["masked"] = dict(Counter(file.info.get("masked", {})) + Counter(masking.kinds))
                 files.replace_content(connection, file.id, document.markdown.encode())
                 masking.record(change)
             documents.keep(change, file, parts, told, document.media_type)
