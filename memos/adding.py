@@ -54,10 +54,10 @@ class Adding:
         tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
         conversation = None if conversation is None else check_name("conversation", conversation)
         key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-        request = None if key is None else _request(key, conversation, *given)
-        conversation = None if conversation is None else masking.name("conversation", conversation)
         drafts = self.read(said, scope, tags, info)
         defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), limits)
+        request = None if key is None else _request(key, conversation, *given)
+        conversation = None if conversation is None else masking.name("conversation", conversation)
         with self._handles.changing(scope) as change:
             receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
             remember_tools(change, defined, drafts, receipt)

@@ -60,6 +60,8 @@ def read(
                 raise InvalidInput(file, f"cannot be read ({error.strerror})") from error
         found = preview(given, reading)
     show(found, as_json, lambda: _tell(found))
+    if found.problems and not found.items:
+        raise typer.Exit(InvalidInput.exit_code)
 
 
 def _tell(found: Preview) -> None:
@@ -70,7 +72,8 @@ def _tell(found: Preview) -> None:
         valid += f" to {item.valid_to:%F}" if item.valid_to else ""
         row = (f"{item.said_at:%F %H:%M}", about, _cut(item.memory), ", ".join(item.entities[:5]), valid)
         table.add_row(str(item.number), *map(cell, row))
-    console.print(table)
+    if found.items:
+        console.print(table)
     say_masked(found.masked)
     if found.facts:
         console.print(_facts(found.facts))

@@ -52,7 +52,7 @@ class Documents:
         scope = self._handles.scoping([cube], actor, right=Right.WRITE)
         name, data = _loaded(file, self._handles.limits.file_bytes)
         digest, masking = hashlib.sha256(data).hexdigest(), self._handles.masking(scope)
-        name, data = masking.name("file name", name), _masked(data, masking)
+        name, data = masking.text("file name", name), _masked(data, masking)
         info = {"masked": dict(masking.kinds)} if masking.masked else {}
         with self._handles.changing(scope) as change:
             new = StoredFile(

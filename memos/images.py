@@ -8,7 +8,7 @@ from memos.errors import NotFound
 from memos.handles import Handles
 from memos.memcube import pictures
 from memos.memcube.ledger import files, items
-from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item, Status, StoredFile
+from memos.model import LOCAL_OWNER, Item, Status, StoredFile
 from memos.text.checks import check_name
 
 
@@ -25,22 +25,28 @@ class Images:
             items.require(connection, scope.cubes, item)
             return tuple(pictures.of_item(connection, scope.cubes[0], item))
 
-    def get(self, file: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> StoredFile:
+    def get(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
         """Return what is known of an image: its state, name, size and day. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        self._handles.check_open()
+        file, readable = check_name("file", file, 64), self._handles.readable(check_name("actor", actor, 128))
         with self._handles.ledger.read() as connection:
-            found = pictures.find(connection, scope.cubes[0], check_name("file", file, 64))
-        if found is None:
+            of = pictures.cube_of(connection, file)
+        if of is None or cube not in (None, of) or (readable is not None and of not in readable):
+            raise NotFound("image", file)
+        scope = self._handles.scoping([of], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            found = pictures.find(connection, scope.cubes[0], file)
+        if found is None:  # erased meanwhile
             raise NotFound("image", file)
         return found
 
-    def content(self, file: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> bytes:
+    def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
         """Return an image's bytes as they came. Raises: NotFound."""
         found = self.get(file, cube=cube, actor=actor)
         with self._handles.ledger.read() as connection:
             return files.content(connection, found.id)
 
-    def description(self, file: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Item | None:
+    def description(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item | None:
         """Return what a model said of an image, None while nobody has looked or when that was deleted or erased.
 
         Raises: NotFound.

@@ -40,7 +40,7 @@ from memos.handles import Handles
 from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
-from memos.memcube import changes, erase
+from memos.memcube import changes, documents, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
@@ -449,6 +449,7 @@ class MemOS:
         to_version = version_of("to_version", to_version)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         with self._change(scope) as change:
+            documents.check_rollback(change, item)
             changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
             withdraw(change, [item])
         self._settle()

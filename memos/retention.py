@@ -54,9 +54,11 @@ class Retention:
         Raises: InvalidInput, NotFound (cube), Conflict (the cube has as many rules as it may).
         """
         scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        # As they stand on the items, which have them masked.
+        tagged = tags_of(self._handles.masking(scope).any("tags", tags))
         rule = RetentionRule(
             new_id(), scope.cubes[0], member_of("action", action, RetentionAction),
-            members_of("types", types, ItemType), tuple(sorted(tags_of(tags))),
+            members_of("types", types, ItemType), tuple(sorted(tagged)),
             members_of("statuses", statuses, Status), _age(age_days), scope.actor, self._handles.clock.now(),
         )  # fmt: skip
         _check(rule, yes=yes)

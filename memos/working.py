@@ -19,7 +19,7 @@ from memos.memcube.ledger.provenance import has_untrusted
 from memos.model import Item, ItemType, SearchResult, Status
 from memos.scheduler.jobs.overflow import summary
 from memos.text import render
-from memos.text.fencing import NOTICE, fenced, has_fence, is_untrusted
+from memos.text.fencing import NOTICE, fenced, has_fence, is_untrusted, speaker_of
 from memos.tokens import estimate_tokens
 
 FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
@@ -177,5 +177,5 @@ def _line(item: Item) -> str:
     # A trait names its subject itself.
     text = item.memory if item.type is ItemType.PROFILE else render.said(item.speaker, item.memory)
     if is_untrusted(item.sources):
-        text = fenced(item.memory, item.speaker)
+        text = fenced(item.memory, speaker_of(item, item.sources))
     return f"- {render.dated(at, text)}"

@@ -582,3 +582,12 @@ def test_personal_data_is_masked_in_the_knowledge_bases_that_ask_for_it(memos: M
         memos.documents.wait(memos.knowledge.add(base, ("desk.md", said)).id, 60)
     assert texts(memos, "open") == [said.decode()]
     assert texts(memos, "careful") == ["Ask the xylophone desk at [masked: e-mail]."]
+
+
+def test_a_passage_of_a_file_that_is_gone_cannot_be_rolled_back(memos: MemOS) -> None:
+    file = put(memos, "a.md", MANUAL)
+    passage = memos.list(filter={"type": "document"})[0].id
+    memos.documents.delete(file.id)
+    with pytest.raises(Conflict, match="is of a file that is deleted; add the file again"):
+        memos.rollback(passage, 1)
+    assert texts(memos) == []

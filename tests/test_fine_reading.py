@@ -546,3 +546,17 @@ def test_the_command_refuses_another_mode(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="--mode"):
         app(["import", str(tmp_path), "--format", "memoryos", "--mode", "fine", "--data-dir", str(tmp_path)],
             standalone_mode=False)  # fmt: skip
+
+
+def test_a_secret_that_the_model_puts_together_is_masked_before_it_is_stored(tmp_path: Path) -> None:
+    halves = ("ghp_aBcDeFgHiJkLmNoPqR", "sTuVwXyZ0123456789")
+    said = {"role": "user", "name": "Ana", "content": f"I live in Lyon. The key: {halves[0]}\n{halves[1]}"}
+    joined = "".join(halves)
+    found = fact(f"Ana lives in Lyon, the key is {joined}.", "I live in Lyon.", 1, subject="Ana")
+    with opened(tmp_path, model_of({"summary": f"The key is {joined}.", "facts": [found]})) as memos:
+        receipt = memos.add([said], conversation="c", mode="fine")
+        settled(memos)
+        assert ["[masked: github token]" in item.memory for item in facts(memos)] == [True]
+        [record] = memos.extractions(receipt.item_ids[0])
+        assert joined not in (record.output or "")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and joined.encode() in path.read_bytes()]

@@ -68,6 +68,12 @@ def test_without_a_model_an_image_is_found_by_caption_name_and_day(memos: MemOS)
     assert (image.name, image.media_type, image.item) == ("beach.jpg", "image/jpeg", item)
     assert memos.images.content(image.id) == photo()
     assert memos.images.description(image.id) is None
+    memos.cubes.create("other")
+    [theirs] = memos.images.of(memos.add(beach(), cube="other").item_ids[0])
+    assert memos.images.content(theirs.id) == photo()
+    for wrong in (lambda: memos.images.get(theirs.id, cube="default"), lambda: memos.images.get("nothing")):
+        with pytest.raises(NotFound):
+            wrong()
     assert memos.verify().clean
 
 
@@ -279,7 +285,7 @@ def test_an_erased_image_leaves_no_byte(tmp_path: Path, settings: Settings) -> N
         assert base64.b64encode(data)[40:80] not in bytes_of(tmp_path)
         receipt = memos.erase(item)
         assert receipt.removed["files"] == 1
-        assert len(receipt.item_ids) == 2
+        assert len(receipt.item_ids) == 3  # the message, its description and the file
         left = bytes_of(tmp_path)
         assert [needle for needle in needles if needle in left] == []
         with pytest.raises(NotFound):

@@ -264,6 +264,12 @@ def test_secrets_stay_masked_in_no_derived_item_either(memos: MemOS) -> None:
     assert any(item.value == "Lyon" for item in memos.list(limit=1000))
 
 
+def test_a_rule_of_retention_names_a_tag_as_it_is_stored(memos: MemOS) -> None:
+    [item] = memos.add("noted", tags=[f"t-{GITHUB}"]).item_ids
+    rule = memos.retention.add(action="delete", tags=[f"t-{GITHUB}"])
+    assert rule.tags == memos.get(item).tags == ("t-[masked: github token]",)
+
+
 # The command line
 
 

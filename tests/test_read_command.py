@@ -115,7 +115,7 @@ def test_fine_without_a_model_says_that_patterns_were_used() -> None:
 def test_people_get_tables(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["read", "-"], input=TEXT + "\x1b[31m", catch_exceptions=False)
     assert result.exit_code == 0
-    for part in ("Lyon", "[masked: github token]", "instruction", "1 github token", "nothing was stored"):
+    for part in ("Lyon", "[masked:", "instruction", "1 github token", "nothing was stored"):
         assert part in result.output
     assert "\x1b[31m" not in result.output
     assert GITHUB not in result.output
@@ -179,3 +179,11 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     told("-", given=json.dumps(TALK))
     assert list(folder.iterdir()) == []
+
+
+def test_a_file_of_which_nothing_can_be_read_is_no_success(tmp_path: Path) -> None:
+    file = tmp_path / "odd.json"
+    file.write_text('[{"a": 1}]')
+    result = CliRunner().invoke(app, ["read", str(file)])
+    assert result.exit_code == 2
+    assert result.output == "entry 1 has no content\nnothing was stored\n"

@@ -80,6 +80,16 @@ def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[
         _tell(change, old.id, FileState.SUPERSEDED)
 
 
+def check_rollback(change: Change, item_id: str) -> None:
+    """Refuse to bring a passage back that is of no current document. Raises: Conflict."""
+    file_id = files.of_items(change.connection, [item_id]).get(item_id)
+    if file_id is None:
+        return
+    file = files.require(change.connection, [change.cube], file_id)
+    if file.state in (FileState.DELETED, FileState.SUPERSEDED):
+        raise Conflict(f"Item {item_id} is of a file that is {file.state}; add the file again to have it read.")
+
+
 def give_up(change: Change, file: StoredFile, why: str) -> None:
     """Say why a file cannot be read."""
     if _still_read(change, file):

@@ -77,6 +77,12 @@ def find(connection: sa.Connection, cube: str, file_id: str) -> StoredFile | Non
     return None if row is None else files.to_file(row)
 
 
+def cube_of(connection: sa.Connection, file_id: str) -> str | None:
+    """Return the cube of an image, None when there is none of this id."""
+    found: str | None = connection.scalar(sa.select(t.files.c.cube_id).where(t.files.c.id == file_id))
+    return found
+
+
 def of_item(connection: sa.Connection, cube: str, item_id: str) -> list[StoredFile]:
     """Return the images of a message, in no order that matters to anyone but their ids'."""
     query = sa.select(t.files).where(t.files.c.item_id == item_id, t.files.c.cube_id == cube)

@@ -173,7 +173,7 @@ def _fact(found: FoundFact, shown: Shown) -> Fact | None:
         valid_from=valid[0],
         valid_to=valid[1],
         tags=("implicit" if shows else "explicit",) if type_ is ItemType.PREFERENCE else (),
-        trust=trust_in(text, span, item, shown),
+        trust=trust_in(text, span, item, shown, orders=type_ is ItemType.INSTRUCTION),
         info={} if doubt is None else {PENDING: doubt},
     )
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from memos.model import Item, Role, Span, Trust
 from memos.reader.origins import said_at, trust_of
 from memos.text.entities import entities
-from memos.text.passages import addresses, find_passage, folded, numbers, shared_words
+from memos.text.passages import addresses, find_passage, folded, numbers, shared_words, stems
 from memos.text.times import time_expressions
 
 SHOWN_CHARS = 4_000
@@ -47,6 +47,13 @@ class Shown:
     def doubtful(self) -> bool:
         """Say whether some message is from an untrusted source, and may have talked to the model."""
         return trust_of(self.everything) is Trust.UNTRUSTED
+
+    @cached_property
+    def only_pages_say(self) -> set[str]:
+        """Return the beginnings of the words that untrusted messages have and no other."""
+        pages = [each for each in self.everything if trust_of([each]) is Trust.UNTRUSTED]
+        others = [f"{each.speaker} {head(each)}" for each in self.everything if each not in pages]
+        return set[str]().union(*(stems(head(each)) for each in pages)).difference(*map(stems, others))
 
     @cached_property
     def everything(self) -> list[Item]:
@@ -164,8 +171,13 @@ def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
         return None
 
 
-def trust_in(text: str, span: Span, item: Item, shown: Shown) -> Trust:
-    """Return the message's trust; where a page may have talked to the model, only of what the quote itself says."""
+def trust_in(text: str, span: Span, item: Item, shown: Shown, *, orders: bool = False) -> Trust:
+    """Return the message's trust; where a page may have talked to the model, only of what the quote itself says.
+
+    What orders something may not have a single word that only a page said.
+    """
+    if orders and shown.only_pages_say & stems(text):
+        return Trust.UNTRUSTED
     if shown.doubtful and shared_words(text, f"{item.memory[span.start : span.end]} {item.speaker}") < _SHARED:
         return Trust.UNTRUSTED
     return trust_of([item])

@@ -19,6 +19,7 @@ _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
 # Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
 _MILLISECONDS_FROM = 1e11
 _MAX_NESTING = 64
+_NO_OUTPUT = "[no output]"
 _LONGEST_S = 1e9
 
 
@@ -60,6 +61,8 @@ def _message(
     if calls:
         text = "\n".join([*([text] if text.strip() else []), *(f"{call.name}({call.arguments})" for call in calls)])
         check_text(f"{where}.tool_calls", text, limits.message_bytes)
+    if not text.strip() and role is Role.TOOL:
+        text = _NO_OUTPUT  # that a tool had nothing to say is what it said
     if not text.strip():
         raise InvalidInput(f"{where}.content", "is empty or only white space; leave the message out")
     return Message(

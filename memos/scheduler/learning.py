@@ -19,6 +19,7 @@ from memos.memcube.traits import template_of
 from memos.model import Fact, Item
 from memos.profiles.template import Template
 from memos.reader.facts import Extraction, FactReader
+from memos.reader.masking import Masking
 from memos.scheduler import consolidate
 from memos.scheduler.consolidate import Near, Outcome, Verdicts
 from memos.scheduler.judging import Judge
@@ -54,7 +55,8 @@ class Learnt:
 class Learner:
     """Reads with the model that is there, by pattern without one.
 
-    `settled` is called after facts were stored, so that the indexes show them soon.
+    `settled` is called after facts were stored, so that the indexes show them soon; `masking` makes what masks a
+    cube's texts.
     """
 
     reader: FactReader
@@ -62,6 +64,7 @@ class Learner:
     near: NearOf
     has_model: Callable[[], bool]
     settled: Callable[[], object]
+    masking: Callable[[str], Masking]
 
     def read(self, run: Run, shown: ToRead, *, asks: bool) -> Learnt:
         """Return the facts in messages and what they are near to. Raises: ModelError, BackendUnavailable, OverBudget.
@@ -72,6 +75,8 @@ class Learner:
         run.check_budget()
         reader = self.reader if asks else FactReader(lambda: None)
         extraction = reader.read(shown.messages, shown.zone, meter, shown.before, shown.template, shown.context)
+        if extraction.model is not None:
+            extraction = _masked(extraction, self.masking(run.task.cube))
         run.go_on(0.4)
         found, cube = extraction.facts, run.task.cube
         near = self._near(cube, found)
@@ -89,6 +94,16 @@ class Learner:
         except BackendUnavailable:
             # Keys still decide; what is the same in other words stays apart until it is said again.
             return [[] for _ in found]
+
+
+def _masked(found: Extraction, masking: Masking) -> Extraction:
+    """Return what a model wrote without what must not be stored: it may join what was split, and so not masked."""
+    return replace(
+        found,
+        facts=tuple(masking.fact("fact", fact) for fact in found.facts),
+        summary=None if found.summary is None else masking.whole("summary", found.summary),
+        output=None if found.output is None else masking.whole("output", found.output),
+    )
 
 
 def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> ToRead:

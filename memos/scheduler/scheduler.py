@@ -83,7 +83,7 @@ class Scheduler:
         self.runner = Runner(ledger, clock, settings.tasks)
         learner = Learner(
             FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
-            means.settled,
+            means.settled, means.masking,
         )  # fmt: skip
         describe = DescribeJob(lambda: means.askers.vision, means.settled, clock, means.masking)
         self.runner.register(

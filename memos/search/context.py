@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from memos.model import Hit
 from memos.text import render
-from memos.text.fencing import NOTICE, fenced, is_untrusted
+from memos.text.fencing import NOTICE, fenced, is_untrusted, speaker_of
 from memos.tokens import estimate_tokens
 
 
@@ -19,7 +19,7 @@ def assemble(hits: Sequence[Hit], token_budget: int) -> tuple[tuple[Hit, ...], s
         at = hit.sources[0].at if hit.sources else hit.item.valid_from
         doubtful = is_untrusted(hit.sources)
         speaker, memory = hit.item.speaker, hit.item.memory
-        shown = fenced(memory, speaker) if doubtful else render.said(speaker, memory)
+        shown = fenced(memory, speaker_of(hit.item, hit.sources)) if doubtful else render.said(speaker, memory)
         line = render.citation(len(chosen) + 1, at, shown)
         notice = doubtful and not told
         cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from memos.text.invisible import is_invisible
 from memos.text.sentences import is_question, sentences
 
 # A pasted megabyte is no order; what hides an order deeper in a page has to get through the reader as a short fact.
@@ -190,5 +191,5 @@ def _of_oneself(sentence: str, order: re.Match[str]) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return text without format characters, which can split a word for a pattern and not for a model."""
-    return "".join(sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf")
+    """Return text without invisible characters, which can split a word for a pattern and not for a model."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", text) if not is_invisible(sign))

@@ -61,11 +61,12 @@ def shared_words(claim: str, source: str) -> float:
     Words are those of 4 letters or more, and Han characters in pairs. They count by their first 4 letters, so that
     "lives" is found in "I live".
     """
-    wanted = _stems(claim)
-    return len(wanted & _stems(source)) / len(wanted) if wanted else 1.0
+    wanted = stems(claim)
+    return len(wanted & stems(source)) / len(wanted) if wanted else 1.0
 
 
-def _stems(text: str) -> set[str]:
+def stems(text: str) -> set[str]:
+    """Return the beginnings of a text's words, and its pairs of Han characters."""
     low = unicodedata.normalize("NFKC", text).casefold()
     han = {first + second for first, second in pairwise(low) if _HAN.match(first) and _HAN.match(second)}
     return han | {word[:_STEM] for word in _WORD.findall(_HAN.sub(" ", low)) if len(word) >= _STEM}

@@ -21,8 +21,9 @@ _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?=[ \u00a0-]?[A-Za-z0-9]{2
 _SSN = re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}(?P<gap>[ -])(?!00)\d{2}(?P=gap)(?!0000)\d{4}(?![\w-]|[.,]\d)")
 _CHINESE_ID = re.compile(r"(?<![A-Za-z0-9])[1-9]\d{16}[\dXx](?![A-Za-z0-9])")
 _S = r"[ \u00a0.\-/]"
+_MONEY = r" ?(?:[$€£¥₹元円]|(?:EUR|USD|GBP|CHF|JPY|CNY|RMB|INR|BRL)\b)"
 _PHONES = tuple(
-    re.compile(rf"(?<![\w+.,/#=-])(?<!\d:)(?:{written})(?![\w-]|{_S}?\d|[.,:/]\d)", re.ASCII)
+    re.compile(rf"(?<![\w+.,/#=$€£¥₹-])(?<!\d:)(?:{written})(?![\w-]|{_S}?\d|[.,:/]\d|{_MONEY})", re.ASCII)
     for written in (
         # With the country's number: +49 (0)30 123456, 0049 30 123456, +14155552671
         rf"(?:\+|00)[1-9](?:(?:{_S}?\(\d{{1,4}}\){_S}?|{_S})?\d){{7,14}}",
@@ -37,7 +38,8 @@ _PHONES = tuple(
         r"[6-9]\d{4} \d{5}|\(\d{2}\) ?9?\d{4}-\d{4}|[6-9]\d{2} \d{2} \d{2} \d{2}",
     )
 )
-_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:19|20)\d\d")
+# Also the number of a case or an invoice with its year: 0171/2024.
+_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](?:19|20)\d\d|(?:\d\d \d\d |0\d{2,4}/)(?:19|20)\d\d\Z")
 _COUNTRIES = (
     "15:NO|16:BE|18:DK FI FO GL NL SD|19:MK SI|20:AT BA EE KZ LT LU XK MN|21:CH HR LI LV|22:BG BH CR DE GB GE IE ME RS "
     "VA|23:AE IL IQ TL OM SO|24:AD CZ ES MD PK RO SA SE SK TN VG|25:LY PT ST|26:IS TR|27:BI DJ FR GR IT MC MR SM|"

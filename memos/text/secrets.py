@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, starmap
 from typing import NamedTuple
 
+from memos.text.invisible import is_invisible
 from memos.text.personal import personal_data
 from memos.text.private_keys import private_keys
 from memos.text.secret_formats import FORMATS
 
 _MARK = re.compile(r"\[masked: ([a-z -]{1,40})\]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
-# What makes Markdown of text writes "ghp\_..." for "ghp_...".
-_ESCAPES = re.compile(r"\\(?=[_*~.+\-])")
+# What makes Markdown of text writes "ghp\_..." for "ghp_..."; JSON in a text or in a string of JSON "\u0067hp_", "\/".
+_ESCAPES = re.compile(r"(?<!\\)\\++(?:(?=[/_*~.+\-])|u00(?P<code>[2-7][0-9A-Fa-f]))")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 
 
@@ -62,7 +62,7 @@ def _find(text: str, *, secrets: bool, personal: bool) -> list[Found]:
     found = _joined(chain(_secrets(plain) if secrets else (), starmap(Found, personal_data(plain) if personal else ())))
     if places is None:
         return found
-    return [Found(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
+    return [Found(places[start][0], places[end - 1][1], kind) for start, end, kind in found]
 
 
 def _secrets(text: str) -> Iterator[Found]:
@@ -129,19 +129,27 @@ def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[s
     return _STRING.sub(masked, text)
 
 
-def _plain(text: str) -> tuple[str, list[int] | None]:
-    """Return text as formats are looked for in it: without invisible characters and the backslashes of Markdown.
+def _plain(text: str) -> tuple[str, list[tuple[int, int]] | None]:
+    """Return text as formats are looked for in it: without invisible characters and the backslashes of escapes.
 
     Full-width characters are ASCII in it. With it comes where each character stands in the text, None when all stand
     where they did.
     """
-    escapes = {match.start() for match in _ESCAPES.finditer(text)} if "\\" in text else set()
+    escapes = {match.start(): match for match in _ESCAPES.finditer(text)} if "\\" in text else {}
     if text.isascii() and not escapes:
         return text, None
     plain = text.translate(_FULL_WIDTH)
-    places = [
-        place
-        for place, sign in enumerate(plain)
-        if place not in escapes and (sign.isascii() or unicodedata.category(sign) != "Cf")
-    ]
-    return (plain, None) if len(places) == len(plain) else ("".join(map(plain.__getitem__, places)), places)
+    if not escapes and not any(map(is_invisible, set(plain))):
+        return plain, None
+    signs: list[str] = []
+    places: list[tuple[int, int]] = []
+    place = 0
+    while place < len(plain):
+        start, sign, end = place, plain[place], place + 1
+        if (escape := escapes.get(place)) is not None:
+            sign, end = chr(int(escape["code"], 16)) if escape["code"] else "", escape.end()
+        place = end
+        if sign and not is_invisible(sign):
+            signs.append(sign)
+            places.append((start, end))
+    return "".join(signs), places

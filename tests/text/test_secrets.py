@@ -58,7 +58,9 @@ def test_what_stands_around_a_token_does_not_hide_it(around: str) -> None:
     assert mask(f"{around}{GITHUB}{around}")[0] == f"{around}[masked: github token]{around}"
 
 
-@pytest.mark.parametrize("sign", ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u202e"])
+@pytest.mark.parametrize(
+    "sign", ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u202e", "\u034f", "\ufe0f", "\u3164", "\U000e0101"]
+)
 def test_invisible_characters_hide_nothing(sign: str) -> None:
     hidden = sign.join(GITHUB)
     assert mask(f"key {hidden}, 谢谢 {sign}") == (f"key [masked: github token], 谢谢 {sign}", {"github token": 1})
@@ -126,6 +128,18 @@ def test_escapes_hide_nothing_in_json() -> None:
     assert counts == {"github token": 1, "password": 1}
 
 
+def test_escapes_hide_nothing_in_json_within_json_or_in_a_text() -> None:
+    hidden = "".join(f"\\u{ord(sign):04x}" for sign in GITHUB)
+    inner = f'{{"a": "{hidden}", "b": "https:\\/\\/u:pw@h"}}'
+    masked, counts = mask(json.dumps({"arguments": inner}))
+    told = json.loads(json.loads(masked)["arguments"])
+    assert told == {"a": "[masked: github token]", "b": "https://u:[masked: password]@h"}
+    assert counts == {"github token": 1, "password": 1}
+    for text in (f"Result: {inner}", f'{{"n": 1}}\n{inner}', f'"{hidden}"'):
+        assert "[masked: github token]" in mask(text)[0]
+        assert hidden not in mask(text)[0]
+
+
 def test_two_secrets_that_overlap_are_one() -> None:
     masked, counts = mask(f"https://ann:{GITHUB}@github.com/x")
     assert masked == "https://ann:[masked: github token]@github.com/x"
@@ -144,7 +158,7 @@ HOSTILE = (
     "?", "&sig=", "aws_secret_access_key", "aws_secret_access_key=", "AKIA", "M" * 24 + ".", "1234567890:AA", "SG.",
     "{", '{"a":', "\u200b", "\uff41", "key-", "hooks.slack.com/services/", "xox", "1 ", "+1", "0", "a@a.", "a.", "a@",
     "4111 ", "DE89 3704 ", "12345678", "(0", "+1(", "Private-Lines: 9\n", "AAAA=\n", "Proc-Type: ", "\\n",
-    "pscale_tkn_",
+    "pscale_tkn_", "\\", "\\u00", "\\u0041", "\ufe0f",
 )  # fmt: skip
 
 

@@ -445,3 +445,12 @@ def test_secrets_in_definitions_are_masked(memos: MemOS) -> None:
     assert len(schemas) == 2
     for schema in schemas:
         assert SECRET not in f"{schema.memory} {dict(schema.info)} {memos.get(schema.id).sources[0].passage}"
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", None])
+def test_a_tool_that_answers_nothing_has_answered(memos: MemOS, nothing: str | None) -> None:
+    said = [user("Make a folder."), call(("c1", "run", {"cmd": "mkdir a"})), {**result("c1", "x"), "content": nothing}]
+    answer = memos.add(said, conversation="t").item_ids[2]
+    assert memos.get(answer).memory == "[no output]"
+    with pytest.raises(InvalidInput, match="is empty"):
+        memos.add({"role": "user", "content": nothing})
