@@ -14,7 +14,7 @@ demo: $(VENV)/.base
 	$(BIN)/memos demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What needs PostgreSQL and Neo4j: starts both on loopback, from temporary folders, and stops them. Qdrant's tests use
 # the server in QDRANT_URL, or a stand-in. CI=1 makes a missing server a failure instead of a skipped test.

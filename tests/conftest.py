@@ -14,6 +14,19 @@ from tests.servers.fixtures import neo4j_server, postgres_server
 
 __all__ = ["neo4j_server", "postgres_server"]
 
+# Minutes each, most of them waiting for processes: begun last, one of them would keep a whole run waiting.
+_LONG = (
+    "test_long_tier_crash.py", "test_tiers.py", "test_crash.py", "test_packaging.py", "test_fine_reading.py",
+    "test_documents_crash.py", "test_project.py", "test_processes.py", "test_moving_to_servers.py", "test_llama.py",
+    "test_erase.py", "test_documents.py", "test_threads.py", "test_faults.py", "test_against_a_dict.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest files first."""
+    order = {name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: order.get(item.path.name, len(_LONG)))
+
 
 @pytest.fixture
 def settings() -> Settings:
