@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/bench/data
 # Processes of tests; each starts servers of its own.
-WORKERS ?= 2
+WORKERS ?= 3
 # pip's advice to upgrade it is noise here.
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

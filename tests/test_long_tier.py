@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.errors import Conflict, InvalidInput, NotFound
+from memos.identities import Right
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tiers
 from memos.model import DERIVED, Item, ItemType, LinkKind, Status, Tier
@@ -251,7 +252,7 @@ def test_cold_segments_are_archived_read_first_found_lower_and_come_back(tmp_pat
 
 
 def swept(memos: MemOS) -> None:
-    with memos._change(memos._scope(["default"], "owner")) as change:
+    with memos._change(memos._scope(["default"], "owner", right=Right.WRITE)) as change:
         memos._scheduler.sweep(change)
     settled(memos)
 

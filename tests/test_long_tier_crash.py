@@ -25,6 +25,7 @@ WORKER = """
 import random, sys
 from datetime import timedelta
 from memos import MemOS, Settings
+from memos.identities import Right
 from memos.memcube.ledger import tiers
 from memos.scheduler.jobs import sweep
 from memos.settings import HeatSettings
@@ -51,7 +52,7 @@ with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder
         if chance.random() < 0.1:
             memos.analyse(everything=True)
         if chance.random() < 0.1:
-            with memos._change(memos._scope(["default"], "owner")) as change:
+            with memos._change(memos._scope(["default"], "owner", right=Right.WRITE)) as change:
                 memos._scheduler.sweep(change)
         if chance.random() < 0.1:
             memos.add("I love coffee, and this is private.", tags=["private"])

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict
+from memos.identities import Right
 from memos.memcube.ledger import items
 from memos.settings import IndexSettings
 from tests.servers.installation import on_servers, opened
@@ -180,7 +181,7 @@ def test_a_connection_lost_inside_a_transaction_keeps_nothing_of_it(
                 kept = _keyed(memos, 0)
                 with (
                     pytest.raises(BackendUnavailable) as told,
-                    memos._change(memos._scope(["default"], "me")) as change,
+                    memos._change(memos._scope(["default"], "me", right=Right.WRITE)) as change,
                 ):
                     change.connection.exec_driver_sql("DELETE FROM outbox")
                     proxy.drop()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memos import MemOS
+from memos.identities import Right
 from memos.memcube.ledger import items, tool_tasks
 from memos.model import LinkKind
 from memos.reader.skills import MOST_RUNS
@@ -65,7 +66,8 @@ def test_a_fourth_run_is_the_next_version_and_looking_again_changes_nothing(memo
     [item] = skills(memos)
     assert (item.version, item.info["skill"]["runs"]) == (2, 4)
     ids = [message.id for message in memos.list(filter={"role": "tool", "type": "message"})]
-    with memos._change(memos._scope(["default"], "local")) as change:  # the task again, as after a crash
+    # The task again, as after a crash.
+    with memos._change(memos._scope(["default"], "local", right=Right.WRITE)) as change:
         tool_tasks.enqueue(change.connection, "default", ids, change.now)
     idle(memos)
     [again] = skills(memos)
