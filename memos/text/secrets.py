@@ -21,6 +21,7 @@ from memos.text.secret_formats import FORMATS
 
 _MARK = re.compile(r"\[masked: ([a-z -]{1,40})\]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+_MOST_PASSES = 4
 # What makes Markdown of text writes "ghp\_..." for "ghp_..."; JSON in a text or in a string of JSON "\u0067hp_", "\/".
 _ESCAPES = re.compile(r"(?<!\\)\\++(?:(?=[/_*~.+\-])|u00(?P<code>[2-7][0-9A-Fa-f]))")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
@@ -39,6 +40,17 @@ def mask(text: str, *, secrets: bool = True, personal: bool = False) -> tuple[st
 
     JSON stays JSON. With `personal` e-mail addresses and the like are masked too. Masked text is masked no further.
     """
+    counts: Counter[str] = Counter()
+    for _ in range(_MOST_PASSES):
+        # What stood right behind a secret may be one too, and is seen when that is gone.
+        text, found = _once(text, secrets=secrets, personal=personal)
+        if not found:
+            break
+        counts += found
+    return text, counts
+
+
+def _once(text: str, *, secrets: bool, personal: bool) -> tuple[str, Counter[str]]:
     counts: Counter[str] = Counter()
     find = partial(_find, secrets=secrets, personal=personal)
     found = find(text)

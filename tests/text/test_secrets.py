@@ -177,3 +177,11 @@ def test_hostile_text_costs_no_more_than_its_length(piece: str) -> None:
     """Eight times the text takes about eight times as long; 64 times when something looks at it again and again."""
     small, large = (piece * (length // len(piece)) for length in (20_000, 160_000))
     assert cost(large) / cost(small) < 24
+
+
+def test_what_stands_right_behind_a_secret_is_seen_when_that_is_gone() -> None:
+    behind = "aB38Q~np5yftIY7uq6T2bwGfcCvJAXrF6bnZ3e7d"
+    masked, counts = mask(PEM + behind)
+    assert behind not in masked
+    assert sum(counts.values()) == 2
+    assert mask(masked) == (masked, {})
