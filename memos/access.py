@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from memos.clock import Clock, new_id
-from memos.errors import Conflict, InvalidInput, PermissionDenied, shown
+from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, shown
 from memos.guard import Guard
 from memos.identities import EVERYONE, Caller, CubeRole, Grant, Identity, IdentityKind, Key, NewKey, Right
 from memos.memcube.ledger import access as rows
@@ -88,12 +88,20 @@ class Users:
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
-        """Return an identity; everyone may look at itself. Raises: NotFound, PermissionDenied."""
-        if actor != id_:
-            self._check_admin(actor)
+        """Return an identity; everyone may look at itself, its agents, and whom it acts for.
+
+        Raises: NotFound, PermissionDenied.
+        """
+        id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._doors.check_open()
         with self._doors.ledger.read() as connection:
-            return rows.require_identity(connection, check_name("id", id_, 128))
+            found, me = rows.find_identity(connection, id_), rows.find_identity(connection, actor)
+        close = found is not None and me is not None and (found.acts_for == actor or me.acts_for == id_)
+        if not close and actor != id_:
+            self._check_admin(actor)
+        if found is None:
+            raise NotFound("user, agent or group", id_)
+        return found
 
     def list(
         self, *, kind: str | None = None, limit: int = 100, after: str = "", actor: str = LOCAL_OWNER

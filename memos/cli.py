@@ -29,6 +29,7 @@ from memos.cli_profile import profile_app
 from memos.cli_reading import reading_app
 from memos.cli_retention import retention_app
 from memos.cli_review import review_app
+from memos.cli_serve import serve_app
 from memos.cli_shared import (
     Actor,
     AsJson,
@@ -92,7 +93,7 @@ app.add_typer(retention_app, name="retention")
 app.add_typer(review_app, name="review")
 app.add_typer(tools_app, name="tools")
 app.add_typer(preview_app)
-app.add_typer(reading_app)
+app.add_typer(serve_app)
 app.add_typer(kb_app, name="kb")
 
 

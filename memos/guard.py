@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from memos.errors import PermissionDenied
-from memos.identities import NEEDED, RANK, CubeRole, Right
+from memos.identities import NEEDED, RANK, Caller, CubeRole, Right
 from memos.memcube.ledger import access as rows
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger
@@ -18,6 +18,7 @@ from memos.model import LOCAL_OWNER
 
 _REMEMBERED = 10_000
 _ALLOWED: ContextVar[frozenset[Right] | None] = ContextVar("memos_allowed", default=None)
+_CALLER: ContextVar[Caller | None] = ContextVar("memos_caller", default=None)
 
 
 @contextmanager
@@ -30,12 +31,24 @@ def limited(rights: Iterable[Right]) -> Iterator[None]:
         _ALLOWED.reset(token)
 
 
+@contextmanager
+def calling(caller: Caller) -> Iterator[None]:
+    """Let calls inside be those of a key: with its rights at the most, and only for whom it may act."""
+    token = _CALLER.set(caller)
+    try:
+        with limited(caller.key.rights):
+            yield
+    finally:
+        _CALLER.reset(token)
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""
 
     everything: bool
     roles: Mapping[str, CubeRole]
+    acts_for: str | None = None
 
 
 class Guard:
@@ -88,6 +101,19 @@ class Guard:
         return None if standing.everything else frozenset(standing.roles)
 
     def _standing(self, actor: str) -> Standing:
+        caller = _CALLER.get()
+        foreign = caller is not None and not caller.identity.admin and caller.identity.id != actor
+        try:
+            standing = self._standing_alone(actor)
+        except PermissionDenied:
+            if foreign:  # who exists and who is disabled is not for others to learn
+                raise _not_its_own(actor) from None
+            raise
+        if foreign and caller is not None and standing.acts_for != caller.identity.id:
+            raise _not_its_own(actor)
+        return standing
+
+    def _standing_alone(self, actor: str) -> Standing:
         if actor == LOCAL_OWNER:
             return Standing(everything=True, roles={})
         known = self._known
@@ -99,6 +125,10 @@ class Guard:
             if self._ledger.is_sqlite and len(known) < _REMEMBERED:
                 known[actor] = standing
         return standing
+
+
+def _not_its_own(actor: str) -> PermissionDenied:
+    return PermissionDenied(f"The key may not act for {actor!r}: name whom it belongs to, or use an admin's.")
 
 
 def _standing_of(connection: sa.Connection, actor: str) -> Standing:
@@ -113,4 +143,4 @@ def _standing_of(connection: sa.Connection, actor: str) -> Standing:
         user = rows.find_identity(connection, identity.acts_for)
         if user is None or user.disabled:
             raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
-    return Standing(identity.admin, {} if identity.admin else rows.roles(connection, actor))
+    return Standing(identity.admin, {} if identity.admin else rows.roles(connection, actor), identity.acts_for)

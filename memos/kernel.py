@@ -728,6 +728,12 @@ class MemOS:
         self._start_working()
         return count
 
+    def check_ready(self) -> None:
+        """See that calls can be served: open, and the ledger answers. Raises: BackendUnavailable."""
+        self._check_open()
+        with self.ledger.read() as connection:
+            connection.scalar(sa.select(1))
+
     def catch_up(self, *, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Have both indexes show everything the ledger has. Raises: BackendUnavailable."""
         self._check_open()

@@ -247,6 +247,24 @@ class ImageSettings(BaseModel):
     )
 
 
+class ServerSettings(BaseModel):
+    """How the server listens and what a request may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address the server listens on; if not loopback, put TLS in front")
+    port: int = Field(8765, ge=0, le=65535, description="Port the server listens on; 0 takes a free one")
+    threads: int = Field(40, ge=4, le=1024, description="Requests that are worked on at once")
+    body_bytes: int = Field(209_715_200, ge=1024, description="Largest body of a request, in bytes")
+    new_users: bool = Field(
+        True, description="Make a user when a request with an admin's key names one that is not known yet"
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description="Origins whose web pages may call the server, as a JSON list; default: none"
+    )
+    stop_within_s: int = Field(20, ge=0, le=3600, description="Longest time requests may take to end at a stop")
+
+
 class Settings(BaseSettings):
     """The installation's settings; nested ones are written `MEMOS_EMBED__THREADS`."""
 
@@ -278,6 +296,7 @@ class Settings(BaseSettings):
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     images: ImageSettings = Field(default_factory=ImageSettings)
+    server: ServerSettings = Field(default_factory=ServerSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)

@@ -1,0 +1,5 @@
+"""`python -m memos`: the command line."""
+
+from memos.cli import main
+
+main()

@@ -1,0 +1,55 @@
+"""The HTTP application over one open `MemOS`: its families of routes, health, and what every request passes through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio import to_thread
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse
+
+from memos.api import v1
+from memos.api.requests import RequestLog
+from memos.errors import BackendUnavailable
+from memos.kernel import MemOS
+from memos.version import __version__
+
+
+def create_app(memos: MemOS, *, local_token: str | None = None) -> FastAPI:
+    """Return the application over an installation, which stays the caller's to close.
+
+    `local_token` is a key that stands for the local owner.
+    """
+    settings = memos.settings.server
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
+        to_thread.current_default_thread_limiter().total_tokens = settings.threads
+        yield
+
+    app = FastAPI(
+        title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
+    )
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "version": __version__}
+
+    @app.get("/ready")
+    def ready() -> JSONResponse:
+        try:
+            memos.check_ready()
+        except BackendUnavailable as error:
+            return JSONResponse({"status": "unavailable", "message": str(error)}, 503)
+        return JSONResponse({"status": "ok"})
+
+    app.mount("/api/v1", v1.create(memos, local_token))
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
+        )
+    app.add_middleware(RequestLog)
+    return app

@@ -1,0 +1,56 @@
+"""Where the server of an embedded folder listens, told in a file only its owner can read; so tools work through it.
+
+Knows neither the server nor the tools.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = "server.json"
+_TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A running server's address, the token of the local owner, and its process."""
+
+    url: str
+    token: str
+    pid: int
+
+
+def new_token() -> str:
+    """Return a token for programs of the same person on this machine: 256 random bits."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+@contextmanager
+def announced(home: Path, endpoint: Endpoint) -> Iterator[None]:
+    """Let tools find a server while it runs; the file is readable by its owner alone."""
+    path = home / FILE
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"url": endpoint.url, "token": endpoint.token, "pid": endpoint.pid}, file)
+        beside.replace(path)
+        yield
+    finally:
+        beside.unlink(missing_ok=True)
+        if (found := find(home)) is not None and found.token == endpoint.token:
+            path.unlink(missing_ok=True)
+
+
+def find(home: Path) -> Endpoint | None:
+    """Return where a folder's server listens, None when none was announced; it may have died since."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads((home / FILE).read_text(encoding="utf-8"))
+        return Endpoint(str(told["url"]), str(told["token"]), int(told["pid"]))
+    return None

@@ -1,0 +1,141 @@
+"""What the families of routes share: an application of its own each, its way to show errors, and the caller's key.
+
+Knows no route. A family shows errors in its own envelope, so each has its own handlers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from memos.api.callers import Authenticated
+from memos.errors import (
+    BackendTimeout,
+    BackendUnavailable,
+    Conflict,
+    IntegrityError,
+    InvalidInput,
+    MemosError,
+    ModelError,
+    NotFound,
+    PermissionDenied,
+)
+from memos.identities import Caller
+from memos.kernel import MemOS
+from memos.version import __version__
+
+log = logging.getLogger("memos.api")
+
+_STATUSES: tuple[tuple[type[MemosError], int], ...] = (
+    (InvalidInput, 400),
+    (NotFound, 404),
+    (Conflict, 409),
+    (PermissionDenied, 403),
+    (BackendTimeout, 504),
+    (BackendUnavailable, 503),
+    (ModelError, 502),
+    (IntegrityError, 500),
+)
+_WRONG_HERE = {404: "There is no such route.", 405: "This route does not take this method."}
+
+Show = Callable[[MemosError, int], Response]
+
+
+class Refused(MemosError):
+    """The server refuses a request before anybody looked at it."""
+
+    code = "refused"
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def status_of(error: MemosError) -> int:
+    """Return the HTTP status of an error."""
+    if isinstance(error, Refused):
+        return error.status
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+def family(
+    title: str,
+    memos: MemOS,
+    show: Show,
+    *,
+    local_token: str | None,
+    summary: str = "",
+    open_paths: frozenset[str] = frozenset(),
+    documented: bool = False,
+) -> FastAPI:
+    """Return an application for a family of routes, whose errors look as `show` makes them."""
+    app = FastAPI(
+        title=title, version=__version__, summary=summary or None, docs_url=None, redoc_url=None,
+        openapi_url="/openapi.json" if documented else None,
+    )  # fmt: skip
+    app.state.memos = memos
+
+    def shown(error: MemosError) -> Response:
+        status = status_of(error)
+        response = show(error, status)
+        if isinstance(error, BackendUnavailable) and error.retry_after_s is not None:
+            response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+        return response
+
+    def told(_: Request, error: Exception) -> Response:
+        assert isinstance(error, MemosError)
+        return shown(error)
+
+    def unreadable(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return shown(first_problem(error))
+
+    def wrong_here(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        refused = Refused(error.status_code, _WRONG_HERE.get(error.status_code, str(error.detail)))
+        response = shown(refused)
+        response.headers.update(error.headers or {})
+        return response
+
+    def broken(request: Request, error: Exception) -> Response:
+        log.error("request failed", extra={"path": request.scope.get("route_path", "")}, exc_info=error)
+        return shown(Refused(500, "The server made a mistake; its log says which, under the request's id."))
+
+    app.add_exception_handler(MemosError, told)
+    app.add_exception_handler(RequestValidationError, unreadable)
+    app.add_exception_handler(HTTPException, wrong_here)
+    app.add_exception_handler(Exception, broken)
+    app.add_middleware(
+        Authenticated, memos=memos, refuse=show, local_token=local_token,
+        open_paths=open_paths | ({"/openapi.json"} if documented else set()),
+    )  # fmt: skip
+    return app
+
+
+def first_problem(error: RequestValidationError) -> InvalidInput:
+    """Return the first thing wrong with a request, named as the caller wrote it, without its content."""
+    problem = error.errors()[0]
+    if problem["type"] == "json_invalid":
+        return InvalidInput("body", "is no valid JSON")
+    where = [str(part) for part in problem["loc"][1:]]  # the first says: body, query, path or header
+    return InvalidInput(".".join(where) or "body", problem["msg"])
+
+
+def _memos(request: Request) -> MemOS:
+    opened: MemOS = request.app.state.memos
+    return opened
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+Opened = Annotated[MemOS, Depends(_memos)]
+Asked = Annotated[Caller, Depends(_caller)]

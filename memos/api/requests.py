@@ -1,0 +1,60 @@
+"""Gives every request an id and one line in the log: method, route, status, time; never a key or a memory."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextvars import ContextVar
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memos.clock import new_id
+
+log = logging.getLogger("memos.requests")
+
+_GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_HEADER = b"x-request-id"
+
+request_id: ContextVar[str] = ContextVar("memos_request_id", default="-")
+"""The id of the request that is being answered."""
+
+
+class RequestLog:
+    """Takes a caller's `X-Request-Id` or makes one, gives it back, and logs how the request ended."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and log it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(_HEADER, b"")
+        id_ = given.decode() if _GIVEN.fullmatch(given) else new_id()
+        status, began = 500, time.perf_counter()
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[_HEADER.decode()] = id_
+            await send(message)
+
+        token = request_id.set(id_)
+        try:
+            await self._app(scope, receive, named)
+        finally:
+            request_id.reset(token)
+            ended = {"status": status, "ms": round((time.perf_counter() - began) * 1000, 1)}
+            asked = {"request_id": id_, "method": scope["method"], "route": route_of(scope)}
+            log.info("request", extra=asked | ended)
+
+
+def route_of(scope: Scope) -> str:
+    """Return a request's route as a pattern, without ids; where none matched, nothing of the path."""
+    route = scope.get("route")
+    pattern = getattr(route, "path_format", None) or getattr(route, "path", None)
+    return "none" if pattern is None else f"{scope.get('root_path', '')}{pattern}"

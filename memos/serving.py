@@ -1,0 +1,92 @@
+"""Runs the HTTP application over an installation until it is told to stop; `memos serve`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from memos.api.app import create_app
+from memos.api.endpoint import Endpoint, announced, new_token
+from memos.errors import BackendUnavailable
+from memos.kernel import MemOS
+from memos.settings import Settings
+
+ADMIN = "admin"
+_FIRST_KEY = "first key"
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+log = logging.getLogger("memos.serving")
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a person needs to know of a server that listens; `key` is told this once."""
+
+    url: str
+    key: str | None
+    loopback: bool
+
+
+def serve(home: Path | None, settings: Settings, announce: Callable[[Started], None]) -> None:
+    """Serve an installation until SIGINT or SIGTERM; requests under way end first.
+
+    Raises: BackendUnavailable (the address is taken, the folder is in use), and what `MemOS.open` raises.
+    """
+    # uvicorn sends itself the signal again once requests have ended: the installation must still be closed then.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    listening = _listen(settings.server.host, settings.server.port)
+    with suppress(KeyboardInterrupt), listening, MemOS.open(home, settings=settings) as memos:
+        token = new_token()
+        config = uvicorn.Config(
+            create_app(memos, local_token=token), log_config=None, access_log=False, server_header=False,
+            lifespan="on", timeout_graceful_shutdown=settings.server.stop_within_s,
+        )  # fmt: skip
+        url = _url(listening)
+        key = first_key(memos)
+        own_folder = settings.ledger_url is None
+        endpoint = Endpoint(_url(listening, local=True), token, os.getpid())
+        with announced(memos.home, endpoint) if own_folder else nullcontext():
+            announce(Started(url, key, settings.server.host in _LOOPBACK))
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def first_key(memos: MemOS) -> str | None:
+    """Make an admin with a key in an installation that has no users yet; return the key, None when there are some."""
+    if memos.users.list(limit=1):
+        return None
+    memos.users.create(ADMIN, admin=True)
+    return memos.keys.create(ADMIN, _FIRST_KEY).secret
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(2048)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BackendUnavailable(
+            f"Cannot listen on {host} port {port} ({reason}): choose another with --host, --port or MEMOS_SERVER__PORT."
+        ) from error
+    return listening
+
+
+def _url(listening: socket.socket, *, local: bool = False) -> str:
+    host, port = listening.getsockname()[:2]
+    if local and host in ("0.0.0.0", "::"):  # noqa: S104 - asked whether, not told to
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

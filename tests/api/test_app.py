@@ -1,0 +1,129 @@
+"""What every request passes through: keys, errors, limits, request ids; and how the server starts and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from memos.api import endpoint
+from tests.api.conftest import Server
+
+BEARER = "Authorization"
+
+
+def test_health_needs_no_key_and_tells_nothing(server: Server) -> None:
+    assert server.http.get("/health").json()["status"] == "ok"
+    assert server.http.get("/ready").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer ", "Basic abc", "Bearer mst_wrong", "Token \x00", "Bearer é"]
+)
+def test_without_a_key_that_opens_anything_the_answer_is_401(server: Server, header: str | None) -> None:
+    headers = {} if header is None else {BEARER: header.encode("utf-8")}
+    answer = server.http.post("/api/v1/search", json={"query": "x"}, headers=headers)
+    assert answer.status_code == 401
+    assert "WWW-Authenticate" in answer.headers
+    assert answer.json()["error"]["code"] in {"unauthenticated", "permission_denied"}
+
+
+def test_what_is_added_is_found_by_its_user_and_by_no_other(server: Server) -> None:
+    added = server.http.post(
+        "/api/v1/memories", json={"messages": "The otter lives in Oslo"}, headers=server.headers("ana")
+    )
+    assert added.status_code == 201
+    item = added.json()["item_ids"][0]
+    found = server.http.post("/api/v1/search", json={"query": "otter"}, headers=server.headers("ana")).json()
+    assert found["hits"][0]["item"]["id"] == item
+    assert server.http.get(f"/api/v1/memories/{item}", headers=server.headers("ben")).status_code == 404
+    assert (
+        server.http.post(
+            "/api/v1/search", json={"query": "otter", "cubes": ["ana"]}, headers=server.headers("ben")
+        ).status_code
+        == 404
+    )
+    for user in ("ana", "nobody at all"):
+        answer = server.http.post(
+            "/api/v1/search", json={"query": "otter", "user": user}, headers=server.headers("ben")
+        )
+        assert answer.status_code == 403
+        assert "otter" not in answer.text
+
+
+def test_an_admin_acts_for_everyone_and_new_users_are_made(server: Server) -> None:
+    body = {"messages": "I like Go", "user": "cleo"}
+    assert server.http.post("/api/v1/memories", json=body, headers=server.headers("admin")).json()["cube"] == "cleo"
+    assert server.memos.users.get("cleo").home == "cleo"
+    body["user"] = "dora"
+    assert server.http.post("/api/v1/memories", json=body, headers=server.headers("ana")).status_code == 403
+    assert [user.id for user in server.memos.users.list() if user.id == "dora"] == []
+
+
+def test_the_local_token_is_the_person_at_the_machine(server: Server) -> None:
+    headers = {BEARER: "Bearer local-token"}
+    added = server.http.post("/api/v1/memories", json={"messages": "local"}, headers=headers).json()
+    assert added["cube"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{", "body"), (b"", "body"), (b"[1]", "body"), (b'{"query": 1}', "query"), (b'{"query": "x", "no": 1}', "no"),
+        (b'{"query": "x", "top_k": 1' + b"0" * 400 + b"}", "top_k"), (b'{"query": "\\ud800"}', "query"),
+        (b'{"query": "x", "filter": {"a": {"zz": NaN}}}', "filter"),
+    ],
+)  # fmt: skip
+def test_a_wrong_body_is_refused_and_its_field_named(server: Server, body: bytes, field: str) -> None:
+    headers = {**server.headers("ana"), "Content-Type": "application/json"}
+    answer = server.http.post("/api/v1/search", content=body, headers=headers)
+    assert answer.status_code == 400, answer.text
+    told = answer.json()["error"]
+    assert told["code"] == "invalid_input"
+    assert field in told["field"] or field in told["message"]
+
+
+def test_unknown_routes_and_methods_are_told_in_the_same_shape(server: Server) -> None:
+    assert server.http.get("/api/v1/nothing", headers=server.headers("ana")).json()["error"]["code"] == "refused"
+    assert server.http.delete("/api/v1/search", headers=server.headers("ana")).status_code == 405
+
+
+def test_a_request_keeps_its_id_or_gets_one(server: Server) -> None:
+    assert server.http.get("/health", headers={"X-Request-Id": "abc-1"}).headers["X-Request-Id"] == "abc-1"
+    assert len(server.http.get("/health", headers={"X-Request-Id": "bad id\n"[:6]}).headers["X-Request-Id"]) > 10
+
+
+def test_serving_prints_the_key_once_tells_tools_where_it_is_and_ends_in_order(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", str(tmp_path / "home")]
+    for start in range(2):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[-1]
+            key = process.stdout.readline().split()[-1] if start == 0 else key  # noqa: F821 - from the first start
+            found = endpoint.find(tmp_path / "home")
+            assert found is not None
+            assert found.url == url
+            assert stat.S_IMODE((tmp_path / "home" / endpoint.FILE).stat().st_mode) == 0o600
+            headers = {BEARER: f"Token {key}"}
+            answer = httpx2.post(
+                f"{url}/api/v1/memories", json={"messages": f"start {start}"}, headers=headers, timeout=60
+            )
+            assert answer.status_code == 201, answer.text
+            assert httpx2.get(f"{url}/api/v1/openapi.json", timeout=60).json()["info"]["title"] == "memstrata"
+        finally:
+            process.send_signal(signal.SIGTERM)
+            rest = process.communicate(timeout=60)[0]
+        assert process.returncode == 0
+        assert rest == ""
+        assert endpoint.find(tmp_path / "home") is None
+    assert json.dumps(key) not in (tmp_path / "home" / "ledger.db").read_bytes().decode("latin-1")
