@@ -94,6 +94,7 @@ class Users:
         """
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
         self._doors.check_open()
+        self._doors.guard.readable(actor)
         with self._doors.ledger.read() as connection:
             found, me = rows.find_identity(connection, id_), rows.find_identity(connection, actor)
         close = found is not None and me is not None and (found.acts_for == actor or me.acts_for == id_)
@@ -219,6 +220,8 @@ class Keys:
         wanted = members_of("rights", list(rights), Right)
         if not wanted:
             raise InvalidInput("rights", f"is empty; give some of {', '.join(Right)}")
+        for right in (Right.OWN, *wanted):  # a key makes none that may do more than itself
+            doors.guard.check_key(right)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput("expires_at", "must be a time in the future, with its offset")
         secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
@@ -243,6 +246,7 @@ class Keys:
         with self._doors.ledger.read() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
         self._check_self(found.identity, actor)
+        self._doors.guard.check_key(Right.OWN)
         with self._doors.writing() as connection:
             if found.revoked_at is None:
                 rows.change_key(connection, found.id, revoked_at=self._doors.clock.now())
@@ -267,6 +271,7 @@ class Keys:
 
     def _check_self(self, identity: str | None, actor: str) -> None:
         self._doors.check_open()
+        self._doors.guard.readable(check_name("actor", actor, 128))
         if identity is None or actor != check_name("identity", identity, 128):
             self._doors.guard.check_admin(check_name("actor", actor, 128))
 

@@ -71,9 +71,7 @@ class Guard:
 
         Raises: NotFound for a cube it has no role on, as if there were none; PermissionDenied for a role too low.
         """
-        allowed = _ALLOWED.get()
-        if allowed is not None and right not in allowed:
-            raise PermissionDenied(f"The key may not {right} here: use one with this right.")
+        self.check_key(right)
         standing = self._standing(actor)
         if standing.everything:
             return
@@ -86,6 +84,12 @@ class Guard:
                     f"{actor!r} is {role} of cube {cube!r}, and needs to be {NEEDED[right]} of it for this: "
                     "ask an owner of the cube to share it so."
                 )
+
+    def check_key(self, right: Right) -> None:
+        """Let a call do something as far as its key goes, whoever the actor is. Raises: PermissionDenied."""
+        allowed = _ALLOWED.get()
+        if allowed is not None and right not in allowed:
+            raise PermissionDenied(f"The key may not {right} here: use one with this right.")
 
     def check_admin(self, actor: str) -> None:
         """Let an actor decide about the installation. Raises: PermissionDenied."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
@@ -21,12 +21,12 @@ from memos.access import Doors, Keys, Sharing, Users
 from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.clock import Clock, SystemClock
+from memos.cubes import Cubes, Making
 from memos.documents import Documents
 from memos.engines import Parts, assemble
 from memos.errors import (
     BackendUnavailable,
     Conflict,
-    ConnectionLost,
     InvalidInput,
     NotFound,
     PermissionDenied,
@@ -51,8 +51,6 @@ from memos.model import (
     DEFAULT_CUBE,
     LOCAL_OWNER,
     AddReceipt,
-    Cube,
-    CubeKind,
     EraseReceipt,
     ExtractionRecord,
     FeedbackReceipt,
@@ -71,9 +69,10 @@ from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
-from memos.reader.fields import edits_of, ids_of, member_of, switch, version_of, within, zone_of
+from memos.reader.fields import edits_of, ids_of, version_of, within
 from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
+from memos.repeated import repeated
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
@@ -91,16 +90,12 @@ from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
 from memos.tool_memory import ToolMemory
 from memos.upkeep import Upkeep
-from memos.user_profiles import Profiles, Writes
+from memos.user_profiles import Profiles
 from memos.working import FACTS, Compose, WorkingMemory
-
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
 
 _STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
 _RELATED_FACTS = 20
-_BUILD_SHARE = 3
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
 # for ever when others held all the rest. More at once are no quicker in one interpreter.
 _SEARCHES_AT_ONCE = 8
@@ -109,99 +104,6 @@ _SEARCHES_AT_ONCE = 8
 Items = list[Item]
 Versions = list[Version]
 Ids = list[str]
-
-
-def _repeated(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Make a method that only reads try once more when the ledger's connection broke under it."""
-
-    @wraps(method)
-    def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
-        try:
-            return method(*given, **named)
-        except ConnectionLost:
-            return method(*given, **named)
-
-    return twice
-
-
-class Cubes:
-    """The cubes of an installation."""
-
-    def __init__(self, memos: MemOS) -> None:
-        self._memos = memos
-
-    def create(
-        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
-        redact_pii: bool = False, kind: CubeKind = CubeKind.MEMORY,
-    ) -> Cube:  # fmt: skip
-        """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
-
-        Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
-        """
-        memos = self._memos
-        cube = check_name("cube", cube, 128)
-        memos._guard.readable(check_name("actor", actor, 128))
-        zone = zone_of(time_zone or memos.settings.time_zone)
-        redact_pii = switch("redact_pii", redact_pii)
-        masking = memos._masking(Scope(actor, (cube,), redact_pii=redact_pii))
-        description = masking.text("description", check_text("description", description, 10_000))
-        made = Cube(
-            cube, actor, description, zone.key, memos.embedder.fingerprint,
-            memos.clock.now(), kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
-        )  # fmt: skip
-        with memos._writing() as connection:
-            cube_rows.create(connection, made)
-            cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
-        memos._guard.forget()
-        return made
-
-    @_repeated
-    def get(self, cube: str, *, actor: str = LOCAL_OWNER) -> Cube:
-        """Return one cube. Raises: NotFound."""
-        scope = self._memos._scope([cube], actor, embeds=False)
-        with self._memos.ledger.read() as connection:
-            return cube_rows.get(connection, scope.cubes[0])
-
-    @_repeated
-    def list(self, *, actor: str = LOCAL_OWNER) -> list[Cube]:
-        """Return the cubes the actor may read, by id."""
-        self._memos._check_open()
-        readable = self._memos._guard.readable(check_name("actor", actor, 128))
-        with self._memos.ledger.read() as connection:
-            every = cube_rows.list_all(connection)
-        return every if readable is None else [cube for cube in every if cube.id in readable]
-
-    def change(
-        self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
-    ) -> Cube:
-        """Describe a cube anew, or have personal data masked, or not, in what comes in from now on.
-
-        What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
-        """
-        memos = self._memos
-        scope = memos._scope([cube], actor, embeds=False, right=Right.OWN)
-        if description is None and redact_pii is None:
-            raise InvalidInput("description", "nothing to change; give a description or redact_pii")
-        scope = scope if redact_pii is None else replace(scope, redact_pii=switch("redact_pii", redact_pii))
-        text = None if description is None else check_text("description", description, 10_000)
-        with memos._change(scope) as change:
-            if text is not None:
-                text = memos._masking(scope).text("description", text)
-                cube_rows.set_description(change.connection, change.cube, text)
-            if redact_pii is not None:
-                cube_rows.set_redaction(change.connection, change.cube, redact_pii=redact_pii)
-            changes.record(change, "change", {} if redact_pii is None else {"redact_pii": redact_pii})
-        memos._forget_heads()
-        return self.get(cube, actor=actor)
-
-    def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
-        """Erase everything in a cube, then the cube. Raises: NotFound."""
-        memos = self._memos
-        with memos._change(memos._scope([cube], actor, embeds=False, right=Right.OWN)) as change:
-            receipt = erase.drop(change)
-        memos._forget_heads()
-        memos._guard.forget()
-        return memos._finish_erasure(receipt, wait=True)
 
 
 class MemOS:
@@ -213,13 +115,21 @@ class MemOS:
         self.clock = parts.clock
         self.ledger = parts.ledger
         self.embedder = parts.embedder
-        self.cubes = Cubes(self)
         self._parts = parts
         self._guard = Guard(parts.ledger)
-        doors = Doors(parts.ledger, parts.clock, self._guard, self._writing, self._check_open, self._give_home)
-        self.users, self.keys, self.sharing = Users(doors), Keys(doors), Sharing(doors)
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
         self._upkeep = Upkeep(parts, self._vector, self._graph)
+        handles = Handles(
+            parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
+            self._change, self._settle, self._upkeep.purge, self._guard.readable, self._masking,
+        )  # fmt: skip
+        finish = partial(self._finish_erasure, wait=True)
+        making = Making(
+            self._writing, self._forget_heads, finish, self._guard, parts.embedder.fingerprint, parts.settings.time_zone
+        )
+        self.cubes = Cubes(handles, making)
+        doors = Doors(parts.ledger, parts.clock, self._guard, self._writing, self._check_open, self.cubes.give_home)
+        self.users, self.keys, self.sharing = Users(doors), Keys(doors), Sharing(doors)
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
         self._turns = threading.BoundedSemaphore(_SEARCHES_AT_ONCE)
         self._searcher = Searcher(
@@ -241,13 +151,8 @@ class MemOS:
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._masking_of, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
-        writes = Writes(self._scope, self._change, self._settle, self._masking)
-        self.profile = Profiles(parts.ledger, parts.clock, parts.settings.limits, writes)
+        self.profile = Profiles(handles)
         self.events = Events(parts.ledger, self._known_cubes)
-        handles = Handles(
-            parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
-            self._change, self._settle, self._upkeep.purge, self._guard.readable, self._masking,
-        )  # fmt: skip
         self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self._fine_reading = FineReading(handles)
         self.images = Images(handles)
@@ -480,7 +385,7 @@ class MemOS:
 
     # Reading
 
-    @_repeated
+    @repeated
     def search(  # noqa: PLR0913 - the wire contract names them all
         self,
         query: str,
@@ -508,7 +413,7 @@ class MemOS:
         self._scheduler.found(result.hits)
         return result
 
-    @_repeated
+    @repeated
     def why_not(  # noqa: PLR0913 - what `search` takes
         self,
         item: str,
@@ -536,7 +441,7 @@ class MemOS:
         with self._turns:
             return why_not(self._searcher, request, state)
 
-    @_repeated
+    @repeated
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
         scope = self._scope_of_item(item, cube, actor, embeds=False)
@@ -546,7 +451,7 @@ class MemOS:
                 raise NotFound("item", item, "It is deleted; `memos rollback` brings it back.")
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 
-    @_repeated
+    @repeated
     def list(
         self,
         *,
@@ -566,7 +471,7 @@ class MemOS:
         with self.ledger.read() as connection:
             return items.matching(connection, scope.cubes, node, limit=limit, offset=offset)
 
-    @_repeated
+    @repeated
     def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:
         """Return the topics of a cube's older pages with their summaries, the hottest first. Raises: NotFound."""
         scope = self._scope([cube], actor, embeds=False)
@@ -589,7 +494,7 @@ class MemOS:
             self._scheduler.move(change, check_name("segment", segment, 64), tier)
         self._scheduler.runner.wake()
 
-    @_repeated
+    @repeated
     def working_memory(
         self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
         max_tokens: int = 1_000,
@@ -630,7 +535,7 @@ class MemOS:
         name = None if conversation is None else check_name("conversation", conversation)
         return self._fine_reading.want(self._scope([cube], actor, right=Right.WRITE), name)
 
-    @_repeated
+    @repeated
     def extractions(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[ExtractionRecord, ...]:
@@ -670,14 +575,14 @@ class MemOS:
             self._scheduler.reflect(change)
         self._scheduler.runner.wake()
 
-    @_repeated
+    @repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
         scope = self._scope_of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             return items.history(connection, scope.cubes, item)
 
-    @_repeated
+    @repeated
     def overview(
         self, cubes: Sequence[str] | None = None, *, actor: str = LOCAL_OWNER, since: Overview | None = None
     ) -> Overview:
@@ -858,18 +763,6 @@ class MemOS:
             if readable is not None and cube not in readable:
                 raise items.unknown(item)
         return self._scope([cube], actor, embeds=embeds, right=right)
-
-    def _give_home(self, connection: sa.Connection, cube: str, owner: str) -> None:
-        """Make an identity's own cube; one that the local owner made under its id becomes its own. Raises: Conflict."""
-        now = self.clock.now()
-        if cube_rows.exists(connection, cube):
-            if cube_rows.get(connection, cube).owner != LOCAL_OWNER:
-                raise Conflict(f"There is a cube {cube!r} of somebody else already; choose another id.")
-            cube_rows.set_owner(connection, cube, owner)
-        else:
-            zone = zone_of(self.settings.time_zone).key
-            cube_rows.create(connection, Cube(cube, owner, "", zone, self.embedder.fingerprint, now))
-        cube_rows.record_event(connection, cube, now, owner, "create", None, {})
 
     def _known_cubes(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
         if cubes is not None:

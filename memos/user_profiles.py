@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from memos.clock import Clock
 from memos.errors import InvalidInput, NotFound
+from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes, traits
 from memos.memcube.changes import Change
 from memos.memcube.ledger import templates
-from memos.memcube.ledger.engine import Ledger
 from memos.model import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
 from memos.profiles import views
 from memos.profiles.model import Profile, ProfileDiff, Trait, TraitEntry
@@ -27,65 +24,43 @@ from memos.profiles.traits import STATIC, dimension_of, trait
 from memos.profiles.values import value_for
 from memos.reader import fast
 from memos.reader.fields import within
-from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler import consolidate
 from memos.scheduler.consolidate import Outcome
-from memos.settings import LimitSettings
 from memos.text.checks import check_name
 
 READER = "operator/1"
 
 
-class Scoped(Protocol):
-    """Checks the cubes and the actor of a call."""
-
-    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
-        """Return the scope. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
-
-
-@dataclass(frozen=True, slots=True)
-class Writes:
-    """How an installation checks a call, changes a cube, and lets its indexes follow."""
-
-    scope: Scoped
-    change: Callable[[Scope], AbstractContextManager[Change]]
-    settle: Callable[[], bool]
-    masking: Callable[[Scope], Masking]
-
-
 class Profiles:
     """The profiles of an installation. Without a subject a call is about the only one its cube has."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, limits: LimitSettings, writes: Writes) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._limits = limits
-        self._writes = writes
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
 
     def get(self, cube: str, subject: str | None = None, *, as_of: Json = None, actor: str = LOCAL_OWNER) -> Profile:
         """Return a profile as it is, or as it was recorded at a moment; an empty one when nothing is known.
 
         Raises: InvalidInput (also when the cube has several subjects and none is named), NotFound (cube).
         """
-        scope = self._writes.scope([cube], actor, embeds=False)
+        scope = self._handles.scoping([cube], actor, embeds=False)
         at = None if as_of is None else self._time("as_of", as_of, scope)
-        with self._ledger.read() as connection:
+        with self._handles.ledger.read() as connection:
             return self._profile(connection, scope.cubes[0], _subject(connection, scope.cubes[0], subject), at)
 
     def subjects(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return whom a cube has a profile of. Raises: InvalidInput, NotFound."""
-        scope = self._writes.scope([cube], actor, embeds=False)
-        with self._ledger.read() as connection:
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
             return _subjects(connection, scope.cubes[0])
 
     def history(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> tuple[TraitEntry, ...]:
         """Return everything that was written in one dimension, oldest first. Raises: InvalidInput, NotFound."""
-        scope = self._writes.scope([cube], actor, embeds=False)
+        scope = self._handles.scoping([cube], actor, embeds=False)
         check_name("dimension", dimension, 64)
-        with self._ledger.read() as connection:
+        with self._handles.ledger.read() as connection:
             whose = _subject(connection, scope.cubes[0], subject)
             return views.entries_of(traits.history(connection, scope.cubes[0], whose, dimension))
 
@@ -96,12 +71,12 @@ class Profiles:
 
         Raises: InvalidInput, NotFound.
         """
-        scope = self._writes.scope([cube], actor, embeds=False)
+        scope = self._handles.scoping([cube], actor, embeds=False)
         first = self._time("since", since, scope)
-        last = self._clock.now() if until is None else self._time("until", until, scope)
+        last = self._handles.clock.now() if until is None else self._time("until", until, scope)
         if first > last:
             raise InvalidInput("since", "is after until; exchange them")
-        with self._ledger.read() as connection:
+        with self._handles.ledger.read() as connection:
             whose = _subject(connection, scope.cubes[0], subject)
             before = self._profile(connection, scope.cubes[0], whose, first)
             after = self._profile(connection, scope.cubes[0], whose, last)
@@ -114,17 +89,17 @@ class Profiles:
 
         Raises: InvalidInput, NotFound, Conflict when it was not current at that entry.
         """
-        scope = self._writes.scope([cube], actor, right=Right.WRITE)
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
         check_name("dimension", dimension, 64)
-        with self._writes.change(scope) as change:
+        with self._handles.changing(scope) as change:
             whose = _subject(change.connection, change.cube, subject)
             entries = traits.history(change.connection, change.cube, whose, dimension)
             if version > len(entries):
                 raise NotFound("entry", f"{dimension} {version}", "See what there is with `memos profile history`.")
             state = traits.restore(change, whose, dimension, entries[version - 1])
             told = self._trait(change.connection, state)
-        self._writes.settle()
+        self._handles.settle()
         return told
 
     def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
@@ -132,29 +107,29 @@ class Profiles:
 
         Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube).
         """
-        scope = self._writes.scope([cube], actor, right=Right.WRITE)
-        masking = self._writes.masking(scope)
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        masking = self._handles.masking(scope)
         whose, value = masking.text("subject", check_name("subject", subject)), masking.any("value", value)
-        with self._writes.change(scope) as change:
+        with self._handles.changing(scope) as change:
             masking.record(change)
             known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
             if known is None:
                 raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
             state = self._give(change, scope, known, _value(known, value), whose)
             told = self._trait(change.connection, state)
-        self._writes.settle()
+        self._handles.settle()
         return told
 
     def remove_static(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait | None:
         """Take back what `set_static` gave; return what was found and now counts again. Raises: NotFound."""
-        scope = self._writes.scope([cube], actor, right=Right.WRITE)
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
         check_name("dimension", dimension, 64)
-        with self._writes.change(scope) as change:
+        with self._handles.changing(scope) as change:
             state = traits.take_back(change, _subject(change.connection, change.cube, subject), dimension)
             told = None if state is None else self._trait(change.connection, state)
-        self._writes.settle()
+        self._handles.settle()
         return told
 
     def render(self, cube: str, subject: str | None = None, max_tokens: int = 500, *, actor: str = LOCAL_OWNER) -> str:
@@ -164,8 +139,8 @@ class Profiles:
 
     def template(self, cube: str, *, actor: str = LOCAL_OWNER) -> Template:
         """Return the template of a cube. Raises: InvalidInput, NotFound."""
-        scope = self._writes.scope([cube], actor, embeds=False)
-        with self._ledger.read() as connection:
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
             return traits.template_of(connection, scope.cubes[0])
 
     def use_template(
@@ -175,12 +150,12 @@ class Profiles:
 
         Traits of dimensions that it does not have stay. Raises: InvalidInput, NotFound, PermissionDenied.
         """
-        scope = self._writes.scope([cube], actor, embeds=False, right=Right.OWN)
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
         read = None if template is None else read_template(template)
         if read is not None:
-            masking = self._writes.masking(scope)
+            masking = self._handles.masking(scope)
             read = read_template(masking.fields(read.model_dump(mode="json", exclude_defaults=True), "template"))
-        with self._writes.change(scope) as change:
+        with self._handles.changing(scope) as change:
             if read is None:
                 templates.remove(change.connection, change.cube)
             else:
@@ -193,16 +168,16 @@ class Profiles:
 
         Raises: InvalidInput for a fact that is no trait, NotFound, IntegrityError for evidence that does not exist.
         """
-        scope = self._writes.scope([cube], actor, right=Right.WRITE)
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
                 raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")
-        masking = self._writes.masking(scope)
+        masking = self._handles.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
-        with self._writes.change(scope) as change:
+        with self._handles.changing(scope) as change:
             outcome = consolidate.settle(change, found)
             masking.record(change)
-        self._writes.settle()
+        self._handles.settle()
         return outcome
 
     def _give(self, change: Change, scope: Scope, dimension: Dimension, value: str, subject: str) -> Item:
@@ -215,12 +190,12 @@ class Profiles:
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
-        drafts = fast.read(read_messages([message], zone, change.now, self._limits), (), {}, zone)
+        drafts = fast.read(read_messages([message], zone, change.now, self._handles.limits), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
         return traits.give(change, fact, Span(source, 0, len(fact.memory)))
 
     def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
-        template, moment = traits.template_of(connection, cube), at or self._clock.now()
+        template, moment = traits.template_of(connection, cube), at or self._handles.clock.now()
         by_key: dict[str | None, list[Item]] = {}
         for state in traits.find(connection, cube, subject=subject, at=at) if subject else ():
             by_key.setdefault(state.key, []).append(state)
@@ -237,7 +212,7 @@ class Profiles:
     def _time(self, where: str, raw: Json, scope: Scope) -> datetime:
         if raw is None:
             raise InvalidInput(where, "is missing; give a time such as 2023-06-05T10:00:00+02:00")
-        return read_time(where, raw, ZoneInfo(scope.time_zone), self._clock.now())
+        return read_time(where, raw, ZoneInfo(scope.time_zone), self._handles.clock.now())
 
 
 def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:

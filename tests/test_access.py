@@ -10,7 +10,7 @@ import pytest
 
 from memos import MemOS
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
-from memos.guard import limited
+from memos.guard import calling, limited
 from memos.identities import CubeRole, Right
 from tests.fakes import FixedClock, WordEmbedder
 
@@ -306,3 +306,39 @@ def test_grants_are_kept_and_told_in_the_cubes_events(tmp_path: Path) -> None:
         assert memos.verify().clean
         memos.cubes.drop("ana")
         assert [cube.id for cube in memos.cubes.list(actor="ben")] == ["ben"]
+
+
+def test_a_key_makes_no_key_and_no_cube_beyond_its_own_rights(two: MemOS) -> None:
+    with limited([Right.READ, Right.WRITE]):
+        for call in (
+            lambda: two.keys.create("ana", "more", actor="ana"),
+            lambda: two.keys.create("ana", "same", rights=["read"], actor="ana"),
+            lambda: two.cubes.create("another", actor="ana"),
+            lambda: two.knowledge.create("another", actor="ana"),
+        ):
+            with pytest.raises(PermissionDenied, match="may not own"):
+                call()
+    with limited([Right.READ, Right.OWN]):
+        with pytest.raises(PermissionDenied, match="may not write"):
+            two.keys.create("ana", "more", actor="ana")
+        assert two.keys.create("ana", "less", rights=["read"], actor="ana").key.rights == (Right.READ,)
+    assert [cube.id for cube in two.cubes.list(actor="ana")] == ["ana"]
+
+
+def test_a_call_under_a_key_acts_for_its_own_identities_alone(two: MemOS) -> None:
+    two.users.create("ana-bot", kind="agent", acts_for="ana")
+    caller = two.keys.authenticate(two.keys.create("ana", "laptop").secret)
+    with calling(caller):
+        assert two.search("wombat", cubes=["ana"], actor="ana").hits
+        assert two.search("wombat", cubes=["ana"], actor="ana-bot").hits
+        for actor in ("ben", "owner", "nobody"):
+            with pytest.raises(PermissionDenied, match=f"may not act for '{actor}'"):
+                two.search("wombat", cubes=["ana"], actor=actor)
+            with pytest.raises(PermissionDenied):
+                two.users.get("ben", actor=actor)
+        assert two.users.get("ana-bot", actor="ana").acts_for == "ana"
+        with pytest.raises(PermissionDenied, match="may not act for 'ben'"):
+            two.keys.create("ben", "stolen", actor="ben")
+        for other in ("ben", "nobody"):
+            with pytest.raises(PermissionDenied, match="is no admin"):
+                two.users.get(other, actor="ana")
