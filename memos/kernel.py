@@ -54,6 +54,7 @@ from memos.model import (
     EraseReceipt,
     ExtractionRecord,
     FeedbackReceipt,
+    Hit,
     Item,
     Json,
     Mode,
@@ -69,9 +70,10 @@ from memos.overview import Asked, Overview, overview
 from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
-from memos.reader.fields import edits_of, ids_of, version_of, within
+from memos.reader.fields import edits_of, ids_of, member_of, version_of, within
 from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
+from memos.recalling import Kind, recall
 from memos.repeated import repeated
 from memos.retention import Retention
 from memos.review import Review
@@ -413,6 +415,30 @@ class MemOS:
         self._scheduler.found(result.hits)
         return result
 
+    def recall(
+        self,
+        query: str,
+        limits: Mapping[str, int],
+        *,
+        cubes: Sequence[str] = (DEFAULT_CUBE,),
+        actor: str = LOCAL_OWNER,
+        filter: Mapping[str, Json] | None = None,
+        relevance: float = 0.0,
+        reference_time: Json = None,
+    ) -> dict[Kind, tuple[Hit, ...]]:
+        """Return the best memories of each kind in `limits` (memory, preference, tool, skill), so many of each.
+
+        Hits below the least `relevance` are left out. Raises: InvalidInput, NotFound (cube).
+        """
+        wanted = {member_of("limits", kind, Kind): limit for kind, limit in limits.items()}
+
+        def searching(most: int, of_kind: Mapping[str, Json]) -> SearchResult:
+            return self.search(
+                query, cubes=cubes, actor=actor, top_k=most, filter=of_kind, reference_time=reference_time
+            )
+
+        return recall(searching, wanted, filter, relevance)
+
     @repeated
     def why_not(  # noqa: PLR0913 - what `search` takes
         self,
@@ -536,6 +562,17 @@ class MemOS:
         return self._fine_reading.want(self._scope([cube], actor, right=Right.WRITE), name)
 
     @repeated
+    def receipt(self, idempotency_key: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> AddReceipt:
+        """Return what the add with an idempotency key stored. Raises: NotFound (also when it was erased since)."""
+        scope = self._scope([cube], actor, embeds=False)
+        key = check_name("idempotency_key", idempotency_key)
+        with self.ledger.read() as connection:
+            found = changes.receipt_of(connection, scope.cubes[0], key)
+        if found is None:
+            raise NotFound("add with the key", key)
+        return found
+
+    @repeated
     def extractions(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[ExtractionRecord, ...]:
@@ -574,6 +611,15 @@ class MemOS:
         with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.reflect(change)
         self._scheduler.runner.wake()
+
+    @repeated
+    def derived(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Items:
+        """Return the items made out of an item, deleted ones not, by id: facts of a message. Raises: NotFound."""
+        scope = self._scope_of_item(item, cube, actor, embeds=False)
+        with self.ledger.read() as connection:
+            items.require(connection, scope.cubes, item)
+            made = items.current(connection, scope.cubes, sorted(items.derived_from(connection, [item])))
+        return [made[id_] for id_ in sorted(made) if made[id_].status is not Status.DELETED]
 
     @repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:

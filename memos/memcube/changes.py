@@ -263,17 +263,28 @@ def _said(text: str, content: Json) -> str:
     return "\0".join([text, *(str(digest) for digest in given if digest)])
 
 
+def receipt_of(connection: sa.Connection, cube: str, idempotency_key: str) -> AddReceipt | None:
+    """Return what an add of this key stored, None when there was none or something of it is erased."""
+    row = _known(connection, cube, idempotency_key)
+    return None if row is None else _replayed(cube, row)
+
+
 def _earlier(change: Change, request: Request) -> AddReceipt | None:
-    row = change.connection.execute(
-        sa.select(t.requests).where(t.requests.c.cube_id == change.cube, t.requests.c.idempotency_key == request.key)
-    ).one_or_none()
+    row = _known(change.connection, change.cube, request.key)
     if row is None:
         return None
     if not hmac.compare_digest(_digest(bytes(row.salt), request.body), bytes(row.digest)):
         raise Conflict(f"Idempotency key {request.key!r} was used for another add; use a new key for new content.")
-    return AddReceipt(
-        change.cube, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True
-    )
+    return _replayed(change.cube, row)
+
+
+def _known(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | None:
+    mine = (t.requests.c.cube_id == cube, t.requests.c.idempotency_key == key)
+    return connection.execute(sa.select(t.requests).where(*mine)).one_or_none()
+
+
+def _replayed(cube: str, row: sa.Row[Any]) -> AddReceipt:
+    return AddReceipt(cube, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True)
 
 
 def _remember(change: Change, request: Request, receipt: AddReceipt) -> None:
