@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,11 @@ class Scripted:
             self.asked[request.schema_name] += tokens.prompt
             self.answered[request.schema_name] += tokens.completion
         return ChatReply(text, tokens)
+
+    def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
+        """Return the same in one piece."""
+        reply = self.complete(request)
+        yield from (reply.text, reply)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 from memos import MemOS
@@ -20,6 +21,11 @@ class Parrot:
         """Count what it was shown."""
         shown = request.messages[-1].content
         return ChatReply(f"(an answer made from {shown.count('User: ')} remembered exchanges)", Tokens(0, 0, True))
+
+    def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
+        """Say the same in one piece."""
+        reply = self.complete(request)
+        yield from (reply.text, reply)
 
     def close(self) -> None:
         """Hold nothing."""

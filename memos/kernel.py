@@ -20,6 +20,9 @@ import sqlalchemy as sa
 from memos.access import Doors, Keys, Sharing, Users
 from memos.adding import Adding
 from memos.asking.asker import Asker
+from memos.chatting.chat import Chat
+from memos.chatting.chat import Doors as ChatDoors
+from memos.chatting.recalling import Recalling
 from memos.clock import Clock, SystemClock
 from memos.cubes import Cubes, Making
 from memos.documents import Documents
@@ -163,6 +166,8 @@ class MemOS:
         self.documents = Documents(handles, self._scheduler.runner.wake)
         dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
         self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
+        recalling = Recalling(handles, parts.settings.recall, self.search, self.working_memory)
+        self.chat = Chat(ChatDoors(lambda: self.asker, self.add, self.used), recalling)
         self._worker = Worker(
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),

@@ -6,7 +6,7 @@ Adapters translate their driver's errors into `memos.errors`, once, with `from`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -355,7 +355,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a language model is asked; `max_tokens` and `temperature` of None are the model's settings.
+    """What a language model is asked; `max_tokens` and `temperature` of None are the model's settings, `top_p` its own.
 
     `schema` is the JSON Schema of the object wanted. The endpoint is held to it as far as it can be; whether the
     answer fits is still the caller's to check. Raises: InvalidInput (no messages, a limit no model has).
@@ -366,6 +366,7 @@ class ChatRequest:
     temperature: float | None = None
     schema: Mapping[str, Json] | None = None
     schema_name: str = "answer"
+    top_p: float | None = None
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -374,6 +375,8 @@ class ChatRequest:
             raise InvalidInput("max_tokens", f"is {self.max_tokens}; at least 1 is needed")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise InvalidInput("temperature", f"is {self.temperature}; it goes from 0 to 2")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InvalidInput("top_p", f"is {self.top_p}; it goes from above 0 to 1")
         if any(message.images and message.role != "user" for message in self.messages):
             raise InvalidInput("messages", "have an image that is not a user's; endpoints take images of users alone")
 
@@ -409,6 +412,14 @@ class ChatModel(Protocol):
 
         Raises: ModelError with the tokens it cost (refused, empty, cut off, nonsense, or the request is too long);
         BackendUnavailable; BackendTimeout. Both kinds say whether repeating makes sense (`permanent`).
+        """
+        ...
+
+    def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
+        """Yield the answer's text piece by piece, and last of all the finished answer.
+
+        Nothing is asked before the first piece is wanted; a stream that is closed asks for no more. Raises: as
+        `complete`, also after some pieces: what came until then is no answer.
         """
         ...
 

@@ -262,7 +262,23 @@ class ServerSettings(BaseModel):
     cors_origins: tuple[str, ...] = Field(
         (), description="Origins whose web pages may call the server, as a JSON list; default: none"
     )
+    proxy_models: tuple[str, ...] = Field(
+        (), description="Further models of the chat endpoint that clients of the proxy may name, as a JSON list"
+    )
     stop_within_s: int = Field(20, ge=0, le=3600, description="Longest time requests may take to end at a stop")
+
+
+class RecallSettings(BaseModel):
+    """What of the memory a prompt is given, in `memos chat` and the proxy for OpenAI's clients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    tokens: int = Field(1500, ge=100, le=1_000_000, description="Most tokens of the memory section in a prompt")
+    top_k: int = Field(12, ge=1, le=1000, description="Most memories a search gives to a prompt")
+    relevance: float = Field(0.0, ge=0, le=1, description="Relevance a found memory needs to get into a prompt")
+    position: Literal["system", "user"] = Field(
+        "system", description="Where the memory section stands: in the `system` message or before the last `user` text"
+    )
 
 
 class Settings(BaseSettings):
@@ -297,6 +313,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     images: ImageSettings = Field(default_factory=ImageSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    recall: RecallSettings = Field(default_factory=RecallSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)

@@ -7,7 +7,7 @@ have to do with what was said last the hottest. Knows no model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -38,6 +38,7 @@ class WorkingMemory:
     items: tuple[Item, ...]
     topic: str
     left_out: int
+    topic_untrusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Compose:
         with self.ledger.read() as connection:
             facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
         shown = fenced(topic, "conversation") if found else topic
-        return _fit(conversation, standing, (topic, shown), facts, max_tokens)
+        return replace(_fit(conversation, standing, (topic, shown), facts, max_tokens), topic_untrusted=found)
 
 
 def _place(connection: sa.Connection, cube: str, name: str) -> tuple[str, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from memos.backends.openai_dialect import sendable
 from memos.backends.openai_images import with_small_images
@@ -55,6 +55,12 @@ class ScriptedChat:
         if not text:
             raise ModelError("The scripted model gave an empty answer.", tokens=reply.tokens)
         return ChatReply(text, reply.tokens)
+
+    def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
+        reply = self.complete(request)
+        half = len(reply.text) // 2
+        yield from (piece for piece in (reply.text[:half], reply.text[half:]) if piece)
+        yield reply
 
     def close(self) -> None:
         self._closed = True

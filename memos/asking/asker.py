@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TypeVar
 
@@ -55,6 +56,31 @@ class Asker:
         reply = self._complete(request, meter)
         self._cache.put(key, reply, generation)
         return reply.text
+
+    def talk(self, request: ChatRequest, *, meter: Meter) -> ChatReply:
+        """Return the model's answer in a talk with a person: never a remembered one, and it is not remembered.
+
+        Raises: ModelError, BackendUnavailable, BackendTimeout.
+        """
+        return self._complete(request, meter)
+
+    def stream(self, request: ChatRequest, *, meter: Meter) -> Generator[str | ChatReply, None, None]:
+        """Yield such an answer piece by piece, and last of all the whole; closed before, it counts as failed.
+
+        Raises: as `talk`.
+        """
+        started, tokens, failed = time.monotonic(), Tokens(), True
+        try:
+            with closing(self._model.stream(request)) as pieces:
+                for piece in pieces:
+                    if isinstance(piece, ChatReply):
+                        tokens, failed = piece.tokens, False
+                    yield piece
+        except ModelError as error:
+            tokens = error.tokens
+            raise
+        finally:
+            meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
     def ask(
         self,

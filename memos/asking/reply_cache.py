@@ -79,7 +79,15 @@ def key_of(model: str, request: ChatRequest) -> str:
         (message.role, message.content, *(hashlib.sha256(image.data).hexdigest() for image in message.images))
         for message in request.messages
     ]
-    parts = (model, messages, request.max_tokens, request.temperature, request.schema, request.schema_name)
+    parts = (
+        model,
+        messages,
+        request.max_tokens,
+        request.temperature,
+        request.schema,
+        request.schema_name,
+        request.top_p,
+    )
     # ASCII escapes keep lone surrogates apart and encodable.
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 

@@ -17,6 +17,7 @@ from memos.errors import BackendTimeout, BackendUnavailable, ModelError
 from memos.model import Json
 from memos.ports import ChatReply
 from memos.settings import ChatSettings
+from memos.streams import without_reasoning
 from memos.tokens import Tokens, estimate_tokens
 
 _CODE = re.compile(r"[a-z_]{1,50}")  # a key, or a word of the prompt, would have to look like one
@@ -47,17 +48,25 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
             permanent=True,
         )
     body = _parsed(content)
-    if _dig(body, "choices", 0) is None and isinstance(status := _dig(body, "error", "code"), int) and status >= 400:
+    if dig(body, "choices", 0) is None and isinstance(status := dig(body, "error", "code"), int) and status >= 400:
         raise told_status(status, content, {}, settings)
-    message = _dig(body, "choices", 0, "message")
+    message = dig(body, "choices", 0, "message")
     if not isinstance(message, dict):
         raise ModelError(f"{where(settings)} sent something that is no answer of a chat model: look into its log.")
-    raw = _dig(message, "content")
+    return finished_answer(
+        message, dig(body, "choices", 0, "finish_reason"), dig(body, "usage"), prompt_tokens, settings
+    )
+
+
+def finished_answer(
+    message: Mapping[str, Json], finish: Json, usage: Json, prompt_tokens: int, settings: ChatSettings
+) -> ChatReply:
+    """Return the answer in a model's message, if it is one. Raises: ModelError."""
+    raw = message.get("content")
     text = raw if isinstance(raw, str) else ""
-    tokens = _counted(_dig(body, "usage"), prompt_tokens, text + str(_dig(message, "reasoning_content") or ""))
-    finish = _dig(body, "choices", 0, "finish_reason")
+    tokens = _counted(usage, prompt_tokens, text + str(message.get("reasoning_content") or ""))
     answer = sendable(without_reasoning(text)).strip()
-    _check_finished(finish, bool(_dig(message, "refusal")), tokens, settings)
+    _check_finished(finish, bool(message.get("refusal")), tokens, settings)
     if not answer:
         what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
         raise ModelError(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
@@ -78,15 +87,6 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
         )
     if finish in ("tool_calls", "function_call"):
         raise ModelError(f"The model {model} calls a tool, which none offered: use another one.", tokens=tokens)
-
-
-def without_reasoning(text: str) -> str:
-    """Return a local model's answer without its thoughts; some templates open the tag themselves, unseen."""
-    begun = text.lstrip().startswith("<think>")
-    thoughts, closed, answer = text.partition("</think>")
-    if begun:
-        return answer
-    return answer if closed and "<think>" not in thoughts and answer.startswith("\n") else text
 
 
 def told_status(
@@ -175,14 +175,14 @@ def _code(content: bytes) -> str:
     """Return the endpoint's own code of an error when it looks like one, never a sentence."""
     body = _parsed(content[:20_000])
     for field in ("code", "type"):
-        value = _dig(body, "error", field)
+        value = dig(body, "error", field)
         if isinstance(value, str) and _CODE.fullmatch(value):
             return value
     return ""
 
 
 def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
-    asked, said = _dig(usage, "prompt_tokens"), _dig(usage, "completion_tokens")
+    asked, said = dig(usage, "prompt_tokens"), dig(usage, "completion_tokens")
     if _is_count(asked) and _is_count(said):
         return Tokens(asked, said)
     return Tokens(prompt_tokens, estimate_tokens(answer), estimated=True)
@@ -192,7 +192,8 @@ def _is_count(value: Json) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
 
 
-def _dig(value: Json, *path: str | int) -> Json:
+def dig(value: Json, *path: str | int) -> Json:
+    """Return what is at a path of names and places, None where there is no such thing."""
     for step in path:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and len(value) > step else None

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
 
 import httpx2
 import openai
@@ -19,10 +19,14 @@ import stamina
 from memos.backends.openai_answers import Refused, read_answer, told_status, where
 from memos.backends.openai_dialect import Dialect, Dialects, payload
 from memos.backends.openai_images import with_small_images
+from memos.backends.openai_stream import read_stream
 from memos.backends.rate_limit import RateLimit
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
 from memos.ports import ChatReply, ChatRequest
 from memos.settings import ChatSettings
+from memos.tokens import Tokens
+
+_Given = TypeVar("_Given")
 
 _LONGEST_WAIT_S: Final = 20.0
 _LONGEST_RETRY_AFTER_S: Final = 60.0
@@ -45,7 +49,8 @@ class OpenAIChat:
         self._slots = threading.BoundedSemaphore(settings.parallel)
         self._lock = threading.Lock()
         self._running = 0
-        self._client = _client(settings)
+        self._http = _http(settings)
+        self._client = _client(settings, self._http)
 
     @property
     def name(self) -> str:
@@ -60,8 +65,19 @@ class OpenAIChat:
         with self._call():
             for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
                 with attempt:
-                    return self._answer(request, until)
+                    return self._understood(request, lambda dialect: self._ask(request, dialect, until))
         raise AssertionError("stamina raises the last attempt's error")
+
+    def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
+        """Yield the model's answer; it is asked again only before the first piece. Raises: as `complete`."""
+        request = with_small_images(request)
+        attempts = self._settings.retries + 1
+        until = time.monotonic() + self._settings.timeout_s * attempts
+        with self._call(), ExitStack() as held:
+            for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
+                with attempt:
+                    pieces = self._understood(request, lambda dialect: self._begin(request, dialect, until, held))
+            yield from pieces
 
     def close(self) -> None:
         """Take no further calls; the connections are closed when the last one under way has ended."""
@@ -104,12 +120,12 @@ class OpenAIChat:
 
         return wait_after
 
-    def _answer(self, request: ChatRequest, until: float) -> ChatReply:
+    def _understood(self, request: ChatRequest, ask: Callable[[Dialect], _Given]) -> _Given:
         """Ask once, in as many dialects as it takes the endpoint to understand."""
         first = dialect = self._dialects.known(request)
         while True:
             try:
-                return self._ask(request, dialect, until)
+                return ask(dialect)
             except Refused as refused:
                 wants_json = request.schema is not None
                 other = dialect.after(refused.complaint, first, wants_json=wants_json)
@@ -119,7 +135,52 @@ class OpenAIChat:
 
     def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
         prompt_tokens = request.estimated_tokens
-        reserved = prompt_tokens + (request.max_tokens or self._settings.max_tokens)
+        with self._reserved(request, until) as used, self._slot(until):
+            response = self._post(request, dialect, until)
+            self._dialects.learn(request, dialect)
+            media_type = response.headers.get("content-type", "")
+            reply = read_answer(response.content, media_type, prompt_tokens, self._settings)
+            used(reply.tokens)
+        return reply
+
+    def _begin(
+        self, request: ChatRequest, dialect: Dialect, until: float, held: ExitStack
+    ) -> Generator[str | ChatReply, None, None]:
+        """Have the endpoint begin with its answer; what that takes is `held` until the answer is there or unwanted."""
+        with ExitStack() as taken:
+            used = taken.enter_context(self._reserved(request, until))
+            taken.enter_context(self._slot(until))
+            response = self._open(payload(request, self._settings, dialect, stream=True), until)
+            taken.callback(response.close)
+            if response.status_code >= 300:
+                with self._translated():
+                    content = response.read()
+                raise told_status(response.status_code, content, response.headers, self._settings)
+            self._dialects.learn(request, dialect)
+            held.push(taken.pop_all())
+        return self._pieces(response, request.estimated_tokens, used)
+
+    def _pieces(
+        self, response: httpx2.Response, prompt_tokens: int, used: Callable[[Tokens], None]
+    ) -> Generator[str | ChatReply, None, None]:
+        media_type = response.headers.get("content-type", "")
+        with self._translated():
+            if "event-stream" in media_type.lower():
+                for piece in read_stream(response.iter_raw(), prompt_tokens, self._settings):
+                    if isinstance(piece, ChatReply):
+                        used(piece.tokens)
+                    yield piece
+                return
+            content = response.read()  # an endpoint that does not stream
+        reply = read_answer(content, media_type, prompt_tokens, self._settings)
+        used(reply.tokens)
+        yield reply.text
+        yield reply
+
+    @contextmanager
+    def _reserved(self, request: ChatRequest, until: float) -> Iterator[Callable[[Tokens], None]]:
+        """Take a call's tokens from the rate limit; what was not used, as told, is given back."""
+        reserved = request.estimated_tokens + (request.max_tokens or self._settings.max_tokens)
         left_s = until - time.monotonic()
         if not self._limit.take(reserved, left_s):
             raise BackendTimeout(
@@ -127,20 +188,19 @@ class OpenAIChat:
                 "later, or raise REQUESTS_PER_MINUTE or TOKENS_PER_MINUTE.",
                 retry_after_s=max(0.0, left_s),
             )
-        used = 0
+        spent = 0
+
+        def used(tokens: Tokens) -> None:
+            nonlocal spent
+            spent = tokens.prompt + tokens.completion
+
         try:
-            with self._slot(until):
-                response = self._post(request, dialect, until)
-            self._dialects.learn(request, dialect)
-            media_type = response.headers.get("content-type", "")
-            reply = read_answer(response.content, media_type, prompt_tokens, self._settings)
-            used = reply.tokens.prompt + reply.tokens.completion
+            yield used
         except ModelError as error:
-            used = error.tokens.prompt + error.tokens.completion
+            used(error.tokens)
             raise
         finally:
-            self._limit.settle(reserved, used)
-        return reply
+            self._limit.settle(reserved, spent)
 
     @contextmanager
     def _slot(self, until: float) -> Iterator[None]:
@@ -170,13 +230,36 @@ class OpenAIChat:
         except openai.APITimeoutError as error:
             raise self._too_slow() from error
         except openai.APIConnectionError as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable(error.__cause__ or error) from error
         except _TooLarge as error:
-            raise ModelError(
-                f"{where(self._settings)} sent more than {_MOST_BYTES:,} bytes: look into what answers there."
-            ) from error
+            raise self._too_much() from error
         # Outside the handler: the driver's error quotes what the endpoint said, which may be the prompt or the key.
         raise told_status(response.status_code, response.content, response.headers, self._settings)
+
+    def _open(self, body: Mapping[str, Any], until: float) -> httpx2.Response:
+        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
+        if timeout_s <= 0:
+            raise self._too_slow()
+        with self._translated():
+            url = f"{self._settings.base_url}/chat/completions"
+            return self._http.send(self._http.build_request("POST", url, json=body, timeout=timeout_s), stream=True)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the client's errors into ours."""
+        try:
+            yield
+        except httpx2.TimeoutException as error:
+            raise self._too_slow() from error
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from error
+        except _TooLarge as error:
+            raise self._too_much() from error
+
+    def _too_much(self) -> ModelError:
+        return ModelError(
+            f"{where(self._settings)} sent more than {_MOST_BYTES:,} bytes: look into what answers there."
+        )
 
     def _too_slow(self) -> BackendTimeout:
         return BackendTimeout(
@@ -184,20 +267,23 @@ class OpenAIChat:
             "TIMEOUT_S, or use a smaller model."
         )
 
-    def _unreachable(self, error: openai.APIConnectionError) -> BackendUnavailable:
-        reason = f"{error.__cause__ or type(error).__name__}"
+    def _unreachable(self, error: BaseException) -> BackendUnavailable:
+        reason = f"{error}" or type(error).__name__
         return BackendUnavailable(
             f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check BASE_URL."
         )
 
 
-def _client(settings: ChatSettings) -> openai.OpenAI:
+def _http(settings: ChatSettings) -> httpx2.Client:
     """Return a client that asks the named endpoint alone, with the key in the settings alone."""
-    http = httpx2.Client(
+    return httpx2.Client(
         event_hooks={"request": [_Headers(settings), _start], "response": [_bound]},
         limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
         follow_redirects=False,  # a prompt goes nowhere else
     )
+
+
+def _client(settings: ChatSettings, http: httpx2.Client) -> openai.OpenAI:
     try:
         return openai.OpenAI(base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=http)
     except httpx2.InvalidURL as error:

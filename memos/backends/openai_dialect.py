@@ -1,7 +1,7 @@
 """Writes a chat request as an OpenAI-compatible endpoint takes it, and what to leave out after it refused one.
 
-Endpoints differ in three ways: the name of the token limit, whether they take a temperature, and how they can be held
-to JSON. Nothing here calls anything.
+Endpoints differ in four ways: the name of the token limit, whether they take a temperature, how they can be held to
+JSON, and whether they count the tokens of a stream. Nothing here calls anything.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Dialect:
 
     limit: Limit = "max_tokens"
     temperature: bool = True
+    usage: bool = True
     json: JsonMode = "json_schema"
 
     def after(self, complaint: str, first: Dialect, *, wants_json: bool) -> Dialect | None:
@@ -41,8 +42,10 @@ class Dialect:
         if "max_tokens" in named or "max_completion_tokens" in named:
             if self.limit == first.limit:
                 return replace(self, limit="max_completion_tokens" if self.limit == "max_tokens" else "max_tokens")
-        elif "temperature" in named and self.temperature:
+        elif ("temperature" in named or "top_p" in named) and self.temperature:
             return replace(self, temperature=False)
+        elif "stream_options" in named and self.usage:
+            return replace(self, usage=False)
         # Not every endpoint names the field it does not know, so any other refusal may mean the format.
         if wants_json and self.json != "none":
             return replace(self, json=_WEAKER[self.json])
@@ -72,13 +75,17 @@ class Dialects:
                 self._json[_digest(request.schema)] = dialect.json
 
 
-def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect) -> dict[str, Any]:
+def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, stream: bool = False) -> dict[str, Any]:
     """Return the body to send."""
     texts = [sendable(each.content) for each in request.messages]
     body: dict[str, Any] = {"model": settings.model}
+    if stream:
+        body |= {"stream": True, **({"stream_options": {"include_usage": True}} if dialect.usage else {})}
     body[dialect.limit] = request.max_tokens or settings.max_tokens
     if dialect.temperature:
         body["temperature"] = settings.temperature if request.temperature is None else request.temperature
+        if request.top_p is not None:
+            body["top_p"] = request.top_p
     if request.schema is not None:
         if dialect.json == "json_schema":
             strict = strict_schema(request.schema)

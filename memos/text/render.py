@@ -50,7 +50,7 @@ def _day(day: datetime) -> str:
     return f"{day.year:04}-{day.month:02}-{day.day:02} {_WEEKDAYS[day.weekday()]}"
 
 
-def citation(number: int, at: datetime | None, text: str) -> str:
+def citation(number: int | str, at: datetime | None, text: str) -> str:
     """Return what was said, and by whom, as a line of an assembled context: number, date with weekday, text."""
     date = f"{_day(at)} " if at else ""
     return f"[{number}] {date}{text}"

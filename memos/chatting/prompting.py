@@ -1,0 +1,66 @@
+"""Writes the prompt of a chat: instructions, the memory section, what was said before, the question. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from memos.chatting.results import Question, Recalled
+from memos.errors import InvalidInput
+from memos.model import Message, Role
+from memos.ports import ChatMessage, ChatRequest
+from memos.reader.messages import read_messages
+from memos.settings import LimitSettings
+from memos.text.checks import check_text
+
+Position = Literal["system", "user"]
+
+_DEFAULT = "You are a helpful assistant who remembers earlier talks with the user. Answer what you are asked, briefly."
+_CITE = "Where you use something remembered, put its mark right behind it, such as [m1]."
+
+
+def history_of(question: Question, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[ChatMessage]:
+    """Return what was said before as a model is shown it. Raises: InvalidInput."""
+    if question.history is None or (isinstance(question.history, Sequence) and not question.history):
+        return []
+    try:
+        read = read_messages(question.history, zone, now, limits)
+    except InvalidInput as error:
+        raise InvalidInput(f"history{error.field.removeprefix('messages')}", error.reason) from error
+    return [_turn(place, message) for place, message in enumerate(read)]
+
+
+def _turn(place: int, message: Message) -> ChatMessage:
+    match message.role:
+        case Role.USER:
+            return ChatMessage("user", message.text)
+        case Role.ASSISTANT:
+            return ChatMessage("assistant", message.text)
+        case Role.SYSTEM:
+            return ChatMessage("system", message.text)
+        case other:
+            raise InvalidInput(f"history[{place}].role", f"{other} has no place here; use user, assistant or system")
+
+
+def request_of(
+    question: Question, recalled: Recalled, history: Sequence[ChatMessage], position: Position, limits: LimitSettings
+) -> ChatRequest:
+    """Return what the model is asked. Raises: InvalidInput."""
+    given = question.system_prompt
+    system = _DEFAULT if given is None else check_text("system_prompt", given, limits.message_bytes)
+    asked = question.query
+    if recalled.section:
+        system = f"{system}\n\n{_CITE}" if recalled.shown else system
+        if position == "system":
+            system = f"{system}\n\n{recalled.section}"
+        else:
+            asked = f"{recalled.section}\n\n{asked}"
+    head = [ChatMessage("system", system)] if system.strip() else []
+    return ChatRequest(
+        (*head, *history, ChatMessage("user", asked)),
+        question.max_tokens,
+        question.temperature,
+        top_p=question.top_p,
+    )

@@ -1,0 +1,84 @@
+"""Recalls what a prompt is given: working memory, what was said last, and what a search finds. Asks no model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from memos.chatting.results import Question, Recalled
+from memos.chatting.section import Entry, known_ids, section_of
+from memos.errors import InvalidInput
+from memos.handles import Handles
+from memos.memcube.ledger import items, paging
+from memos.model import Role, SearchResult
+from memos.reader.fields import within
+from memos.settings import RecallSettings
+from memos.text.checks import check_name
+from memos.working import WorkingMemory
+
+_RECENT_PAGES = 6
+_STANDING_SHARE = 2
+_SAID = (Role.USER, Role.ASSISTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Recalling:
+    """Recalls for questions; `search` and `working_memory` are those of `MemOS`."""
+
+    handles: Handles
+    settings: RecallSettings
+    search: Callable[..., SearchResult]
+    working_memory: Callable[..., WorkingMemory]
+
+    def __call__(self, question: Question, *, marks: bool) -> Recalled:
+        """Return the memory section for a question. Raises: InvalidInput, NotFound, PermissionDenied."""
+        began = time.perf_counter()
+        budget = self.settings.tokens if question.token_budget is None else question.token_budget
+        budget = within("token_budget", budget, 1, 1_000_000)
+        scope = self.handles.scoping(question.cubes, question.actor)
+        standing = self._standing(question, scope.cubes[0], budget)
+        recent = [] if question.history else self._recent(question, scope.cubes[0])
+        known = known_ids([*standing, *recent])
+        found = [entry for entry in self._found(question) if entry.item is None or entry.item.id not in known]
+        recalled = section_of(standing, recent, found, budget, marks=marks)
+        return replace(recalled, timings_ms={"recall": round((time.perf_counter() - began) * 1000, 2)})
+
+    def _standing(self, question: Question, cube: str, budget: int) -> list[Entry]:
+        if not question.working:
+            return []
+        most = max(1, budget // _STANDING_SHARE)
+        working = self.working_memory(question.conversation, cube=cube, actor=question.actor, max_tokens=most)
+        entries = [Entry.of(item) for item in working.items]
+        if working.topic:
+            entries.append(Entry.topic(working.topic, untrusted=working.topic_untrusted))
+        return entries
+
+    def _recent(self, question: Question, cube: str) -> list[Entry]:
+        """Return the messages of the newest pages of the conversation, oldest first."""
+        if question.conversation is None:
+            return []
+        scope = self.handles.scoping([cube], question.actor)
+        name = self.handles.masking(scope).name("conversation", check_name("conversation", question.conversation))
+        with self.handles.ledger.read() as connection:
+            pages = paging.newest(connection, cube, name, _RECENT_PAGES)
+            said = [item.id for page in pages for item in page.messages if item.role in _SAID]
+            states = items.with_sources(connection, [cube], said)
+        return [Entry.of(states[id_]) for id_ in said if id_ in states]
+
+    def _found(self, question: Question) -> list[Entry]:
+        asked = question.query[: self.handles.limits.query_chars]
+        if not asked.strip():  # a picture alone
+            return []
+        least = self.settings.relevance if question.relevance is None else question.relevance
+        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
+            raise InvalidInput("relevance", "must be a number from 0 to 1")
+        found = self.search(
+            asked,
+            cubes=question.cubes,
+            actor=question.actor,
+            top_k=self.settings.top_k if question.top_k is None else question.top_k,
+            filter=question.filter,
+            reference_time=question.reference_time,
+        )
+        return [Entry.found(hit) for hit in found.hits if hit.relevance >= least]
