@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from memos.api import v1
+from memos.api.metrics import Metrics
 from memos.api.requests import RequestLog
 from memos.errors import BackendUnavailable
 from memos.kernel import MemOS
@@ -46,10 +47,16 @@ def create_app(memos: MemOS, *, local_token: str | None = None) -> FastAPI:
             return JSONResponse({"status": "unavailable", "message": str(error)}, 503)
         return JSONResponse({"status": "ok"})
 
+    metrics = Metrics(memos)
+
+    @app.get("/metrics")
+    def numbers() -> Response:
+        return metrics.response()
+
     app.mount("/api/v1", v1.create(memos, local_token))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
         )
-    app.add_middleware(RequestLog)
+    app.add_middleware(RequestLog, metrics=metrics)
     return app
