@@ -9,7 +9,16 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
@@ -262,6 +271,9 @@ class ServerSettings(BaseModel):
     cors_origins: tuple[str, ...] = Field(
         (), description="Origins whose web pages may call the server, as a JSON list; default: none"
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level of what the server logs; `debug` may show what messages of errors say"
+    )
     stop_within_s: int = Field(20, ge=0, le=3600, description="Longest time requests may take to end at a stop")
 
 
@@ -273,6 +285,7 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         frozen=True,
         extra="ignore",
+        populate_by_name=True,
         hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
     )
 
@@ -286,6 +299,11 @@ class Settings(BaseSettings):
     )
     mask_secrets: bool = Field(
         True, description="Mask keys, tokens and passwords of known formats in everything that comes in"
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        validation_alias=AliasChoices("MEMOS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="Where traces are sent, such as `http://127.0.0.1:4318`; or OTEL_EXPORTER_OTLP_ENDPOINT",
     )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)

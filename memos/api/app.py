@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -17,11 +18,14 @@ from memos.errors import BackendUnavailable
 from memos.kernel import MemOS
 from memos.version import __version__
 
+if TYPE_CHECKING:
+    from memos.api.tracing import Tracing
 
-def create_app(memos: MemOS, *, local_token: str | None = None) -> FastAPI:
+
+def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
-    `local_token` is a key that stands for the local owner.
+    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done.
     """
     settings = memos.settings.server
 
@@ -58,5 +62,8 @@ def create_app(memos: MemOS, *, local_token: str | None = None) -> FastAPI:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
         )
+    if tracing is not None:
+        memos.listeners.add(tracing.hear)
+        app.add_middleware(tracing.wrap)
     app.add_middleware(RequestLog, metrics=metrics)
     return app

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from memos.api.metrics import Metrics
 from tests.api.conftest import Server
 
-SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"  # noqa: S105 - made up
+SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"
 
 
 def numbers(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
