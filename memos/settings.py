@@ -19,7 +19,9 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from memos.settings_file import SettingsFile
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
 Purpose = Literal["reader", "chat", "judge", "vision"]
@@ -289,6 +291,7 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
     )
 
+    config: Path | None = Field(None, description="TOML file of settings; arguments and the environment go before it")
     home: Path = Field(default_factory=default_home, description="Folder of the embedded installation")
     ledger_url: SecretStr | None = Field(
         None, description="`postgresql://user:password@host/database` of the ledger; default: SQLite in the home folder"
@@ -319,6 +322,14 @@ class Settings(BaseSettings):
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)
     vision_model: ChatSettings = Field(default_factory=ChatSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """Return where settings come from, what counts most first: arguments, the environment, the file."""
+        return init_settings, env_settings, SettingsFile(settings_cls)
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.
