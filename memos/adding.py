@@ -18,6 +18,7 @@ from memos.reader.images import ImageParts
 from memos.reader.messages import read_messages
 from memos.reader.tools import read_tools
 from memos.settings import ImageSettings
+from memos.stages import StageClock
 from memos.text.checks import check_name
 from memos.tool_memory import remember_tools
 
@@ -44,21 +45,23 @@ class Adding:
         idempotency_key: str | None,
         tools: Json = None,
         mode: str = Mode.ROUGH,
+        clock: StageClock | None = None,
     ) -> AddReceipt:
         """Store messages, and have them read finely later. Raises: InvalidInput, Conflict, BackendUnavailable."""
-        limits, masking = self._handles.limits, self._handles.masking(scope)
+        limits, masking, clock = self._handles.limits, self._handles.masking(scope), clock or StageClock()
         finely = member_of("mode", mode, Mode) is Mode.FINE
-        # Before anything is checked, so that no error shows what must not be shown either. What a request is known by
-        # again is a salted digest of it as it was given.
-        given, said = (messages, tags, info, tools), masking.messages(messages, limits.messages_per_add)
-        tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
-        conversation = None if conversation is None else check_name("conversation", conversation)
-        key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-        drafts = self.read(said, scope, tags, info)
-        defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), limits)
-        request = None if key is None else _request(key, conversation, *given)
-        conversation = None if conversation is None else masking.name("conversation", conversation)
-        with self._handles.changing(scope) as change:
+        with clock.stage("read"):
+            # Before anything is checked, so that no error shows what must not be shown either. What a request is
+            # known by again is a salted digest of it as it was given.
+            given, said = (messages, tags, info, tools), masking.messages(messages, limits.messages_per_add)
+            tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
+            conversation = None if conversation is None else check_name("conversation", conversation)
+            key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
+            drafts = self.read(said, scope, tags, info)
+            defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), limits)
+            request = None if key is None else _request(key, conversation, *given)
+            conversation = None if conversation is None else masking.name("conversation", conversation)
+        with clock.stage("store"), self._handles.changing(scope) as change:
             receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
             remember_tools(change, defined, drafts, receipt)
             pictures.store(change, drafts, receipt)
@@ -67,7 +70,9 @@ class Adding:
                 receipt = replace(receipt, task=found[0] if found else None)
             if not receipt.replayed:
                 masking.record(change)
-        return replace(receipt, indexed=self._handles.settle(), masked=masking.masked)
+        with clock.stage("index"):
+            indexed = self._handles.settle()
+        return replace(receipt, indexed=indexed, masked=masking.masked)
 
     def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> list[Draft]:
         """Return what would be stored of messages. Raises: InvalidInput."""

@@ -91,9 +91,11 @@ from memos.scheduler.worker import Worker
 from memos.search.searcher import Searcher, SearchRequest
 from memos.search.whynot import why_not
 from memos.settings import Settings
+from memos.stages import Listeners
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
 from memos.tool_memory import ToolMemory
+from memos.totals import Totals
 from memos.upkeep import Upkeep
 from memos.user_profiles import Profiles
 from memos.working import FACTS, Compose, WorkingMemory
@@ -120,6 +122,7 @@ class MemOS:
         self.clock = parts.clock
         self.ledger = parts.ledger
         self.embedder = parts.embedder
+        self.listeners = Listeners()
         self._parts = parts
         self._guard = Guard(parts.ledger)
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
@@ -172,6 +175,7 @@ class MemOS:
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
         )
+        self.totals = Totals(parts.ledger, parts.clock, parts.askers, parts.embedder, self._check_admin)
         self._heads: dict[str, cube_rows.Head] = {}
         self._closed = False
 
@@ -259,10 +263,11 @@ class MemOS:
         tools that were at hand, in OpenAI's shape.
         Raises: InvalidInput, NotFound (cube), Conflict (same id, other content), BackendUnavailable (disk full).
         """
-        return self._adding.add(
-            messages, self._scope([cube], actor, right=Right.WRITE), conversation=conversation, tags=tags, info=info,
-            idempotency_key=idempotency_key, mode=mode, tools=tools,
-        )  # fmt: skip
+        with self.listeners.call("add") as clock:
+            return self._adding.add(
+                messages, self._scope([cube], actor, right=Right.WRITE), conversation=conversation, tags=tags,
+                info=info, idempotency_key=idempotency_key, mode=mode, tools=tools, clock=clock,
+            )  # fmt: skip
 
     def update(
         self,
@@ -413,11 +418,16 @@ class MemOS:
         Relative dates in the question ("last week") are counted from the reference time.
         Raises: InvalidInput, NotFound (cube).
         """
-        scope = self._scope(cubes, actor)
-        request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
-        with self._turns:
-            result = self._searcher.search(request)
-        self._scheduler.found(result.hits)
+        with self.listeners.call("search") as clock:
+            scope = self._scope(cubes, actor)
+            request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
+            with clock.stage("wait"):
+                self._turns.acquire()
+            try:
+                result = self._searcher.search(request, clock)
+            finally:
+                self._turns.release()
+            self._scheduler.found(result.hits)
         return result
 
     def recall(
@@ -826,9 +836,12 @@ class MemOS:
         if self._closed:
             raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
 
-    def _every_cube(self, actor: str) -> tuple[str, ...]:
+    def _check_admin(self, actor: str) -> None:
         self._check_open()
         self._guard.check_admin(check_name("actor", actor, 128))
+
+    def _every_cube(self, actor: str) -> tuple[str, ...]:
+        self._check_admin(actor)
         return self._upkeep.cubes()
 
     @contextmanager

@@ -6,18 +6,22 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from memos.api.app import create_app
 from memos.api.endpoint import Endpoint, announced, new_token
-from memos.errors import BackendUnavailable
+from memos.errors import BackendUnavailable, InvalidInput
 from memos.kernel import MemOS
 from memos.settings import Settings
+
+if TYPE_CHECKING:
+    from memos.api.tracing import Tracing
 
 ADMIN = "admin"
 _FIRST_KEY = "first key"
@@ -43,11 +47,14 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     # uvicorn sends itself the signal again once requests have ended: the installation must still be closed then.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listening = _listen(settings.server.host, settings.server.port)
-    with suppress(KeyboardInterrupt), listening, MemOS.open(home, settings=settings) as memos:
+    with (
+        suppress(KeyboardInterrupt), listening, _tracing(settings) as tracing,
+        MemOS.open(home, settings=settings) as memos,
+    ):  # fmt: skip
         token = new_token()
         config = uvicorn.Config(
-            create_app(memos, local_token=token), log_config=None, access_log=False, server_header=False,
-            lifespan="on", timeout_graceful_shutdown=settings.server.stop_within_s,
+            create_app(memos, local_token=token, tracing=tracing), log_config=None, access_log=False,
+            server_header=False, lifespan="on", timeout_graceful_shutdown=settings.server.stop_within_s,
         )  # fmt: skip
         url = _url(listening)
         key = first_key(memos)
@@ -56,6 +63,25 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         with announced(memos.home, endpoint) if own_folder else nullcontext():
             announce(Started(url, key, settings.server.host in _LOOPBACK))
             uvicorn.Server(config).run(sockets=[listening])
+
+
+@contextmanager
+def _tracing(settings: Settings) -> Iterator[Tracing | None]:
+    """Yield what sends traces where the settings say, None when they say nothing. Raises: InvalidInput (the extra)."""
+    if settings.otlp_endpoint is None:
+        yield None
+        return
+    try:
+        from memos.api.tracing import exporting  # noqa: PLC0415 - the extra `tracing`
+    except ImportError as error:
+        raise InvalidInput(
+            "OTEL_EXPORTER_OTLP_ENDPOINT", "needs the extra `tracing`: pip install 'memstrata-os[tracing]'"
+        ) from error
+    tracing = exporting(settings.otlp_endpoint)
+    try:
+        yield tracing
+    finally:
+        tracing.close()
 
 
 def first_key(memos: MemOS) -> str | None:

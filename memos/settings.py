@@ -9,8 +9,19 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from memos.settings_file import SettingsFile
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
 Purpose = Literal["reader", "chat", "judge", "vision"]
@@ -265,6 +276,9 @@ class ServerSettings(BaseModel):
     proxy_models: tuple[str, ...] = Field(
         (), description="Further models of the chat endpoint that clients of the proxy may name, as a JSON list"
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level of what the server logs; `debug` may show what messages of errors say"
+    )
     stop_within_s: int = Field(20, ge=0, le=3600, description="Longest time requests may take to end at a stop")
 
 
@@ -289,9 +303,11 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         frozen=True,
         extra="ignore",
+        populate_by_name=True,
         hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
     )
 
+    config: Path | None = Field(None, description="TOML file of settings; arguments and the environment go before it")
     home: Path = Field(default_factory=default_home, description="Folder of the embedded installation")
     ledger_url: SecretStr | None = Field(
         None, description="`postgresql://user:password@host/database` of the ledger; default: SQLite in the home folder"
@@ -302,6 +318,11 @@ class Settings(BaseSettings):
     )
     mask_secrets: bool = Field(
         True, description="Mask keys, tokens and passwords of known formats in everything that comes in"
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        validation_alias=AliasChoices("MEMOS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="Where traces are sent, such as `http://127.0.0.1:4318`; or OTEL_EXPORTER_OTLP_ENDPOINT",
     )
     embed: EmbedSettings = Field(default_factory=EmbedSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
@@ -318,6 +339,14 @@ class Settings(BaseSettings):
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)
     vision_model: ChatSettings = Field(default_factory=ChatSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """Return where settings come from, what counts most first: arguments, the environment, the file."""
+        return init_settings, env_settings, SettingsFile(settings_cls)
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.

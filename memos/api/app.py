@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from memos.api import v1
+from memos.api.metrics import Metrics
 from memos.api.requests import RequestLog
 from memos.errors import BackendUnavailable
 from memos.kernel import MemOS
 from memos.version import __version__
 
+if TYPE_CHECKING:
+    from memos.api.tracing import Tracing
 
-def create_app(memos: MemOS, *, local_token: str | None = None) -> FastAPI:
+
+def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
-    `local_token` is a key that stands for the local owner.
+    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done.
     """
     settings = memos.settings.server
 
@@ -46,10 +51,19 @@ def create_app(memos: MemOS, *, local_token: str | None = None) -> FastAPI:
             return JSONResponse({"status": "unavailable", "message": str(error)}, 503)
         return JSONResponse({"status": "ok"})
 
+    metrics = Metrics(memos)
+
+    @app.get("/metrics")
+    def numbers() -> Response:
+        return metrics.response()
+
     app.mount("/api/v1", v1.create(memos, local_token))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
         )
-    app.add_middleware(RequestLog)
+    if tracing is not None:
+        memos.listeners.add(tracing.hear)
+        app.add_middleware(tracing.wrap)
+    app.add_middleware(RequestLog, metrics=metrics)
     return app

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memos.api.metrics import Ended, Metrics
 from memos.clock import new_id
 
 log = logging.getLogger("memos.requests")
@@ -24,8 +25,9 @@ request_id: ContextVar[str] = ContextVar("memos_request_id", default="-")
 class RequestLog:
     """Takes a caller's `X-Request-Id` or makes one, gives it back, and logs how the request ended."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on and log it."""
@@ -44,17 +46,20 @@ class RequestLog:
             await send(message)
 
         token = request_id.set(id_)
+        self._metrics.began()
         try:
             await self._app(scope, receive, named)
         finally:
             request_id.reset(token)
-            ended = {"status": status, "ms": round((time.perf_counter() - began) * 1000, 1)}
-            asked = {"request_id": id_, "method": scope["method"], "route": route_of(scope)}
-            log.info("request", extra=asked | ended)
+            ended = Ended(scope["method"], route_of(scope), status, time.perf_counter() - began)
+            self._metrics.ended(ended)
+            asked = {"request_id": id_, "method": ended.method, "route": ended.route}
+            log.info("request", extra={**asked, "status": status, "ms": round(ended.seconds * 1000, 1)})
 
 
 def route_of(scope: Scope) -> str:
     """Return a request's route as a pattern, without ids; where none matched, nothing of the path."""
     route = scope.get("route")
     pattern = getattr(route, "path_format", None) or getattr(route, "path", None)
-    return "none" if pattern is None else f"{scope.get('root_path', '')}{pattern}"
+    # The root path is where a family of routes is mounted; the rest of what was asked for is left out.
+    return f"{scope.get('root_path', '')}{pattern or ''}" or "none"

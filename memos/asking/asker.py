@@ -39,6 +39,11 @@ class Asker:
         """The name of the model asked."""
         return self._model.name
 
+    @property
+    def remembered(self) -> tuple[int, int]:
+        """How many questions were answered from memory, and how many not."""
+        return self._cache.hits, self._cache.misses
+
     def say(
         self,
         messages: Sequence[ChatMessage],

@@ -76,6 +76,12 @@ class Askers:
         """What describes images, None without a model that is said to see."""
         return self.get("vision")
 
+    @property
+    def remembered(self) -> tuple[int, int]:
+        """How many questions were answered from memory, and how many not."""
+        each = [asker.remembered for asker in self._each()]
+        return sum(hits for hits, _ in each), sum(misses for _, misses in each)
+
     def forget(self) -> None:
         """Drop every remembered answer, after an erasure."""
         for asker in self._each():

@@ -21,6 +21,7 @@ class ReplyCache:
         self._replies: OrderedDict[str, ChatReply] = OrderedDict()
         self._bytes = 0
         self._generation = 0
+        self.hits = self.misses = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -39,7 +40,10 @@ class ReplyCache:
     def get(self, key: str) -> ChatReply | None:
         """Return the remembered answer."""
         with self._lock:
-            if (reply := self._replies.get(key)) is not None:
+            if (reply := self._replies.get(key)) is None:
+                self.misses += 1
+            else:
+                self.hits += 1
                 self._replies.move_to_end(key)
             return reply
 

@@ -24,6 +24,7 @@ class CachedEmbedder:
         self._vectors: OrderedDict[tuple[bool, str], Vector] = OrderedDict()
         self._lock = threading.Lock()
         self._generation = 0
+        self.hits = self.misses = 0
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -78,7 +79,10 @@ class CachedEmbedder:
             self._generation += 1
 
     def _recall(self, key: tuple[bool, str]) -> Vector | None:
-        if (vector := self._vectors.get(key)) is not None:
+        if (vector := self._vectors.get(key)) is None:
+            self.misses += 1
+        else:
+            self.hits += 1
             self._vectors.move_to_end(key)
         return vector
 

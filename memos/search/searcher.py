@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -43,6 +42,7 @@ from memos.search.pushdown import recall
 from memos.search.question import Question, read_question
 from memos.search.rank import Ranked, Recalled, rank
 from memos.search.relevance import relevance
+from memos.stages import StageClock
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40
@@ -115,9 +115,9 @@ class Searcher:
     terms: SparseEncoder
     helper: Executor
 
-    def search(self, request: SearchRequest) -> SearchResult:
+    def search(self, request: SearchRequest, clock: StageClock | None = None) -> SearchResult:
         """Return at most `top_k` distinct hits, best first, with their sources."""
-        clock = StageClock()
+        clock = clock or StageClock()
         with self.ledger.read() as connection:
             found = self.find(connection, request, limit_of(request.top_k), clock)
             with clock.stage("hydrate"):
@@ -449,17 +449,3 @@ class Rules:
         if self.ended_by is None or brief.valid_to is None or brief.type in _TOLD:
             return True
         return brief.valid_to > self.ended_by
-
-
-class StageClock:
-    """Milliseconds by stage."""
-
-    def __init__(self) -> None:
-        self.timings_ms: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add what happens inside to the stage's time."""
-        started = time.perf_counter()
-        yield
-        self.timings_ms[name] = self.timings_ms.get(name, 0.0) + (time.perf_counter() - started) * 1000

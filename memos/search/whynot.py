@@ -14,12 +14,12 @@ from memos.search.searcher import (
     Rules,
     Searcher,
     SearchRequest,
-    StageClock,
     arm_scores,
     boosts,
     candidates_of,
     limit_of,
 )
+from memos.stages import StageClock
 
 
 def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memos.memcube.ledger import queues
-from memos.memcube.ledger.schema import conversations, cubes, events, items, messages, segments, tasks
+from memos.memcube.ledger.schema import conversations, cubes, events, items, messages, outbox, segments, tasks
 from memos.memcube.ledger.tasks import RUNNING, to_task
 from memos.model import Task
 
@@ -98,3 +98,33 @@ def ended(connection: sa.Connection, named: Sequence[str] | None, since: datetim
 
 def _of(named: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:
     return query if named is None else query.where(tasks.c.cube_id.in_(named))
+
+
+# The whole installation
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What all cubes together hold; takes as long as it is much."""
+
+    cubes: int
+    messages: int
+    items: int
+    short_pages: int
+    segments: dict[str, int]
+    outbox: dict[tuple[str, bool], int]
+
+
+def whole(connection: sa.Connection) -> Whole:
+    """Count all cubes at once: segments by state, rows of the outbox by index and whether they are parked."""
+    pages = sa.func.sum(conversations.c.next_page - conversations.c.first_short + 1)
+    by_state = sa.select(segments.c.state, sa.func.count()).group_by(segments.c.state)
+    left = sa.select(outbox.c.target, outbox.c.parked, sa.func.count()).group_by(outbox.c.target, outbox.c.parked)
+    return Whole(
+        connection.scalar(sa.select(sa.func.count()).select_from(cubes)) or 0,
+        connection.scalar(sa.select(sa.func.count()).select_from(messages)) or 0,
+        connection.scalar(sa.select(sa.func.count()).select_from(items)) or 0,
+        int(connection.scalar(sa.select(pages)) or 0),
+        {row[0]: row[1] for row in connection.execute(by_state)},
+        {(target, bool(parked)): number for target, parked, number in connection.execute(left)},
+    )

@@ -51,6 +51,12 @@ def number_at(connection: sa.Connection, cube: str, moment: datetime) -> int:
     return int(connection.scalar(query.order_by(events.c.seq.desc()).limit(1)) or 0)
 
 
+def tally_all(connection: sa.Connection, cube: str, after: int) -> dict[str, int]:
+    """Return how many events of each kind came behind a number."""
+    query = sa.select(events.c.kind, sa.func.count()).where(events.c.cube_id == cube, events.c.seq > after)
+    return {row[0]: row[1] for row in connection.execute(query.group_by(events.c.kind))}
+
+
 def tally(connection: sa.Connection, cube: str, after: int, kinds: Sequence[str]) -> dict[str, int]:
     """Return how many events of each of these kinds came behind a number; kinds without one are left out."""
     query = sa.select(events.c.kind, sa.func.count().label("number")).where(

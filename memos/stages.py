@@ -1,0 +1,86 @@
+"""What a call of `MemOS` did and how long its stages took, told to whoever listens; knows neither side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One stretch of a stage: a stage may have several in one call. `started_ns` is epoch time."""
+
+    stage: str
+    started_ns: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One call that ended: `add` or `search`, and what it spent its time on. Without ids, names or text."""
+
+    operation: str
+    started_ns: int
+    seconds: float
+    laps: tuple[Lap, ...]
+    failed: bool
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Return the seconds of each stage."""
+        found: dict[str, float] = {}
+        for lap in self.laps:
+            found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds
+        return found
+
+
+Listener = Callable[[Work], None]
+
+
+class StageClock:
+    """Times the stages of one call; for one thread."""
+
+    def __init__(self) -> None:
+        self.laps: list[Lap] = []
+
+    @property
+    def timings_ms(self) -> dict[str, float]:
+        """Return the milliseconds of each stage, in the order of their beginning."""
+        found: dict[str, float] = {}
+        for lap in self.laps:
+            found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds * 1000
+        return found
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add what happens inside to the stage's time."""
+        began_ns, began = time.time_ns(), time.perf_counter()
+        yield
+        self.laps.append(Lap(name, began_ns, time.perf_counter() - began))
+
+
+class Listeners:
+    """Hears of every call of one open installation, from whichever surface. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._listening: tuple[Listener, ...] = ()
+
+    def add(self, listener: Listener) -> None:
+        """Have a listener told of each call from now on, on the thread of the call; it must be quick and not raise."""
+        self._listening = (*self._listening, listener)
+
+    @contextmanager
+    def call(self, operation: str) -> Iterator[StageClock]:
+        """Time a call, and tell of it when it ended, also by an error."""
+        clock, failed = StageClock(), True
+        began_ns, began = time.time_ns(), time.perf_counter()
+        try:
+            yield clock
+            failed = False
+        finally:
+            if self._listening:
+                work = Work(operation, began_ns, time.perf_counter() - began, tuple(clock.laps), failed)
+                for listener in self._listening:
+                    listener(work)
