@@ -89,6 +89,12 @@ def address_of(api_key: str | None, base_url: str | None, is_global: str | bool)
     return Address(_root(base_url or os.environ.get("MEMOS_BASE_URL") or LOCAL), key.strip())
 
 
+def check_wait(name: str, value: float | None) -> float | None:
+    """Return a time to wait for something, None for as long as it takes. Raises: InvalidInput."""
+    _check_seconds(name, value)
+    return value
+
+
 def _root(url: str) -> str:
     """Cut off what names a family of routes: clients are given it with and without."""
     if not isinstance(url, str):

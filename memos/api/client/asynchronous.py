@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 import httpx2
 
 from memos.api.client.address import Address, Options
-from memos.api.client.calls import Call, Download, Reply, Stream, exchange
+from memos.api.client.calls import Call, Download, Reply, Stream, Waiting, exchange
 from memos.api.client.results import ChatAnswer
 from memos.api.client.transport import (
     CHUNK_BYTES,
@@ -93,7 +94,7 @@ class AsyncConnection:
         """Close the pool, for all that use it."""
         await self._http.aclose()
 
-    async def do(self, described: Call[Any] | Stream[Any] | Download[Any]) -> Any:
+    async def do(self, described: Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]) -> Any:
         """Send a request, perhaps repeatedly, and return what its answer says. Raises: MemosError."""
         if isinstance(described, Download):
             return await self._repeated(
@@ -101,7 +102,9 @@ class AsyncConnection:
             )
         if isinstance(described, Stream):
             return await self._streamed(described)
-        return await self._repeated(described, lambda id_: self._once(described, id_))
+        if isinstance(described, Waiting):
+            return await self._waited(described)
+        return await self._repeated(described, partial(self._once, described))
 
     async def _repeated(self, call: Call[T], once: Callable[[str], Awaitable[Reply]]) -> T:
         request_id = new_id()
@@ -118,6 +121,17 @@ class AsyncConnection:
                 outcome = error
             try:
                 pause = steps.send(outcome)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+
+    async def _waited(self, waiting: Waiting[T]) -> T:
+        turns = waiting.turns()
+        call = next(turns)
+        while True:
+            found = await self._repeated(call, partial(self._once, call))
+            try:
+                call = turns.send(found)
             except StopIteration as done:
                 result: T = done.value
                 return result
@@ -176,6 +190,8 @@ def sends(describe: Callable[P, Call[T]]) -> Callable[Concatenate[AsyncHolder, P
 def sends(
     describe: Callable[P, Stream[S]],
 ) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, AsyncStreamed[S]]]: ...
+@overload
+def sends(describe: Callable[P, Waiting[T]]) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, T]]: ...
 @overload
 def sends(describe: Callable[P, Download[T]]) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, T]]: ...
 def sends(describe: Callable[P, Any]) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, Any]]:

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 import httpx2
 
 from memos.api.client.address import Address, Options
-from memos.api.client.calls import Call, Download, Reply, Stream, exchange
+from memos.api.client.calls import Call, Download, Reply, Stream, Waiting, exchange
 from memos.api.client.results import ChatAnswer
 from memos.api.client.transport import (
     CHUNK_BYTES,
@@ -93,13 +94,15 @@ class Connection:
         """Close the pool, for all that use it."""
         self._http.close()
 
-    def do(self, described: Call[Any] | Stream[Any] | Download[Any]) -> Any:
+    def do(self, described: Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]) -> Any:
         """Send a request, perhaps repeatedly, and return what its answer says. Raises: MemosError."""
         if isinstance(described, Download):
             return self._repeated(described.call, lambda id_: self._fetched(described.call, id_, described.target))
         if isinstance(described, Stream):
             return self._streamed(described)
-        return self._repeated(described, lambda id_: self._once(described, id_))
+        if isinstance(described, Waiting):
+            return self._waited(described)
+        return self._repeated(described, partial(self._once, described))
 
     def _repeated(self, call: Call[T], once: Callable[[str], Reply]) -> T:
         request_id = new_id()
@@ -116,6 +119,17 @@ class Connection:
                 outcome = error
             try:
                 pause = steps.send(outcome)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+
+    def _waited(self, waiting: Waiting[T]) -> T:
+        turns = waiting.turns()
+        call = next(turns)
+        while True:
+            found = self._repeated(call, partial(self._once, call))
+            try:
+                call = turns.send(found)
             except StopIteration as done:
                 result: T = done.value
                 return result
@@ -170,6 +184,8 @@ class Holder(Protocol):
 def sends(describe: Callable[P, Call[T]]) -> Callable[Concatenate[Holder, P], T]: ...
 @overload
 def sends(describe: Callable[P, Stream[S]]) -> Callable[Concatenate[Holder, P], Streamed[S]]: ...
+@overload
+def sends(describe: Callable[P, Waiting[T]]) -> Callable[Concatenate[Holder, P], T]: ...
 @overload
 def sends(describe: Callable[P, Download[T]]) -> Callable[Concatenate[Holder, P], T]: ...
 def sends(describe: Callable[P, Any]) -> Callable[Concatenate[Holder, P], Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import SystemRandom
 from typing import Any, Generic, TypeVar
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from memos.api.client.address import Misused, Options
 from memos.api.client.failures import failure, strange
 from memos.clock import new_id
-from memos.errors import BackendUnavailable, MemosError
+from memos.errors import BackendTimeout, BackendUnavailable, MemosError
 from memos.model import Json
 
 T = TypeVar("T")
@@ -22,6 +23,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _IDEMPOTENCY_KEY = "Idempotency-Key"
 _random = SystemRandom()
+_TURN_S = 20.0
+_ANSWERING_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +41,19 @@ class Call(Generic[T]):
     """One request and how its answer is read; `path` begins at the server's root.
 
     Only what is `repeatable` is sent again: it changes nothing, or carries an idempotency key. `files` are sent as
-    parts of a form, `upload` as the body.
+    parts of a form, `upload` as the body. A server may be silent for `least_s` before the call's limit of time counts.
     """
 
     method: str
     path: str
     read: Callable[[Reply], T]
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | list[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     repeatable: bool = False
     files: tuple[Path, ...] = ()
     upload: Path | None = None
+    least_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,30 @@ class Stream(Generic[T]):
     call: Call[Any]
     each: Callable[[str, str], T | None]
     """Takes an event's name and its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[T]):
+    """A request that lets the server wait some seconds, made until its answer is `done` or `timeout_s` are over."""
+
+    call: Callable[[float], Call[T]]
+    done: Callable[[T], bool]
+    timeout_s: float | None
+    what: str
+
+    def turns(self) -> Generator[Call[T], T, T]:
+        """Yield requests in which the server waits, take their answers, return the last. Raises: BackendTimeout."""
+        until = None if self.timeout_s is None else time.monotonic() + self.timeout_s
+        seconds = _TURN_S if self.timeout_s is None else min(_TURN_S, self.timeout_s)
+        while True:
+            found = yield replace(self.call(seconds), least_s=seconds + _ANSWERING_S)
+            if self.done(found):
+                return found
+            seconds = _TURN_S if until is None else min(_TURN_S, until - time.monotonic())
+            if seconds <= 0:
+                raise BackendTimeout(
+                    f"Not done within {self.timeout_s} seconds: {self.what}. Wait longer, or look again later."
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,15 @@ from typing import Self, Unpack
 from memos.api.client import openmem
 from memos.api.client.address import Choices, Options, address_of
 from memos.api.client.asynchronous import AsyncConnection, sends, sends_chat
+from memos.api.client.parts_async import (
+    AsyncCubes,
+    AsyncEvents,
+    AsyncKeys,
+    AsyncMemories,
+    AsyncSharing,
+    AsyncTasks,
+    AsyncUsers,
+)
 
 
 class AsyncMemOSClient:
@@ -28,6 +37,13 @@ class AsyncMemOSClient:
 
     def _share(self, connection: AsyncConnection) -> None:
         self._connection = connection
+        self.memories, self.cubes, self.sharing = (
+            AsyncMemories(connection),
+            AsyncCubes(connection),
+            AsyncSharing(connection),
+        )
+        self.users, self.keys = AsyncUsers(connection), AsyncKeys(connection)
+        self.tasks, self.events = AsyncTasks(connection), AsyncEvents(connection)
 
     def using(self, **options: Unpack[Choices]) -> Self:
         """Return this client with other options for the calls made through it; closing one closes both.

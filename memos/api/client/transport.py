@@ -19,7 +19,7 @@ from memos.version import __version__
 
 CHUNK_BYTES = 1 << 16
 
-_DESCRIBED = ("Call[", "Stream[", "Download[")
+_DESCRIBED = ("Call[", "Stream[", "Waiting[", "Download[")
 _UNKNOWN_TYPE = "application/octet-stream"
 
 Client = TypeVar("Client", httpx2.Client, httpx2.AsyncClient)
@@ -33,13 +33,14 @@ def request_of(
         "Authorization": f"Bearer {address.key}", "User-Agent": f"memstrata/{__version__}", "X-Request-Id": request_id,
         **call.headers,
     }  # fmt: skip
+    limit_s = None if options.timeout_s is None else max(options.timeout_s, call.least_s)
     if call.body is not None:
         headers["Content-Type"] = "application/json"
         content["content"] = call.body
     try:
         return http.build_request(
             call.method, address.root + call.path, params=dict(call.query) or None, headers=headers,
-            timeout=httpx2.Timeout(options.timeout_s, connect=options.connect_timeout_s), **content,
+            timeout=httpx2.Timeout(limit_s, connect=options.connect_timeout_s), **content,
         )  # fmt: skip
     except (httpx2.InvalidURL, UnicodeError) as error:
         raise Misused("base_url", f"or an id in the path cannot be sent ({type(error).__name__})") from None
