@@ -28,10 +28,12 @@ def shown(value: object) -> str:
 
 
 class MemosError(Exception):
-    """Base of every error memstrata raises on purpose."""
+    """Base of every error memstrata raises on purpose; a client of a server says `status` and `request_id` of it."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
+    status: int | None = None
+    request_id: str | None = None
 
 
 class InvalidInput(MemosError):

@@ -51,6 +51,7 @@ class Refused(MemosError):
     """The server refuses a request before anybody looked at it."""
 
     code = "refused"
+    status: int
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

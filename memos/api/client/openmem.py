@@ -1,0 +1,375 @@
+"""The requests of `/api/openmem/v1`: names, parameters and defaults are those of the known client `MemOSClient`.
+
+Each function only describes its request. Of those that change something only what the server knows again by its
+idempotency key may be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from memos.api.client import results
+from memos.api.client.address import Misused
+from memos.api.client.calls import Call, Model, Reply, Stream, as_model, encoded, repeatable_with
+from memos.api.client.failures import failure, strange
+from memos.api.client.results import Plain
+from memos.model import Json
+
+T = TypeVar("T")
+
+_ROOT = "/api/openmem/v1"
+_LARGEST_PAGE = 50
+
+
+def get_message(
+    user_id: str,
+    conversation_id: str | None = None,
+    conversation_limit_number: int | None = None,
+    message_limit_number: int | None = None,
+    source: str | None = None,
+) -> Call[results.MessagesAnswer]:
+    """Return the last messages of a conversation. Raises: InvalidInput, NotFound, PermissionDenied."""
+    _require(user_id=user_id)
+    return _post("get/message", dict(locals()), _model(results.MessagesAnswer), repeatable=True)
+
+
+def add_message(
+    messages: list[dict[str, Any]],
+    user_id: str | list[str] | None = None,
+    conversation_id: str | None = None,
+    info: dict[str, Any] | None = None,
+    source: str | None = None,
+    app_id: str | None = None,
+    agent_id: str | list[str] | None = None,
+    async_mode: bool = True,
+    tags: list[str] | None = None,
+    allow_public: bool = False,
+    allow_knowledgebase_ids: list[str] | None = None,
+    allow_memory_view: list[str] | None = None,
+    *,
+    idempotency_key: str | None = None,
+) -> Call[results.TaskAnswer]:
+    """Store messages; they can be found when this returns, and `task_id` follows what is made of them.
+
+    The same `idempotency_key` stores once; without one each call has its own. Raises: InvalidInput, PermissionDenied.
+    """
+    fields = dict(locals())
+    _require(messages=messages)
+    if not user_id and not agent_id:
+        raise Misused("user_id", "or agent_id is required")
+    headers = repeatable_with(fields.pop("idempotency_key"))
+    return _post("add/message", fields, _model(results.TaskAnswer), headers=headers, repeatable=True)
+
+
+def search_memory(
+    query: str,
+    user_id: str | None = None,
+    conversation_id: str | None = None,
+    agent_id: str | None = None,
+    memory_limit_number: int = 6,
+    include_preference: bool = True,
+    knowledgebase_ids: list[str] | None = None,
+    filter: dict[str, Any] | None = None,
+    source: str | None = None,
+    include_tool_memory: bool = False,
+    preference_limit_number: int = 6,
+    tool_memory_limit_number: int = 6,
+    relativity: float | None = None,
+    include_skill: bool = False,
+    skill_limit_number: int = 6,
+    include_memory_view: list[str] | None = None,
+    context_format: str = "memory",
+) -> Call[results.SearchAnswer]:
+    """Find memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
+    fields = dict(locals())
+    _require(query=query)
+    _require_one(user_id, agent_id)
+    return _post("search/memory", fields, _model(results.SearchAnswer), repeatable=True)
+
+
+def get_memory(
+    user_id: str | None = None,
+    include_preference: bool = True,
+    page: int = 1,
+    size: int = 10,
+    agent_id: str | None = None,
+    include_tool_memory: bool = True,
+    include_memory_view: list[str] | None = None,
+    filter: dict[str, Any] | None = None,
+) -> Call[results.MemoryAnswer]:
+    """Return a page of the memories of a user or an agent. Raises: InvalidInput, PermissionDenied."""
+    fields = dict(locals())
+    _require_one(user_id, agent_id)
+    if isinstance(size, int) and size > _LARGEST_PAGE:
+        raise Misused("size", f"must be at most {_LARGEST_PAGE}")
+    return _post("get/memory", fields, _model(results.MemoryAnswer), repeatable=True)
+
+
+def get_memory_by_id(memid: str) -> Call[Plain]:
+    """Return one memory. Raises: NotFound."""
+    _require(memid=memid)
+    return Call("GET", f"{_ROOT}/get/memory/{segment('memid', memid)}", plain, repeatable=True)
+
+
+def create_knowledgebase(
+    knowledgebase_name: str, knowledgebase_description: str | None = None
+) -> Call[results.KnowledgebaseAnswer]:
+    """Make a knowledge base. Raises: InvalidInput, Conflict, PermissionDenied."""
+    _require(knowledgebase_name=knowledgebase_name)
+    return _post("create/knowledgebase", dict(locals()), _model(results.KnowledgebaseAnswer))
+
+
+def delete_knowledgebase(knowledgebase_id: str) -> Call[results.SuccessAnswer]:
+    """Delete a knowledge base with its documents. Raises: NotFound, PermissionDenied."""
+    _require(knowledgebase_id=knowledgebase_id)
+    return _post("delete/knowledgebase", dict(locals()), _model(results.SuccessAnswer))
+
+
+def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]]) -> Call[results.AddedFilesAnswer]:
+    """Add files given as base64, or as URLs that the server may fetch. Raises: InvalidInput, NotFound."""
+    _require(knowledgebase_id=knowledgebase_id, file=file)
+    return _post("add/knowledgebase-file", dict(locals()), _model(results.AddedFilesAnswer))
+
+
+def add_knowledgebase_file_form(
+    knowledgebase_id: str, files: Sequence[str | Path], type: str | None = None
+) -> Call[results.AddedFilesAnswer]:
+    """Add files of this machine by their paths. Raises: InvalidInput (also: there is no such file), NotFound."""
+    _require(knowledgebase_id=knowledgebase_id, files=files)
+    paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
+    query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
+    return Call(
+        "POST", f"{_ROOT}/add/knowledgebase-file", _model(results.AddedFilesAnswer), query=query, files=paths
+    )  # fmt: skip
+
+
+def delete_knowledgebase_file(file_ids: list[str]) -> Call[results.SuccessAnswer]:
+    """Delete files of knowledge bases. Raises: NotFound, PermissionDenied."""
+    _require(file_ids=file_ids)
+    return _post("delete/knowledgebase-file", dict(locals()), _model(results.SuccessAnswer))
+
+
+def get_knowledgebase_file(
+    file_ids: list[str] | None = None,
+    knowledgebase_id: str | None = None,
+    type: str | None = None,
+    page: int | None = None,
+    page_size: int | None = None,
+) -> Call[results.FilesAnswer]:
+    """Return how files of a knowledge base stand. Raises: InvalidInput, NotFound."""
+    fields = dict(locals())
+    if bool(file_ids) == bool(knowledgebase_id):
+        raise Misused("file_ids", "or knowledgebase_id is required, and not both")
+    return _post("get/knowledgebase-file", fields, _model(results.FilesAnswer), repeatable=True)
+
+
+def get_task_status(task_id: str) -> Call[results.StatusAnswer]:
+    """Return how far a task is. Raises: NotFound."""
+    _require(task_id=task_id)
+
+    def read(reply: Reply) -> results.StatusAnswer:
+        answer = _model(results.StatusAnswer)(reply)
+        if answer.data.task_id is not None:
+            return answer
+        return answer.model_copy(update={"data": answer.data.model_copy(update={"task_id": task_id})})
+
+    return _post("get/status", {"task_id": task_id}, read, repeatable=True)
+
+
+def add_feedback(
+    user_id: str,
+    conversation_id: str | None = None,
+    feedback_content: str | None = None,
+    agent_id: str | None = None,
+    app_id: str | None = None,
+    feedback_time: str | None = None,
+    allow_public: bool = False,
+    allow_knowledgebase_ids: list[str] | None = None,
+) -> Call[results.TaskAnswer]:
+    """Correct what is remembered, in plain words. Raises: InvalidInput, PermissionDenied."""
+    fields = dict(locals())
+    _require(feedback_content=feedback_content, user_id=user_id)
+    return _post("add/feedback", fields, _model(results.TaskAnswer))
+
+
+def delete_memory(
+    user_ids: list[str] | None = None,
+    memory_ids: list[str] | None = None,
+    *,
+    user_id: str | None = None,
+    agent_id: str | None = None,
+    filter: dict[str, Any] | None = None,
+    memory_type: str | None = None,
+) -> Call[results.SuccessAnswer]:
+    """Delete memories by exactly one condition. Raises: InvalidInput, NotFound, PermissionDenied."""
+    if user_id is None and user_ids and not memory_ids:
+        if len(user_ids) != 1:
+            raise Misused("user_ids", "can name one user only")
+        user_id = user_ids[0]
+    given = {"memory_ids": memory_ids or None, "user_id": user_id or None, "agent_id": agent_id or None}
+    if sum(value is not None for value in (*given.values(), filter)) != 1:
+        raise Misused("memory_ids", "or user_id, agent_id or filter is required, exactly one of them")
+    fields = {**given, "filter": filter, "memory_type": memory_type}
+    return _post("delete/memory", fields, _model(results.SuccessAnswer))
+
+
+def update_memory(
+    memory_id: str, content: str | None = None, title: str | None = None, status: str | None = None
+) -> Call[Plain]:
+    """Change a memory; its versions are kept. Raises: InvalidInput, NotFound, PermissionDenied."""
+    _require(memory_id=memory_id)
+    if not content and not title and not status:
+        raise Misused("content", "or title or status is required")
+    return _post("update/memory", dict(locals()), plain)
+
+
+def extract_memory(
+    messages: list[dict[str, Any]], extraction_types: list[str] | None = None, model: str | None = None
+) -> Call[Plain]:
+    """Return what would be remembered of messages; stores nothing. Raises: InvalidInput, ModelError."""
+    _require(messages=messages)
+    return _post("extract/memory", dict(locals()), plain)
+
+
+def rerank(query: str, documents: list[str], model: str | None = None, top_n: int | None = None) -> Call[Plain]:
+    """Order texts by how well they answer a question. Raises: InvalidInput."""
+    fields = dict(locals())
+    _require(query=query, documents=documents)
+    if isinstance(top_n, int) and top_n <= 0:
+        raise Misused("top_n", "must be greater than 0")
+    return _post("rerank", fields, plain, repeatable=True)
+
+
+def bind_profile_template(bind_list: list[dict[str, Any]]) -> Call[Plain]:
+    """Say which profile template is used for which user or agent. Raises: InvalidInput, NotFound."""
+    _require(bind_list=bind_list)
+    return _post("bind/profile_template", dict(locals()), plain)
+
+
+def edit_profile(
+    profile_template_id: str,
+    user_id: str | None = None,
+    agent_id: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    remove_fields: list[str] | None = None,
+) -> Call[Plain]:
+    """Set and remove fields of a profile. Raises: InvalidInput, NotFound, PermissionDenied."""
+    fields = dict(locals())
+    _require(profile_template_id=profile_template_id)
+    _require_one(user_id, agent_id)
+    if metadata is None and not remove_fields:
+        raise Misused("metadata", "or remove_fields is required")
+    return _post("edit/profile", fields, plain)
+
+
+def delete_profile(profile_template_id: str, user_id: str | None = None, agent_id: str | None = None) -> Call[Plain]:
+    """Remove a profile. Raises: InvalidInput, NotFound, PermissionDenied."""
+    fields = dict(locals())
+    _require(profile_template_id=profile_template_id)
+    _require_one(user_id, agent_id)
+    return _post("delete/profile", fields, plain)
+
+
+def chat(
+    user_id: str,
+    conversation_id: str,
+    query: str,
+    internet_search: bool = False,
+    force_stop: bool = False,
+    use_mem_os_cube: bool = False,
+    source: str | None = None,
+    system_prompt: str | None = None,
+    model_name: str | None = None,
+    knowledgebase_ids: list[str] | None = None,
+    filter: dict[str, Any] | None = None,
+    add_message_on_answer: bool = True,
+    app_id: str | None = None,
+    agent_id: str | None = None,
+    async_mode: bool = True,
+    tags: list[str] | None = None,
+    info: dict[str, Any] | None = None,
+    allow_public: bool = False,
+    allow_knowledgebase_ids: list[str] | None = None,
+    max_tokens: int = 8192,
+    temperature: float | None = 0.7,
+    top_p: float | None = 0.95,
+    include_preference: bool = True,
+    preference_limit_number: int = 6,
+    memory_limit_number: int = 6,
+    stream: bool = False,
+    include_tool_memory: bool = False,
+    tool_memory_limit_number: int = 6,
+    relativity: float | None = None,
+) -> Call[results.ChatAnswer] | Stream[str]:
+    """Answer with what is remembered; with `stream` the answer comes as it is written, each piece a JSON text.
+
+    Raises: InvalidInput, PermissionDenied, ModelError, BackendUnavailable (also: no language model is configured).
+    """
+    fields = dict(locals())
+    _require(user_id=user_id, conversation_id=conversation_id, query=query)
+    call = _post("chat", fields, _model(results.ChatAnswer))
+    return Stream(call, lambda _, data: data) if stream else call
+
+
+def plain(reply: Reply) -> Plain:
+    """Read an answer as the dictionary it is. Raises: MemosError."""
+    try:
+        found = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("code"), int):
+        raise strange(reply.status, reply.headers, "no envelope of this protocol")
+    if found["code"] not in (0, 200):
+        raise failure(reply.status, reply.headers, reply.body)
+    return Plain(code=found["code"], message=str(found.get("message", "")), data=found.get("data"))
+
+
+def segment(name: str, value: str) -> str:
+    """Return a value as one segment of a path. Raises: InvalidInput."""
+    try:
+        if not isinstance(value, str) or value in ("", ".", ".."):
+            raise Misused(name, "must be an id")
+        return quote(value, safe="")
+    except UnicodeEncodeError:
+        raise Misused(name, "is no valid Unicode") from None
+
+
+def existing(name: str, path: str | Path) -> Path:
+    """Return the path of a file that is there. Raises: InvalidInput."""
+    try:
+        if (found := Path(path).expanduser()).is_file():
+            return found
+    except (TypeError, ValueError, OSError, RuntimeError):
+        pass
+    raise Misused(name, f"names no file that is there: {str(path)!r:.200}")
+
+
+def _post(
+    path: str, fields: Mapping[str, Json], read: Callable[[Reply], T], *,
+    headers: Mapping[str, str] | None = None, repeatable: bool = False,
+) -> Call[T]:  # fmt: skip
+    body = encoded({name: value for name, value in fields.items() if value is not None})
+    return Call("POST", f"{_ROOT}/{path}", read, headers=headers or {}, body=body, repeatable=repeatable)
+
+
+def _model(model: type[Model]) -> Callable[[Reply], Model]:
+    def read(reply: Reply) -> Model:
+        plain(reply)
+        return as_model(model)(reply)
+
+    return read
+
+
+def _require(**given: object) -> None:
+    for name, value in given.items():
+        if not value:
+            raise Misused(name, "is required")
+
+
+def _require_one(user_id: str | None, agent_id: str | None) -> None:
+    if bool(user_id) == bool(agent_id):
+        raise Misused("user_id", "or agent_id is required, and not both")

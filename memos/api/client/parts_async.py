@@ -1,0 +1,100 @@
+"""The parts of `AsyncMemOSClient`, named as those of `MemOS`: cubes, sharing, users, keys, memories, tasks, events."""
+
+from __future__ import annotations
+
+from memos.api.client import own_cubes, own_memories, own_tasks
+from memos.api.client.asynchronous import AsyncConnection, sends
+
+
+class AsyncMemories:
+    """What is remembered, one by one."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    add = sends(own_memories.add)
+    search = sends(own_memories.search)
+    feedback = sends(own_memories.feedback)
+    get = sends(own_memories.get)
+    list = sends(own_memories.list_)
+    update = sends(own_memories.update)
+    delete = sends(own_memories.delete)
+    history = sends(own_memories.history)
+    rollback = sends(own_memories.rollback)
+    erase = sends(own_memories.erase)
+    erase_receipt = sends(own_memories.erase_receipt)
+
+
+class AsyncCubes:
+    """The cubes of an installation."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    create = sends(own_cubes.create_cube)
+    list = sends(own_cubes.list_cubes)
+    get = sends(own_cubes.get_cube)
+    change = sends(own_cubes.change_cube)
+    drop = sends(own_cubes.drop_cube)
+
+
+class AsyncSharing:
+    """Who may do what with a cube."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    grant = sends(own_cubes.grant)
+    revoke = sends(own_cubes.revoke)
+    grants = sends(own_cubes.grants)
+
+
+class AsyncUsers:
+    """Users, agents and groups."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    me = sends(own_cubes.me)
+    create = sends(own_cubes.create_user)
+    list = sends(own_cubes.list_users)
+    get = sends(own_cubes.get_user)
+    enable = sends(own_cubes.enable_user)
+    members = sends(own_cubes.members)
+    join = sends(own_cubes.join)
+    leave = sends(own_cubes.leave)
+
+
+class AsyncKeys:
+    """Keys of users and agents."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    create = sends(own_cubes.create_key)
+    list = sends(own_cubes.list_keys)
+    revoke = sends(own_cubes.revoke_key)
+
+
+class AsyncTasks:
+    """Background work."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    list = sends(own_tasks.list_tasks)
+    get = sends(own_tasks.get_task)
+    retry = sends(own_tasks.retry_task)
+    cancel = sends(own_tasks.cancel_task)
+    wait = sends(own_tasks.wait_task)
+    follow = sends(own_tasks.follow_task)
+
+
+class AsyncEvents:
+    """What was done to cubes."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    list = sends(own_tasks.list_events)
+    follow = sends(own_tasks.follow_events)

@@ -1,0 +1,264 @@
+"""What the routes of `/api/v1` answer, as frozen models without behaviour; fields that a newer server adds are kept.
+
+They are the values that calls in Python return, under the same names; what is one of several words is a text here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from memos.api.client.results import Result
+from memos.model import Json
+
+
+class Masked(Result):
+    """Passages that were not stored as written."""
+
+    where: str
+    kind: str
+    count: int
+
+
+class AddReceipt(Result):
+    """What an add stored; `indexed` is False when an index has yet to catch up, `task` reads it finely."""
+
+    cube: str
+    conversation: str | None
+    item_ids: tuple[str, ...]
+    duplicates: tuple[str, ...] = ()
+    indexed: bool = True
+    replayed: bool = False
+    masked: tuple[Masked, ...] = ()
+    task: str | None = None
+
+
+class FeedbackReceipt(Result):
+    """The correction stored as a new memory, what it was linked to and what it replaced."""
+
+    item_id: str
+    related: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    indexed: bool = True
+    masked: tuple[Masked, ...] = ()
+
+
+class EraseReceipt(Result):
+    """What was erased and from where; `state` goes from `purging` to `purged`."""
+
+    id: str
+    cube: str
+    state: str
+    item_ids: tuple[str, ...]
+    rebuilt: tuple[str, ...] = ()
+    removed: dict[str, int] = Field({})
+    stores: dict[str, str] = Field({})
+    backups: tuple[str, ...] = ()
+    untold_backups: tuple[str, ...] = ()
+
+
+class ItemIds(Result):
+    """Ids of memories."""
+
+    item_ids: tuple[str, ...]
+
+
+class Source(Result):
+    """Where a memory comes from: a passage of a stored message."""
+
+    message_id: str
+    start: int
+    end: int
+    speaker: str
+    at: datetime
+    passage: str
+    conversation: str | None = None
+    external_id: str | None = None
+    trust: str = "trusted"
+
+
+class Item(Result):
+    """One memory at one version."""
+
+    id: str
+    cube: str
+    version: int
+    memory: str
+    type: str
+    tier: str
+    status: str
+    speaker: str
+    role: str
+    created_at: datetime
+    updated_at: datetime
+    key: str | None = None
+    value: str | None = None
+    tags: tuple[str, ...] = ()
+    info: dict[str, Any] = Field({})
+    confidence: float = 1.0
+    conversation: str | None = None
+    said_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_by: str | None = None
+    sources: tuple[Source, ...] = ()
+
+
+class Version(Result):
+    """One entry of a memory's history: who changed what, when and why."""
+
+    id: str
+    item: str
+    version: int
+    actor: str
+    reason: str
+    recorded_at: datetime
+    before: Item | None = None
+    after: Item
+
+
+class Hit(Result):
+    """One found memory."""
+
+    item: Item
+    score: float
+    relevance: float
+    sources: tuple[Source, ...] = ()
+    duplicates: tuple[str, ...] = ()
+
+
+class SearchResult(Result):
+    """The hits of one search, best first; iterating yields them."""
+
+    query: str
+    hits: tuple[Hit, ...]
+    context: str = ""
+    context_tokens: int = 0
+    missing_arms: tuple[str, ...] = ()
+    timings_ms: dict[str, float] = Field({})
+
+    def __iter__(self) -> Iterator[Hit]:  # type: ignore[override]  # hits, as in Python, and not fields
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, place: int) -> Hit:
+        return self.hits[place]
+
+
+class Cube(Result):
+    """One cube: the unit of sharing, dump and erasure."""
+
+    id: str
+    owner: str
+    description: str = ""
+    time_zone: str
+    created_at: datetime
+    items: int = 0
+    kind: str = "memory"
+    redact_pii: bool = False
+
+
+class Grant(Result):
+    """A role on a cube that was given to somebody; `*` is everyone."""
+
+    cube: str
+    identity: str
+    role: str
+    created_by: str
+    created_at: datetime
+
+
+class Revoked(Result):
+    """Whether there was something to take back."""
+
+    revoked: bool
+
+
+class Identity(Result):
+    """A user, agent or group."""
+
+    id: str
+    kind: str
+    name: str
+    admin: bool = False
+    disabled: bool = False
+    home: str | None = None
+    acts_for: str | None = None
+    created_by: str
+    created_at: datetime
+
+
+class Members(Result):
+    """The members of a group."""
+
+    group: str
+    members: tuple[str, ...]
+
+
+class Me(Result):
+    """Whom a key stands for, and what calls with it may do at the most."""
+
+    identity: Identity
+    rights: tuple[str, ...]
+
+
+class Key(Result):
+    """A key, without its secret, of which `hint` is the beginning."""
+
+    id: str
+    identity: str
+    name: str
+    hint: str
+    rights: tuple[str, ...]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+class NewKey(Result):
+    """A key that was just made; its `secret` is told this once."""
+
+    key: Key
+    secret: str | None
+
+    def __repr__(self) -> str:
+        return f"NewKey(key={self.key!r})"
+
+
+class Task(Result):
+    """One piece of background work as it stands."""
+
+    id: str
+    kind: str
+    cube: str
+    state: str
+    ended: bool
+    attempts: int = 0
+    progress: float = 0.0
+    note: str | None = None
+    error: str | None = None
+    tokens: int = 0
+    seconds: float = 0.0
+    created_at: datetime
+    not_before: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Event(Result):
+    """One entry of a cube's chain: who did what when; `seq` counts them from 1."""
+
+    cube: str
+    seq: int
+    at: datetime
+    actor: str
+    kind: str
+    item: str | None = None
+    body: Json = None
