@@ -15,7 +15,7 @@ from memos.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
-KILLS = 12
+KILLS = 8
 
 # Prints the id of each file after `add` returned; every third is the next version of the same name.
 WORKER = """

@@ -274,7 +274,7 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
 
 
 def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> None:
-    chance, kills = random.Random(11), 50
+    chance, kills = random.Random(11), 20
     for _ in range(kills):
         with subprocess.Popen(
             [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT

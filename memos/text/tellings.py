@@ -6,9 +6,11 @@ Beside `statements`, which have a key: what is found here has none. English and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from types import ModuleType
 
 from memos.text import telling_chinese, telling_english
 
@@ -39,13 +41,15 @@ def _joined(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _KINDS = (Kind.SELF, Kind.RELATION, Kind.EVENT, Kind.PLAN)
-_ENGLISH, _CHINESE = (
-    {
-        kind: _joined(patterns)
-        for kind, patterns in zip(_KINDS, (words.SELF, words.RELATIONS, words.EVENTS, words.PLANS), strict=True)
-    }
-    for words in (telling_english, telling_chinese)
-)
+
+
+@cache
+def _patterns(words: ModuleType) -> Mapping[Kind, re.Pattern[str]]:
+    """Return a language's pattern of each kind; making them takes a fifth of the time a short command has."""
+    spoken = (words.SELF, words.RELATIONS, words.EVENTS, words.PLANS)
+    return {kind: _joined(patterns) for kind, patterns in zip(_KINDS, spoken, strict=True)}
+
+
 # Where a telling can begin; trying hundreds of alternatives at every letter takes eight times as long.
 _STARTS = re.compile(
     r"\b(?:I['’]?(?:m|ve|d|ll)?|we|my|our|every|me)\b|\b(?-i:[A-Z])[\w'’\-]*(?= (?:is|and)\b)|^\W*", re.IGNORECASE
@@ -77,14 +81,14 @@ def tellings(sentence: str) -> list[Telling]:
 
 def _in_english(head: str) -> Iterator[Telling]:
     places = {0, *(match.start() for match in _STARTS.finditer(head))}
-    for kind, pattern in _ENGLISH.items():
+    for kind, pattern in _patterns(telling_english).items():
         for place in places:
             if (match := pattern.match(head, place)) is not None:
                 yield from _told(kind, match)
 
 
 def _in_chinese(head: str) -> Iterator[Telling]:
-    for kind, pattern in _CHINESE.items():
+    for kind, pattern in _patterns(telling_chinese).items():
         for match in pattern.finditer(head):
             yield from _told(kind, match)
 

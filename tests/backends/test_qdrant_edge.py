@@ -308,9 +308,9 @@ def test_what_was_not_optimised_is_known_after_reopening(folder: Path) -> None:
 def test_searches_go_on_while_graphs_are_built(folder: Path) -> None:
     """In this process a build would hold every thread from its beginning to its end."""
     index = QdrantEdgeIndex.open(folder, 384)
-    for start in range(0, 15_000, 500):
+    for start in range(0, 8_000, 500):
         index.upsert(points(start, 500, cubes=1))
-    assert index.unoptimised() == 15_000
+    assert index.unoptimised() == 8_000
     with Probe(index) as probe:
         probe.phase = during = Phase()
         started = time.perf_counter()
@@ -320,7 +320,7 @@ def test_searches_go_on_while_graphs_are_built(folder: Path) -> None:
     assert index.unoptimised() == 0
     assert len(during.searches) >= 10
     assert max(during.gaps) < took_ms / 4
-    assert sum(1 for _ in index.scan("cube0")) == 15_000
+    assert sum(1 for _ in index.scan("cube0")) == 8_000
     index.close()
 
 
