@@ -265,12 +265,12 @@ def _said(text: str, content: Json) -> str:
 
 def receipt_of(connection: sa.Connection, cube: str, idempotency_key: str) -> AddReceipt | None:
     """Return what an add of this key stored, None when there was none or something of it is erased."""
-    row = _known(connection, cube, idempotency_key)
+    row = _remembered(connection, cube, idempotency_key)
     return None if row is None else _replayed(cube, row)
 
 
 def _earlier(change: Change, request: Request) -> AddReceipt | None:
-    row = _known(change.connection, change.cube, request.key)
+    row = _remembered(change.connection, change.cube, request.key)
     if row is None:
         return None
     if not hmac.compare_digest(_digest(bytes(row.salt), request.body), bytes(row.digest)):
@@ -278,7 +278,7 @@ def _earlier(change: Change, request: Request) -> AddReceipt | None:
     return _replayed(change.cube, row)
 
 
-def _known(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | None:
+def _remembered(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | None:
     mine = (t.requests.c.cube_id == cube, t.requests.c.idempotency_key == key)
     return connection.execute(sa.select(t.requests).where(*mine)).one_or_none()
 
