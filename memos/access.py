@@ -245,7 +245,8 @@ class Keys:
         self._doors.check_open()
         with self._doors.ledger.read() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
-        self._check_self(found.identity, actor)
+        if not self._is_its(found, actor):
+            raise NotFound("key", key)  # as if there were none
         self._doors.guard.check_key(Right.OWN)
         with self._doors.writing() as connection:
             if found.revoked_at is None:
@@ -269,11 +270,23 @@ class Keys:
                 rows.change_key(connection, key.id, last_used_at=now)
         return Caller(identity, key)
 
+    def get(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
+        """Return a key, without its secret. Raises: NotFound."""
+        self._doors.check_open()
+        with self._doors.ledger.read() as connection:
+            found = rows.require_key(connection, check_name("key", key, 64))
+        if not self._is_its(found, actor):
+            raise NotFound("key", key)
+        return found
+
+    def _is_its(self, key: Key, actor: str) -> bool:
+        return self._doors.guard.readable(check_name("actor", actor, 128)) is None or actor == key.identity
+
     def _check_self(self, identity: str | None, actor: str) -> None:
         self._doors.check_open()
         self._doors.guard.readable(check_name("actor", actor, 128))
         if identity is None or actor != check_name("identity", identity, 128):
-            self._doors.guard.check_admin(check_name("actor", actor, 128))
+            self._doors.guard.check_admin(actor)
 
 
 def _digest(secret: str) -> str:

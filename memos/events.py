@@ -50,6 +50,12 @@ class Events:
         with self._ledger.read() as connection:
             return rows.find(connection, cube, wanted)
 
+    def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
+        """Return the number of a cube's newest event. Raises: NotFound (cube)."""
+        self._known([cube], actor, Right.READ)
+        with self._ledger.read() as connection:
+            return rows.head(connection, cube)
+
     def follow(
         self,
         cube: str = DEFAULT_CUBE,

@@ -42,6 +42,12 @@ def calling(caller: Caller) -> Iterator[None]:
         _CALLER.reset(token)
 
 
+def asking(actor: str) -> str:
+    """Return whose key a call came with; without a key, who it is for."""
+    caller = _CALLER.get()
+    return actor if caller is None else caller.identity.id
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""

@@ -40,6 +40,7 @@ from memos.filters import And, Condition, Op, fields_of, parse
 from memos.fine_reading import FineReading
 from memos.guard import Guard
 from memos.handles import Handles
+from memos.idempotency import Idempotency
 from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
@@ -125,6 +126,7 @@ class MemOS:
         self.listeners = Listeners()
         self._parts = parts
         self._guard = Guard(parts.ledger)
+        self.idempotency = Idempotency(parts.ledger, parts.clock, self._check_open)
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
         self._upkeep = Upkeep(parts, self._vector, self._graph)
         handles = Handles(
@@ -829,7 +831,8 @@ class MemOS:
         if cubes is not None:
             return self._scope(cubes, actor, embeds=False, right=right).cubes
         self._check_open()
-        readable = self._guard.readable(check_name("actor", actor, 128))
+        self._guard.check(check_name("actor", actor, 128), (), right)  # what the key may do, whatever the cubes
+        readable = self._guard.readable(actor)
         return None if readable is None else tuple(sorted(readable))
 
     def _check_open(self) -> None:
@@ -850,6 +853,7 @@ class MemOS:
         self._parts.check_space()
         self.ledger.renew_hold()  # what others may be doing alone must not be disturbed, nor followed by halves
         with self.ledger.write() as connection:
+            self.idempotency.note(connection)
             yield connection
 
     @contextmanager

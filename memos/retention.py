@@ -90,6 +90,9 @@ class Retention:
         if cube is None:
             with self._handles.ledger.read() as connection:
                 cube = rows.require(connection, rule).cube
+            readable = self._handles.readable(check_name("actor", actor, 128))
+            if readable is not None and cube not in readable:
+                raise NotFound("retention rule", rule, rows.REMEDY)  # as if there were none
         scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
         with self._handles.changing(scope) as change:
             found = rows.require(change.connection, rule)

@@ -12,7 +12,7 @@ from memos.memcube.ledger import queues
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
-from memos.model import LOCAL_OWNER, Task, TaskState
+from memos.model import LOCAL_OWNER, WHOLE, Task, TaskState
 from memos.reader.fields import within
 from memos.scheduler.runner import Runner
 from memos.scheduler.waiting import polls
@@ -64,6 +64,8 @@ class Tasks:
             found = rows.get(connection, task)
         if named is not None and found.cube not in named:
             raise NotFound("task", task)
+        if cubes is None and found.cube != WHOLE and right is not Right.READ:
+            self._known([found.cube], actor, right)  # to see a cube is not to have a say in it
         return found
 
     def counts(self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> dict[TaskState, int]:

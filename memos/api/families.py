@@ -128,12 +128,12 @@ def first_problem(error: RequestValidationError) -> InvalidInput:
     return InvalidInput(".".join(where) or "body", problem["msg"])
 
 
-def _memos(request: Request) -> MemOS:
+async def _memos(request: Request) -> MemOS:
     opened: MemOS = request.app.state.memos
     return opened
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     caller: Caller = request.state.caller
     return caller
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, templates, tiers, tool_tasks
+from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, repeats, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
@@ -99,6 +99,7 @@ def _remove(
     of_tools = _other_origins(connection, told - named) - doomed
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
+    removed["repeats"] += repeats.forget_items(connection, change.cube, {*doomed, *touched})
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
@@ -151,7 +152,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
         t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
-        t.extraction_items, t.extractions, t.retention_rules, t.grants,
+        t.extraction_items, t.extractions, t.retention_rules, t.grants, t.repeats,
     )  # fmt: skip
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))

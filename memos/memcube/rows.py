@@ -51,7 +51,7 @@ _BATCH_ROWS = 500
 _BATCH_CHARS = 4 << 20
 _EARLIEST = to_micros(datetime.min.replace(tzinfo=UTC))
 _LATEST = to_micros(datetime.max.replace(tzinfo=UTC))
-_LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt", "types", "statuses"})
+_LISTS = frozenset({"tags", "entities", "keywords", "item_ids", "duplicates", "rebuilt", "types", "statuses", "made"})
 _OBJECTS = frozenset({"info", "removed", "stores", "scope", "payload"})
 _CHOICES: dict[str, type[StrEnum]] = {
     "versions.type": ItemType,

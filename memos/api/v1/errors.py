@@ -33,6 +33,7 @@ _WHEN = {
     409: "It is no longer as the request expects, or the name is taken",
     413: "The body is too large",
     429: "Too much at once; `Retry-After` says when to come back",
+    500: "Stored data is damaged, or the server made a mistake; its log says which",
     502: "The language model gave no usable answer",
     503: "A store cannot be used now",
     504: "It took longer than allowed",

@@ -1,30 +1,42 @@
-"""`/memories`: add, list, look at, change, take back and erase memories."""
+"""`/memories`: add, list, look at, change, delete and bring back memories."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query
+from pydantic import Field
 
-from memos.api.callers import who
 from memos.api.families import Asked, Opened
 from memos.api.v1.errors import ERRORS
+from memos.api.v1.given import (
+    Acting,
+    CubeBody,
+    FilterText,
+    IdempotencyKey,
+    InCube,
+    ItemBody,
+    ItemCube,
+    ItemId,
+    Limit,
+    Moment,
+    actor_of,
+    place_of,
+    read_filter,
+)
 from memos.api.v1.shapes import AddReceiptShape, ItemShape
+from memos.api.v1.shapes_memories import ItemIdsShape, VersionShape
 
 router = APIRouter(prefix="/memories", tags=["memories"], responses=ERRORS)
 
-IdempotencyKey = Annotated[str | None, Header(description="Repeating it within a cube stores nothing twice")]
+Offset = Annotated[int, Query(description="Memories to pass over first")]
+Reason = Annotated[str, Query(description="Why, for the history")]
 
 
-class AddBody(BaseModel):
+class AddBody(CubeBody):
     """What to remember."""
 
-    model_config = ConfigDict(extra="forbid")
-
     messages: Any = Field(description="A text, a message `{role, content, …}` or a list of messages")
-    cube: str | None = Field(None, description="Cube to store it in; default: the user's own")
-    user: str | None = Field(None, description="User or agent to act for; default: whom the key belongs to")
     conversation: str | None = Field(None, description="Conversation it belongs to")
     tags: list[str] = Field(default=[], description="Tags")
     info: dict[str, Any] = Field(default={}, description="Own fields, to filter by later")
@@ -32,18 +44,101 @@ class AddBody(BaseModel):
     tools: Any = Field(None, description="Definitions of the tools that were at hand, in OpenAI's shape")
 
 
+class UpdateBody(ItemBody):
+    """What to change; what is left out stays."""
+
+    memory: str = Field("", description="Its text")
+    tags: list[str] = Field(default=[], description="Its tags")
+    info: dict[str, Any] = Field(default={}, description="The caller's own fields")
+    key: str | None = Field(None, description="What it says something about")
+    value: str | None = Field(None, description="What it says about the key")
+    confidence: float = Field(1, description="0 to 1")
+    tier: str = Field("", description="`short`, `mid` or `long`")
+    type: str = Field("", description="Kind of memory")
+    status: str = Field("", description="`active`, `pending`, `superseded` or `archived`")
+    valid_from: Moment = Field(None, description="Since when it holds: ISO 8601, or milliseconds since 1970")
+    valid_to: Moment = Field(None, description="Until when it holds")
+    expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
+    reason: str = Field("updated", description="Why, for the history")
+
+
+class DeleteBody(ItemBody):
+    """What to delete."""
+
+    item_ids: list[str] = Field(description="Ids of memories of one cube; all of them, or none, are deleted")
+    reason: str = Field("deleted", description="Why, for the history")
+
+
+class RollbackBody(ItemBody):
+    """What to go back to."""
+
+    to_version: int = Field(description="Version to be again")
+    expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
+
+
 @router.post("", status_code=201)
 def add(body: AddBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> AddReceiptShape:
     """Store messages; they are durable and can be found when this answers."""
-    acting = who(memos, caller, body.user)
+    place = place_of(memos, caller, body)
     receipt = memos.add(
-        body.messages, cube=body.cube or acting.home, actor=acting.actor, conversation=body.conversation,
+        body.messages, cube=place.cube, actor=place.actor, conversation=body.conversation,
         tags=body.tags, info=body.info, idempotency_key=idempotency_key, mode=body.mode, tools=body.tools,
     )  # fmt: skip
     return AddReceiptShape.model_validate(receipt)
 
 
+@router.get("")
+def list_(
+    memos: Opened, place: InCube, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
+) -> list[ItemShape]:
+    """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
+    found = memos.list(cube=place.cube, actor=place.actor, filter=read_filter(filter), limit=limit, offset=offset)
+    return [ItemShape.model_validate(item) for item in found]
+
+
+@router.post("/delete")
+def delete_several(body: DeleteBody, memos: Opened, caller: Asked) -> ItemIdsShape:
+    """Take memories out of sight; a rollback brings each back."""
+    actor = actor_of(memos, caller, body)
+    return ItemIdsShape(item_ids=list(memos.delete(body.item_ids, cube=body.cube, actor=actor, reason=body.reason)))
+
+
 @router.get("/{item}")
-def get(item: str, memos: Opened, caller: Asked) -> ItemShape:
+def get(item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None) -> ItemShape:
     """Return one memory with its sources."""
-    return ItemShape.model_validate(memos.get(item, actor=caller.identity.id))
+    return ItemShape.model_validate(memos.get(item, cube=cube, actor=acting.actor))
+
+
+@router.patch("/{item}")
+def update(item: ItemId, body: UpdateBody, memos: Opened, caller: Asked) -> ItemShape:
+    """Write a memory's next version."""
+    given = body.model_fields_set - {"user", "cube", "expected_version", "reason"}
+    changed = memos.update(
+        item, cube=body.cube, actor=actor_of(memos, caller, body), expected_version=body.expected_version,
+        reason=body.reason, **{name: getattr(body, name) for name in given},
+    )  # fmt: skip
+    return ItemShape.model_validate(changed)
+
+
+@router.delete("/{item}")
+def delete(
+    item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None, reason: Reason = "deleted"
+) -> ItemIdsShape:
+    """Take a memory out of sight; a rollback brings it back."""
+    return ItemIdsShape(item_ids=list(memos.delete([item], cube=cube, actor=acting.actor, reason=reason)))
+
+
+@router.get("/{item}/history")
+def history(item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None) -> list[VersionShape]:
+    """Return every version of a memory, also of a deleted one: who, when, why, before and after."""
+    return [VersionShape.model_validate(each) for each in memos.history(item, cube=cube, actor=acting.actor)]
+
+
+@router.post("/{item}/rollback")
+def rollback(item: ItemId, body: RollbackBody, memos: Opened, caller: Asked) -> ItemShape:
+    """Write a new version equal to an old one."""
+    back = memos.rollback(
+        item, body.to_version, cube=body.cube, actor=actor_of(memos, caller, body),
+        expected_version=body.expected_version,
+    )  # fmt: skip
+    return ItemShape.model_validate(back)

@@ -1,37 +1,59 @@
-"""`/search`: find memories, or why one is not found."""
+"""`/search` and what a prompt begins with: find memories, or why one is not found; working memory; feedback."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query
+from pydantic import Field
 
 from memos.api.callers import who
 from memos.api.families import Asked, Opened
 from memos.api.v1.errors import ERRORS
+from memos.api.v1.given import Body, CubeBody, IdempotencyKey, InCube, Moment, creation, place_of
 from memos.api.v1.shapes import SearchShape
+from memos.api.v1.shapes_memories import FeedbackShape, WhyNotShape, WorkingMemoryShape
+from memos.model import FeedbackReceipt
 
-router = APIRouter(prefix="/search", tags=["search"], responses=ERRORS)
+router = APIRouter(tags=["search"], responses=ERRORS)
 
 
-class SearchBody(BaseModel):
+class QuestionBody(Body):
     """What to find, and where."""
-
-    model_config = ConfigDict(extra="forbid")
 
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to search; default: the user's own")
-    user: str | None = Field(None, description="User or agent to act for; default: whom the key belongs to")
     top_k: int = Field(10, description="Most hits")
     filter: dict[str, Any] | None = Field(None, description="Filter (docs/filters.md)")
-    as_of: str | int | float | None = Field(None, description="Search what was stored by this time")
-    reference_time: str | int | float | None = Field(None, description="When the question is asked; default: now")
+    as_of: Moment = Field(None, description="Search what was stored by this time")
+    reference_time: Moment = Field(None, description="When the question is asked; default: now")
     token_budget: int | None = Field(None, description="Also return a text of at most so many tokens")
+
+
+class SearchBody(QuestionBody):
+    """What to find, where, and how much to tell of it."""
+
     explain: bool = Field(False, description="Say what each arm gave")
 
 
-@router.post("")
+class WhyNotBody(QuestionBody):
+    """Which memory a search should have found."""
+
+    item: str = Field(description="Id of the memory")
+    cubes: list[str] | None = Field(None, description="Cubes to search; default: the one the memory is in")
+
+
+class FeedbackBody(CubeBody):
+    """A correction in plain words."""
+
+    text: str = Field(description="What is right, such as `no, I moved to Lyon in May`")
+    speaker: str | None = Field(None, description="Who says so")
+    conversation: str | None = Field(None, description="Conversation it belongs to")
+    item_ids: list[str] = Field(default=[], description="Memories it is about; default: what a search finds")
+    chat_time: Moment = Field(None, description="When it was said; default: now")
+
+
+@router.post("/search")
 def search(body: SearchBody, memos: Opened, caller: Asked) -> SearchShape:
     """Return the best memories for a question."""
     acting = who(memos, caller, body.user, new=False)
@@ -41,3 +63,50 @@ def search(body: SearchBody, memos: Opened, caller: Asked) -> SearchShape:
         explain=body.explain,
     )  # fmt: skip
     return SearchShape.model_validate(found)
+
+
+@router.post("/search/why-not")
+def why_not(body: WhyNotBody, memos: Opened, caller: Asked) -> WhyNotShape:
+    """Say at which stage of such a search a memory falls out, or at which place it is found."""
+    acting = who(memos, caller, body.user, new=False)
+    told = memos.why_not(
+        body.item, body.query, cubes=body.cubes, actor=acting.actor, top_k=body.top_k, filter=body.filter,
+        as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget,
+    )  # fmt: skip
+    return WhyNotShape.model_validate(told)
+
+
+@router.get("/working-memory")
+def working_memory(
+    memos: Opened,
+    place: InCube,
+    conversation: Annotated[str | None, Query(description="Conversation it is for")] = None,
+    max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
+) -> WorkingMemoryShape:
+    """Return the small set a prompt begins with."""
+    found = memos.working_memory(conversation, cube=place.cube, actor=place.actor, max_tokens=max_tokens)
+    return WorkingMemoryShape.model_validate(found)
+
+
+@router.post("/feedback", status_code=201)
+def feedback(body: FeedbackBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> FeedbackShape:
+    """Take a correction as the newest statement; what it contradicts is superseded."""
+    place = place_of(memos, caller, body)
+
+    def correct() -> FeedbackReceipt:
+        return memos.feedback(
+            body.text, cube=place.cube, actor=place.actor, speaker=body.speaker, conversation=body.conversation,
+            item_ids=body.item_ids, chat_time=body.chat_time,
+        )  # fmt: skip
+
+    def again(made: tuple[str, ...]) -> FeedbackReceipt:
+        memos.cubes.get(place.cube, actor=place.actor)
+        item, *others = made
+        middle = others.index("")
+        return FeedbackReceipt(item, tuple(others[:middle]), tuple(others[middle + 1 :]), indexed=False)
+
+    asked = creation(idempotency_key, "feedback", place, body)
+    receipt = memos.idempotency.once(
+        asked, correct, ids=lambda made: [made.item_id, *made.related, "", *made.superseded], again=again
+    )
+    return FeedbackShape.model_validate(receipt)

@@ -31,6 +31,9 @@ TOUCHED = {
 _STRENGTH = list(RetentionAction)
 
 
+REMEDY = "List what there is with `memos retention list`."
+
+
 class Place(NamedTuple):
     """Where an item is in the order in which rules go through a cube."""
 
@@ -71,7 +74,7 @@ def require(connection: sa.Connection, rule_id: str) -> RetentionRule:
     """Return a rule. Raises: NotFound."""
     rule = find(connection, rule_id)
     if rule is None:
-        raise NotFound("retention rule", rule_id, "List what there is with `memos retention list`.")
+        raise NotFound("retention rule", rule_id, REMEDY)
     return rule
 
 

@@ -596,3 +596,19 @@ api_keys = sa.Table(
     sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
     sa.Index("ix_api_keys_identity", "identity_id"),
 )
+
+# Calls that made something, by who made them and the idempotency key they gave; `made` are the ids, empty until the
+# call has answered. The digest is of the whole call.
+repeats = sa.Table(
+    "repeats",
+    metadata,
+    sa.Column("identity_id", sa.String(128), primary_key=True),
+    sa.Column("idempotency_key", sa.String(256), primary_key=True),
+    sa.Column("cube_id", sa.String(128)),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("salt", sa.LargeBinary(16), nullable=False),
+    sa.Column("made", sa.JSON(none_as_null=True)),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Index("ix_repeats_created", "created_at"),
+    sa.Index("ix_repeats_cube", "cube_id"),
+)

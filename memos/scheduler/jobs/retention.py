@@ -17,7 +17,7 @@ from memos.errors import NotFound
 from memos.identities import Right
 from memos.memcube import changes, erase
 from memos.memcube.changes import Change, Changing
-from memos.memcube.ledger import files, items, retention
+from memos.memcube.ledger import files, items, repeats, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
 from memos.memcube.withdrawing import withdraw
@@ -43,6 +43,7 @@ class RetentionJob:
         run.go_on()
         self._erase_expired(run)
         at = run.clock.now()
+        repeats.forget_old(run.ledger, at)
         with run.ledger.read() as connection:
             cubes = retention.cubes_with_rules(connection)
         for done, cube in enumerate(cubes):

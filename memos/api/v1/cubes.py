@@ -1,0 +1,133 @@
+"""`/cubes`: make, look at, change and drop cubes, check them, and say who may do what with them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from memos.api.callers import who
+from memos.api.families import Asked, Opened
+from memos.api.v1.errors import ERRORS
+from memos.api.v1.given import Acting, Body, CubeId, IdempotencyKey, IdentityId, Place, creation
+from memos.api.v1.shapes_access import GrantShape, RevokedShape
+from memos.api.v1.shapes_cubes import CubeShape, OverviewShape, VerifyShape
+from memos.api.v1.shapes_memories import EraseReceiptShape
+
+router = APIRouter(tags=["cubes"], responses=ERRORS)
+
+
+class CreateCubeBody(Body):
+    """A new cube; its owner is whom the request is for."""
+
+    id: str = Field(description="Its id")
+    description: str = Field("", description="What it is for")
+    time_zone: str | None = Field(None, description="Zone that times without one are read in; default: the server's")
+    redact_pii: bool = Field(False, description="Mask personal data in what is added")
+
+
+class ChangeCubeBody(Body):
+    """What to change; what is left out stays."""
+
+    description: str | None = Field(None, description="What it is for")
+    redact_pii: bool | None = Field(None, description="Mask personal data in what is added from now on")
+
+
+class VerifyBody(Body):
+    """What to do about what is wrong."""
+
+    repair: bool = Field(False, description="Bring the indexes back to the ledger")
+
+
+class GrantBody(BaseModel):
+    """What somebody may do with a cube."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: str = Field("reader", description="`reader`, `editor` or `owner`")
+
+
+@router.post("/cubes", status_code=201)
+def create(body: CreateCubeBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> CubeShape:
+    """Make an empty cube."""
+    actor = who(memos, caller, body.user).actor
+    made = memos.idempotency.once(
+        creation(idempotency_key, "cubes.create", Place(actor, body.id), body),
+        lambda: memos.cubes.create(
+            body.id, actor=actor, description=body.description, time_zone=body.time_zone, redact_pii=body.redact_pii
+        ),
+        ids=lambda cube: [cube.id],
+        again=lambda ids: memos.cubes.get(ids[0], actor=actor),
+    )
+    return CubeShape.model_validate(made)
+
+
+@router.get("/cubes")
+def list_(memos: Opened, acting: Acting) -> list[CubeShape]:
+    """Return the cubes one may read, by id."""
+    return [CubeShape.model_validate(cube) for cube in memos.cubes.list(actor=acting.actor)]
+
+
+@router.get("/overview")
+def overview(
+    memos: Opened,
+    acting: Acting,
+    cube: Annotated[list[str], Query(description="Cubes; default: the busiest one may read")] = [],  # noqa: B006
+) -> OverviewShape:
+    """Return how full the tiers are, and what the background does."""
+    return OverviewShape.model_validate(memos.overview(cube or None, actor=acting.actor))
+
+
+# What ends in a word comes first: a cube's id may have slashes.
+
+
+@router.get("/cubes/{cube:path}/stats")
+def stats(cube: CubeId, memos: Opened, acting: Acting) -> OverviewShape:
+    """Return how full a cube's tiers are, and what the background does in it."""
+    return OverviewShape.model_validate(memos.overview([cube], actor=acting.actor))
+
+
+@router.post("/cubes/{cube:path}/verify")
+def verify(cube: CubeId, body: VerifyBody, memos: Opened, caller: Asked) -> VerifyShape:
+    """Compare a cube with itself and its indexes."""
+    actor = who(memos, caller, body.user, new=False).actor
+    return VerifyShape.model_validate(memos.verify(cubes=[cube], actor=actor, repair=body.repair))
+
+
+@router.get("/cubes/{cube:path}/grants")
+def grants(cube: CubeId, memos: Opened, acting: Acting) -> list[GrantShape]:
+    """Return who was given which role on a cube."""
+    return [GrantShape.model_validate(grant) for grant in memos.sharing.grants(cube, actor=acting.actor)]
+
+
+@router.put("/cubes/{cube:path}/grants/{identity:path}")
+def share(cube: CubeId, identity: IdentityId, body: GrantBody, memos: Opened, acting: Acting) -> GrantShape:
+    """Give somebody a role on a cube, in place of the one given before; `*` is everyone."""
+    return GrantShape.model_validate(memos.sharing.grant(cube, identity, body.role, actor=acting.actor))
+
+
+@router.delete("/cubes/{cube:path}/grants/{identity:path}")
+def unshare(cube: CubeId, identity: IdentityId, memos: Opened, acting: Acting) -> RevokedShape:
+    """Take a role back."""
+    return RevokedShape(revoked=memos.sharing.revoke(cube, identity, actor=acting.actor))
+
+
+@router.get("/cubes/{cube:path}")
+def get(cube: CubeId, memos: Opened, acting: Acting) -> CubeShape:
+    """Return one cube."""
+    return CubeShape.model_validate(memos.cubes.get(cube, actor=acting.actor))
+
+
+@router.patch("/cubes/{cube:path}")
+def change(cube: CubeId, body: ChangeCubeBody, memos: Opened, caller: Asked) -> CubeShape:
+    """Describe a cube anew, or have personal data masked in it, or not."""
+    actor = who(memos, caller, body.user, new=False).actor
+    changed = memos.cubes.change(cube, actor=actor, description=body.description, redact_pii=body.redact_pii)
+    return CubeShape.model_validate(changed)
+
+
+@router.delete("/cubes/{cube:path}")
+def drop(cube: CubeId, memos: Opened, acting: Acting) -> EraseReceiptShape:
+    """Erase everything in a cube, then the cube."""
+    return EraseReceiptShape.model_validate(memos.cubes.drop(cube, actor=acting.actor))

@@ -1,0 +1,96 @@
+"""`/segments` and background reading: what the tiers hold by heat, moving and pinning it, and having it read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from memos.api.families import Asked, Opened
+from memos.api.v1.errors import ERRORS
+from memos.api.v1.given import CubeBody, InCube, Limit, place_of
+from memos.api.v1.shapes import Shape
+from memos.api.v1.shapes_cubes import SegmentShape
+
+router = APIRouter(tags=["tiers"], responses=ERRORS)
+
+SegmentId = Annotated[str, Path(description="Id of a segment")]
+
+
+class MoveBody(CubeBody):
+    """Where a segment goes."""
+
+    tier: str = Field(description="`long` has its pages read now, `archive` ranks it lower, `mid` brings it back")
+
+
+class AnalyseBody(CubeBody):
+    """What to read into long-term memory."""
+
+    everything: bool = Field(False, description="All pages there are; default: those of hot segments")
+
+
+class ReadFinelyBody(CubeBody):
+    """What to read into facts."""
+
+    conversation: str | None = Field(None, description="Conversation; default: all of the cube")
+
+
+class TaskIdsShape(Shape):
+    """Tasks that were begun."""
+
+    tasks: list[str] = Field(description="Ids of the first task of each conversation")
+
+
+@router.get("/segments")
+def segments(memos: Opened, place: InCube, limit: Limit = 100) -> list[SegmentShape]:
+    """Return the topics of a cube's older pages, the hottest first."""
+    found = memos.segments(cube=place.cube, actor=place.actor, limit=limit)
+    return [SegmentShape.model_validate(segment) for segment in found]
+
+
+@router.post("/segments/{segment}/move", status_code=204)
+def move(segment: SegmentId, body: MoveBody, memos: Opened, caller: Asked) -> None:
+    """Send a segment to another tier by hand."""
+    place = place_of(memos, caller, body, new=False)
+    memos.move(segment, body.tier, cube=place.cube, actor=place.actor)
+
+
+@router.put("/segments/{segment}/pin", status_code=204)
+def pin_segment(segment: SegmentId, memos: Opened, place: InCube) -> None:
+    """Keep a segment out of the archive."""
+    memos.pin(segment, cube=place.cube, actor=place.actor)
+
+
+@router.delete("/segments/{segment}/pin", status_code=204)
+def unpin_segment(segment: SegmentId, memos: Opened, place: InCube) -> None:
+    """Let a segment go into the archive again."""
+    memos.pin(segment, cube=place.cube, actor=place.actor, pinned=False)
+
+
+@router.post("/analyse", status_code=202)
+def analyse(body: AnalyseBody, memos: Opened, caller: Asked) -> None:
+    """Have pages read into long-term memory in the background."""
+    place = place_of(memos, caller, body, new=False)
+    memos.analyse(cube=place.cube, actor=place.actor, everything=body.everything)
+
+
+@router.post("/consolidate", status_code=202)
+def consolidate(body: CubeBody, memos: Opened, caller: Asked) -> None:
+    """Have a cube's facts put in order in the background; it happens once a day by itself."""
+    place = place_of(memos, caller, body, new=False)
+    memos.consolidate(cube=place.cube, actor=place.actor)
+
+
+@router.post("/reflect", status_code=202)
+def reflect(body: CubeBody, memos: Opened, caller: Asked) -> None:
+    """Have the chat model conclude in the background what several facts show together."""
+    place = place_of(memos, caller, body, new=False)
+    memos.reflect(cube=place.cube, actor=place.actor)
+
+
+@router.post("/read-finely", status_code=202)
+def read_finely(body: ReadFinelyBody, memos: Opened, caller: Asked) -> TaskIdsShape:
+    """Have messages that were added roughly read into facts in the background."""
+    place = place_of(memos, caller, body, new=False)
+    return TaskIdsShape(tasks=list(memos.read_finely(body.conversation, cube=place.cube, actor=place.actor)))
