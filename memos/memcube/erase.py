@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, templates, tiers, tool_tasks
+from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, submissions, templates, tiers, tool_tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
@@ -99,6 +99,7 @@ def _remove(
     of_tools = _other_origins(connection, told - named) - doomed
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
+    submissions.forget(connection, change.cube)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
