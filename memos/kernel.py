@@ -44,6 +44,7 @@ from memos.idempotency import Idempotency
 from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
+from memos.listing import LISTED, Page, page
 from memos.memcube import changes, documents, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.changes import Change
@@ -79,6 +80,7 @@ from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.recalling import Kind, recall
 from memos.repeated import repeated
+from memos.reranking import Reranked, rerank
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
@@ -93,6 +95,7 @@ from memos.search.searcher import Searcher, SearchRequest
 from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.stages import Listeners
+from memos.submissions import Submissions
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
 from memos.tool_memory import ToolMemory
@@ -101,7 +104,6 @@ from memos.upkeep import Upkeep
 from memos.user_profiles import Profiles
 from memos.working import FACTS, Compose, WorkingMemory
 
-_STATUSES_LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 _RELATED_BY_SEARCH = 3
 _RELATED_FACTS = 20
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
@@ -161,6 +163,7 @@ class MemOS:
         means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._masking_of, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
+        self.submissions = Submissions(parts.ledger, parts.clock, self._writing)
         self.profile = Profiles(handles)
         self.events = Events(parts.ledger, self._known_cubes)
         self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
@@ -242,6 +245,12 @@ class MemOS:
         """What answers in a chat, None when no chat model is configured. Raises: BackendUnavailable (closed)."""
         self._check_open()
         return self._parts.askers.chat
+
+    @property
+    def reader(self) -> Asker | None:
+        """What reads facts out of messages, None when no model does. Raises: BackendUnavailable (closed)."""
+        self._check_open()
+        return self._parts.askers.reader
 
     # Adding and changing
 
@@ -509,10 +518,23 @@ class MemOS:
         node = parse(filter)
         limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
         if "status" not in fields_of(node):
-            listed = Condition("status", Op.IN, tuple(str(status) for status in _STATUSES_LISTED))
+            listed = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
             node = listed if node is None else And((listed, node))
         with self.ledger.read() as connection:
             return items.matching(connection, scope.cubes, node, limit=limit, offset=offset)
+
+    @repeated
+    def page(
+        self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, filter: Mapping[str, Json] | None = None,
+        limit: int = 100, offset: int = 0,
+    ) -> Page:  # fmt: skip
+        """Return items as `list` does, the newest first, with sources, and how many there are. Raises: NotFound."""
+        return page(self.ledger, self._scope([cube], actor, embeds=False), filter, limit, offset)
+
+    def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
+        """Return texts in the order in which they answer a question. Raises: InvalidInput, ModelError."""
+        self._check_open()
+        return rerank(query, documents, self.embedder, self._parts.terms, self.settings.limits, top_n)
 
     @repeated
     def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:

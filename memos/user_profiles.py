@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from memos.errors import InvalidInput, NotFound
+from memos.errors import InvalidInput, NotFound, shown
 from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes, traits
@@ -19,7 +19,7 @@ from memos.memcube.ledger import templates
 from memos.model import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
 from memos.profiles import views
 from memos.profiles.model import Profile, ProfileDiff, Trait, TraitEntry
-from memos.profiles.template import Dimension, Template, read_template, standard
+from memos.profiles.template import Dimension, Template, read_template, standard, stored_template
 from memos.profiles.traits import STATIC, dimension_of, trait
 from memos.profiles.values import value_for
 from memos.reader import fast
@@ -132,6 +132,45 @@ class Profiles:
         self._handles.settle()
         return told
 
+    def edit(
+        self, cube: str, subject: str, values: Mapping[str, str], remove: Sequence[str] = (), *,
+        actor: str = LOCAL_OWNER,
+    ) -> None:  # fmt: skip
+        """Give traits as `set_static` does, and take others out of the profile; all of it or nothing.
+
+        Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube, a trait to take out).
+        """
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        masking = self._handles.masking(scope)
+        whose = masking.text("subject", check_name("subject", subject))
+        given = {name: masking.any(f"values.{name}", value) for name, value in values.items()}
+        with self._handles.changing(scope) as change:
+            masking.record(change)
+            by_id = traits.template_of(change.connection, change.cube).by_id
+            for name in (*given, *remove):
+                if name not in by_id:
+                    raise InvalidInput(shown(name), "is no dimension of the template; see `memos profile templates`")
+            for name, value in given.items():
+                self._give(change, scope, by_id[name], _value(by_id[name], value), whose)
+            for name in remove:
+                traits.take_out(change, whose, name)
+        self._handles.settle()
+
+    def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
+        """Take everything out of somebody's profile; return how many traits that were. Raises: NotFound (cube)."""
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.WRITE)
+        with self._handles.changing(scope) as change:
+            count = traits.take_out(change, check_name("subject", subject))
+        self._handles.settle()
+        return count
+
+    def templates(self, *, actor: str = LOCAL_OWNER) -> dict[str, Template]:
+        """Return the standard template and those of the cubes the actor may read, by name."""
+        readable = self._handles.readable(check_name("actor", actor, 128))
+        with self._handles.ledger.read() as connection:
+            own = [stored_template(text) for text in templates.every(connection, readable)]
+        return {template.name: template for template in (*own, standard())}
+
     def render(self, cube: str, subject: str | None = None, max_tokens: int = 500, *, actor: str = LOCAL_OWNER) -> str:
         """Return a profile as text for a prompt, of at most so many tokens. Raises: InvalidInput, NotFound."""
         within("max_tokens", max_tokens, 1, 10_000_000)
@@ -202,8 +241,8 @@ class Profiles:
         current = [traits.current_of(states, moment) for states in by_key.values()]
         live = {state.id: state for state in current if state is not None}
         passages = traits.evidence(connection, live)
-        shown = [views.trait_of(state, template, passages.get(state.id, ())) for state in live.values()]
-        return views.profile_of(cube, subject, template, shown)
+        told = [views.trait_of(state, template, passages.get(state.id, ())) for state in live.values()]
+        return views.profile_of(cube, subject, template, told)
 
     def _trait(self, connection: sa.Connection, state: Item) -> Trait:
         passages = traits.evidence(connection, [state.id]).get(state.id, ())

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from memos.api import v1
+from memos.api import openmem, v1
 from memos.api.metrics import Metrics
 from memos.api.requests import RequestLog
 from memos.errors import BackendUnavailable
@@ -58,6 +58,7 @@ def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing
         return metrics.response()
 
     app.mount("/api/v1", v1.create(memos, local_token))
+    app.mount("/api/openmem/v1", openmem.create(memos, local_token))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]

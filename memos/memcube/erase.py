@@ -16,7 +16,9 @@ import sqlalchemy as sa
 from memos.clock import new_id
 from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
-from memos.memcube.ledger import cubes, files, items, moves, outbox, queues, repeats, templates, tiers, tool_tasks
+from memos.memcube.ledger import (
+    cubes, files, items, moves, outbox, queues, repeats, submissions, templates, tiers, tool_tasks,
+)  # fmt: skip
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
@@ -100,6 +102,7 @@ def _remove(
     removed: Counter[str] = Counter()
     _forget_requests(connection, change.cube, doomed, removed)
     removed["repeats"] += repeats.forget_items(connection, change.cube, {*doomed, *touched})
+    submissions.forget(connection, change.cube)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)

@@ -71,6 +71,7 @@ TABLES: tuple[Holder, ...] = (
     Holder("grants", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
     Holder("api_keys", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("repeats", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    Holder("submissions", Holds.DERIVED, "memos.memcube.ledger.submissions.forget", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 

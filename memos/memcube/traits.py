@@ -60,6 +60,21 @@ def take_back(change: Change, subject: str, dimension: str) -> Item | None:
     return changes.edit(change, back, fields, "the operator's word was taken back", kind="update")
 
 
+def take_out(change: Change, subject: str, dimension: str | None = None) -> int:
+    """Delete what a profile shows of somebody, or in one dimension; return how many. Raises: NotFound (dimension)."""
+    key = None if dimension is None else trait_key(subject, dimension)
+    states = [
+        state
+        for state in find(change.connection, change.cube, subject=subject)
+        if state.status in (Status.ACTIVE, Status.ARCHIVED) and key in (None, state.key)
+    ]
+    if dimension is not None and not states:
+        raise NotFound("trait", dimension, "See what there is with `memos profile show`.")
+    if states:
+        changes.delete(change, [state.id for state in states], "taken out of the profile")
+    return len(states)
+
+
 def _validity(change: Change, item: Item) -> datetime | None:
     """Return until when an item was valid before it was superseded."""
     entries = items.history(change.connection, [change.cube], item.id)

@@ -280,12 +280,21 @@ def unknown(item_id: str) -> NotFound:
 
 
 def matching(
-    connection: sa.Connection, cubes: Sequence[str], node: Node | None, *, limit: int, offset: int = 0
-) -> list[Item]:
-    """Return the items that pass a filter as they are now, oldest first."""
+    connection: sa.Connection, cubes: Sequence[str], node: Node | None, *, limit: int, offset: int = 0,
+    newest: bool = False,
+) -> list[Item]:  # fmt: skip
+    """Return the items that pass a filter as they are now, oldest or `newest` first."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, json_sql.of(connection)))
-    query = query.order_by(items.c.created_at, items.c.id).limit(limit).offset(offset)
-    return [to_item(row) for row in connection.execute(query)]
+    order = [items.c.created_at, items.c.id]
+    query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
+    return [to_item(row) for row in connection.execute(query.limit(limit).offset(offset))]
+
+
+def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
+    """Return how many items pass a filter as they are now."""
+    query = _SELECT.with_only_columns(sa.func.count())
+    query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, json_sql.of(connection)))
+    return connection.execute(query).scalar_one()
 
 
 def matching_ids(

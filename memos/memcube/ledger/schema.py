@@ -612,3 +612,21 @@ repeats = sa.Table(
     sa.Index("ix_repeats_created", "created_at"),
     sa.Index("ix_repeats_cube", "cube_id"),
 )
+
+# Requests to store something, by a keyed digest of each while it is young; `answer` holds ids only.
+submissions = sa.Table(
+    "submissions",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("caller", sa.String(128), nullable=False),
+    sa.Column("digest", sa.String(64)),
+    sa.Column("cubes", sa.JSON, nullable=False),
+    sa.Column("answer", sa.JSON(none_as_null=True)),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.UniqueConstraint("caller", "digest", name="uq_submissions_digest"),
+    sa.Index("ix_submissions_created", "created_at"),
+    sa.Index(
+        "ix_submissions_young", "created_at", sqlite_where=sa.text("digest IS NOT NULL"),
+        postgresql_where=sa.text("digest IS NOT NULL"),
+    ),
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 
 import sqlalchemy as sa
 
@@ -18,6 +19,13 @@ def get(connection: sa.Connection, cube: str) -> str | None:
     """Return the JSON of a cube's own template."""
     found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _key(cube)))
     return found
+
+
+def every(connection: sa.Connection, cubes: Collection[str] | None) -> list[str]:
+    """Return the JSON of the own templates of these cubes, or of all."""
+    rows = connection.execute(sa.select(meta.c.key, meta.c.value).where(meta.c.key.startswith("template:")))
+    keys = None if cubes is None else {_key(cube) for cube in cubes}
+    return [row.value for row in rows.all() if keys is None or row.key in keys]
 
 
 def put(connection: sa.Connection, cube: str, text: str) -> None:

@@ -1,0 +1,22 @@
+"""`/api/openmem/v1`: what the public `MemOSClient` speaks; each route only translates to calls of `MemOS`.
+
+Errors have the HTTP status that fits beside the protocol's own code, since the client raises for a status and hands the
+answer on with what it raises; in an answer of status 200 it finds the data missing, and raises without the code.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from memos.api.families import family
+from memos.api.openmem import files, lookups, memories, messages, profiles
+from memos.api.openmem.envelope import show
+from memos.kernel import MemOS
+
+
+def create(memos: MemOS, local_token: str | None) -> FastAPI:
+    """Return the application of these routes."""
+    app = family("memstrata openmem", memos, show, local_token=local_token, documented=True)
+    for routes in (messages, memories, files, lookups, profiles):
+        app.include_router(routes.router)
+    return app

@@ -1,0 +1,225 @@
+"""Knowledge bases and their files: made, filled as JSON or as a form, listed, fetched and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import quote
+
+from anyio import to_thread
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.responses import Response
+
+from memos.api.families import Asked, Opened
+from memos.api.openmem import details, scopes
+from memos.api.openmem.bodies import Body, bounded, only_one, required
+from memos.api.openmem.envelope import Empty, deleting, ok
+from memos.attachments import MOST_FILES, File, file_bytes
+from memos.errors import Conflict, InvalidInput, NotFound
+from memos.identities import Caller
+from memos.kernel import MemOS
+from memos.model import StoredFile
+
+router = APIRouter(tags=["knowledge bases"])
+
+_NAME_CHARS: Final = 200
+_PAGE: Final = 100
+_MOST_PAGES: Final = 1_000_000
+_MOST_IDS: Final = 1_000
+_TYPES: Final = (None, "", "file", "document", "doc")
+
+
+class CreateBody(Body):
+    """A new knowledge base."""
+
+    knowledgebase_name: str | None = Field(None, description="Name; required")
+    knowledgebase_description: str | None = Field(None, description="What is in it")
+
+
+class BaseBody(Body):
+    """Which knowledge base."""
+
+    knowledgebase_id: str | None = Field(None, description="Knowledge base; required")
+
+
+class OneFile(Body):
+    """One file."""
+
+    name: str | None = Field(None, description="Its name, whose ending says what it is")
+    content: str | None = Field(None, description="Its bytes as base64; required")
+    type: str | None = Field(None, description="`file`")
+
+
+class FilesBody(BaseBody):
+    """Files to keep and read."""
+
+    file: list[OneFile] | None = Field(None, description="At most 20 files; required")
+
+
+class WhichFiles(Body):
+    """Which files."""
+
+    file_ids: list[str] | None = Field(None, description="These files")
+    knowledgebase_id: str | None = Field(None, description="Or all of a knowledge base")
+    type: str | None = Field(None, description="`file`")
+    page: int | None = Field(None, description="Page, from 1")
+    page_size: int | None = Field(None, description="Files a page; default 10, at most 100")
+
+
+class FileIds(Body):
+    """Files to delete."""
+
+    file_ids: list[str] | None = Field(None, description="Files; required")
+
+
+class FileId(Body):
+    """A file to download."""
+
+    file_id: str | None = Field(None, description="File; required")
+
+
+@router.post("/create/knowledgebase")
+def create(body: CreateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Make a knowledge base of the key's owner; the same sent again within a minute makes no second one."""
+    name = required("knowledgebase_name", body.knowledgebase_name)
+    if len(name) > _NAME_CHARS:
+        raise InvalidInput("knowledgebase_name", f"has over {_NAME_CHARS} characters")
+    told = "\n".join(text for text in (name, body.knowledgebase_description) if text)
+    submission = memos.submissions.take(caller.identity.id, f"create/knowledgebase{told}", [])
+    base = f"kb-{submission.id}"
+    with suppress(Conflict):  # the same request made it
+        memos.knowledge.create(base, told, actor=caller.identity.id)
+    memos.submissions.answered(submission, {"knowledgebase": base})
+    return ok({"id": base})
+
+
+@router.post("/delete/knowledgebase")
+def delete(body: BaseBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Erase a knowledge base with all its files."""
+    base = scopes.base_of(memos, caller, required("knowledgebase_id", body.knowledgebase_id))
+    with deleting():
+        memos.knowledge.drop(base, actor=caller.identity.id)
+    return ok({"success": True})
+
+
+@router.post(
+    "/add/knowledgebase-file",
+    openapi_extra={"requestBody": {"content": {"application/json": {}, "multipart/form-data": {}}}},
+)
+async def add_files(request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Keep files and have them read: JSON, or a form of parts `file` with the knowledge base in the query."""
+    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        base, files = await _of_form(request, memos.settings.limits.file_bytes)
+    else:
+        base, files = await _of_json(request, memos.settings.limits.file_bytes)
+    kept = await to_thread.run_sync(_keep, memos, caller, base, files)
+    return ok([details.file(file) for file in kept])
+
+
+@router.post("/get/knowledgebase-file")
+def get_files(body: WhichFiles, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Return files and how far they are read."""
+    which = only_one(file_ids=body.file_ids, knowledgebase_id=body.knowledgebase_id)
+    _check_type(body.type)
+    size = bounded("page_size", body.page_size, 10, _PAGE)
+    number = 1 if body.page is None else body.page
+    if not 1 <= number <= _MOST_PAGES or size < 1:
+        raise InvalidInput("page" if size else "page_size", "must be at least 1")
+    if which == "file_ids":
+        found = _named(memos, caller, body.file_ids or [])
+    else:
+        base = scopes.base_of(memos, caller, body.knowledgebase_id or "")
+        found = list(memos.knowledge.files(base, actor=caller.identity.id))
+    shown = found[(number - 1) * size : number * size]
+    told = [details.file(file) for file in shown]
+    return ok({"file_detail_list": told, "total": len(found), "page": number, "page_size": size})
+
+
+@router.post("/delete/knowledgebase-file")
+def delete_files(body: FileIds, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Take files out of sight with all that was made of them."""
+    found = _named(memos, caller, required("file_ids", body.file_ids))
+    with deleting():
+        for file in found:
+            memos.documents.delete(file.id, cube=file.cube, actor=caller.identity.id)
+    return ok({"success": True})
+
+
+@router.post("/download/knowledgebase-file", response_class=Response)
+def download(body: FileId, memos: Opened, caller: Asked) -> Response:
+    """Return a file's bytes."""
+    [file] = _named(memos, caller, [required("file_id", body.file_id)])
+    data = memos.documents.content(file.id, cube=file.cube, actor=caller.identity.id)
+    named = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
+    headers = {"Content-Disposition": named, "X-Content-Type-Options": "nosniff"}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+async def _of_json(request: Request, most: int) -> tuple[str, list[File]]:
+    try:
+        raw = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("body", "is no valid JSON") from error
+    try:
+        body = FilesBody.model_validate(raw)
+    except ValidationError as error:
+        told = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
+        raise RequestValidationError(told) from error
+    given = required("file", body.file)
+    base = required("knowledgebase_id", body.knowledgebase_id)
+    _check_count(len(given))
+    files = []
+    for place, file in enumerate(given):
+        here = f"file[{place}]"
+        content = required(f"{here}.content", file.content)
+        files.append((file.name or f"file-{place + 1}", await to_thread.run_sync(file_bytes, here, content, most)))
+    return base, files
+
+
+async def _of_form(request: Request, most: int) -> tuple[str, list[File]]:
+    base = required("knowledgebase_id", request.query_params.get("knowledgebase_id"))
+    _check_type(request.query_params.get("type"))
+    async with request.form(max_files=MOST_FILES + 1) as form:
+        parts = [part for part in form.getlist("file") if isinstance(part, UploadFile)]
+        if not parts:
+            raise Empty("file", "is required: send the files as parts of this name")
+        _check_count(len(parts))
+        files = []
+        for place, part in enumerate(parts):
+            if part.size is not None and part.size > most:
+                raise InvalidInput(f"file[{place}]", f"has over {most:,} bytes; split it")
+            files.append((part.filename or f"file-{place + 1}", await part.read()))
+    return base, files
+
+
+def _keep(memos: MemOS, caller: Caller, base: str, files: Sequence[File]) -> list[StoredFile]:
+    cube = scopes.base_of(memos, caller, base)
+    return [memos.knowledge.add(cube, file, actor=caller.identity.id) for file in files]
+
+
+def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]:
+    """Return files by id. Raises: NotFound, also for one that is in no knowledge base."""
+    if len(ids) > _MOST_IDS:
+        raise InvalidInput("file_ids", f"names {len(ids):,}, at most {_MOST_IDS:,} are taken")
+    found = [memos.documents.get(id_, actor=caller.identity.id) for id_ in dict.fromkeys(ids)]
+    bases = {file.cube: file for file in found}
+    for cube, file in bases.items():
+        try:
+            scopes.base_of(memos, caller, cube)
+        except NotFound as error:
+            raise NotFound("file", file.id) from error
+    return found
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_FILES:
+        raise InvalidInput("file", f"has {count} files, at most {MOST_FILES} are taken at once")
+
+
+def _check_type(type_: str | None) -> None:
+    if type_ not in _TYPES:
+        raise InvalidInput("type", "is unknown; use file, or leave it out")

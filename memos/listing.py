@@ -1,0 +1,36 @@
+"""One page of a cube's memories with their sources, and how many there are; knows no search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memos.filters import And, Condition, Op, fields_of, parse
+from memos.memcube.ledger import items
+from memos.memcube.ledger.engine import Ledger
+from memos.model import Item, Json, Scope, Status
+from memos.reader.fields import within
+
+LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
+"""Statuses of items that are listed when a filter names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Items of one page, the newest first, and how many pass the filter in all."""
+
+    items: tuple[Item, ...]
+    total: int
+
+
+def page(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) -> Page:
+    """Return the items that pass a filter. Raises: InvalidInput."""
+    node = parse(filter)
+    limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
+    if "status" not in fields_of(node):
+        listed = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
+        node = listed if node is None else And((listed, node))
+    with ledger.read() as connection:
+        found = items.matching(connection, scope.cubes, node, limit=limit, offset=offset, newest=True)
+        sources = items.sources_of(connection, [item.id for item in found])
+        total = items.count(connection, scope.cubes, node)
+    return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
