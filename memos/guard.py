@@ -42,6 +42,11 @@ def calling(caller: Caller) -> Iterator[None]:
         _CALLER.reset(token)
 
 
+def caller() -> Caller | None:
+    """Return whose key the present call came with, None for calls of programs and of the background."""
+    return _CALLER.get()
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""

@@ -279,6 +279,21 @@ class ServerSettings(BaseModel):
     stop_within_s: int = Field(20, ge=0, le=3600, description="Longest time requests may take to end at a stop")
 
 
+class QuotaSettings(BaseModel):
+    """How much a key may use that has no limits of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requests_per_minute: int | None = Field(None, ge=0, description="Requests a key may make a minute; default: any")
+    items_per_day: int | None = Field(None, ge=0, description="Memories a key may store a UTC day; default: any number")
+    bytes_per_day: int | None = Field(
+        None, ge=0, description="Bytes of text and files a key may store a UTC day; default: any number"
+    )
+    tokens_per_day: int | None = Field(
+        None, ge=0, description="Tokens of the chat model a key may use a UTC day; default: any number"
+    )
+
+
 class Settings(BaseSettings):
     """The installation's settings; nested ones are written `MEMOS_EMBED__THREADS`."""
 
@@ -318,6 +333,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     images: ImageSettings = Field(default_factory=ImageSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    quota: QuotaSettings = Field(default_factory=QuotaSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)

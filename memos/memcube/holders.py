@@ -70,6 +70,7 @@ TABLES: tuple[Holder, ...] = (
     Holder("memberships", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("grants", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
     Holder("api_keys", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("key_usage", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 
