@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from memos.clock import Clock, new_id
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, shown
-from memos.guard import Guard
-from memos.identities import EVERYONE, Caller, CubeRole, Grant, Identity, IdentityKind, Key, NewKey, Right
+from memos.guard import Guard, caller
+from memos.identities import EVERYONE, Caller, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, NewKey, Right
 from memos.memcube.ledger import access as rows
 from memos.memcube.ledger.cubes import record_event
 from memos.memcube.ledger.engine import Ledger
 from memos.model import LOCAL_OWNER
+from memos.quotas import Quotas
 from memos.reader.fields import member_of, members_of, within
 from memos.text.checks import check_name, check_text
 
 _PREFIX = "mst_"
 _SECRET_BYTES = 32
 _HINT_CHARS = 10
+_LIMITS = tuple(each.name for each in fields(KeyLimits))
+_MOST = 10**15
 # A key's use is written down at most that often: a request must not wait for a write.
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
@@ -42,6 +45,7 @@ class Doors:
     writing: Callable[[], AbstractContextManager[sa.Connection]]
     check_open: Callable[[], None]
     make_cube: Callable[[sa.Connection, str, str], None]
+    quotas: Quotas
 
 
 class Users:
@@ -209,10 +213,11 @@ class Keys:
 
     def create(
         self, identity: str, name: str, *, rights: Collection[str] = ("read", "write", "own"),
-        expires_at: datetime | None = None, actor: str = LOCAL_OWNER,
+        expires_at: datetime | None = None, limits: Mapping[str, int] | None = None, actor: str = LOCAL_OWNER,
     ) -> NewKey:  # fmt: skip
         """Make a key of 256 random bits; its secret is in the answer and nowhere else. An identity may make its own.
 
+        Only admins set limits; a key that is made with a key of somebody else uses up what that may use.
         Raises: InvalidInput, NotFound (identity), PermissionDenied.
         """
         doors, now = self._doors, self._doors.clock.now()
@@ -224,9 +229,11 @@ class Keys:
             doors.guard.check_key(right)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput("expires_at", "must be a time in the future, with its offset")
+        allowed, counts_for = self._limits(limits, actor)
         secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         key = Key(
-            new_id(), identity, check_name("name", name), secret[:_HINT_CHARS], wanted, actor, now, expires_at
+            new_id(), identity, check_name("name", name), secret[:_HINT_CHARS], wanted, actor, now, expires_at,
+            limits=allowed, counts_for=counts_for,
         )  # fmt: skip
         with doors.writing() as connection:
             if rows.require_identity(connection, identity).kind is IdentityKind.GROUP:
@@ -239,6 +246,24 @@ class Keys:
         self._check_self(identity, actor)
         with self._doors.ledger.read() as connection:
             return rows.keys_of(connection, identity)
+
+    def limit(self, key: str, limits: Mapping[str, int], *, actor: str = LOCAL_OWNER) -> Key:
+        """Set a key's limits, in place of those it has. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
+        doors = self._doors
+        self._check_self(None, actor)
+        wanted = _limits(limits)
+        with doors.writing() as connection:
+            found = rows.require_key(connection, check_name("key", key, 64))
+            rows.change_key(connection, found.id, limits=rows.limits_row(wanted))
+            return rows.require_key(connection, found.id)
+
+    def used(self, key: str, *, actor: str = LOCAL_OWNER) -> dict[str, int]:
+        """Return the items, bytes and tokens that a key used today, as far as they are limited. Raises: NotFound."""
+        self._doors.check_open()
+        with self._doors.ledger.read() as connection:
+            found = rows.require_key(connection, check_name("key", key, 64))
+        self._check_self(found.identity, actor)
+        return self._doors.quotas.used(found)
 
     def revoke(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
         """Let a key open nothing any more. Raises: NotFound, PermissionDenied."""
@@ -282,11 +307,31 @@ class Keys:
     def _is_its(self, key: Key, actor: str) -> bool:
         return self._doors.guard.readable(check_name("actor", actor, 128)) is None or actor == key.identity
 
+    def _limits(self, limits: Mapping[str, int] | None, actor: str) -> tuple[KeyLimits, str | None]:
+        asking = caller()
+        if asking is not None and not asking.identity.admin:
+            if limits:
+                raise PermissionDenied("Only an admin sets the limits of a key: leave them out.")
+            return asking.key.limits, asking.key.counts_as
+        if limits:
+            self._doors.guard.check_admin(check_name("actor", actor, 128))
+        return _limits(limits or {}), None
+
     def _check_self(self, identity: str | None, actor: str) -> None:
         self._doors.check_open()
         self._doors.guard.readable(check_name("actor", actor, 128))
         if identity is None or actor != check_name("identity", identity, 128):
             self._doors.guard.check_admin(actor)
+
+
+def _limits(given: Mapping[str, int]) -> KeyLimits:
+    if not isinstance(given, Mapping):
+        raise InvalidInput("limits", f"must be a mapping of names to numbers, not {type(given).__name__}")
+    if unknown := sorted(map(str, given.keys() - set(_LIMITS))):
+        raise InvalidInput("limits", f"has the unknown name {shown(unknown[0])}; there are {', '.join(_LIMITS)}")
+    return KeyLimits(
+        **{name: within(f"limits.{name}", most, 0, _MOST) for name, most in given.items() if most is not None}
+    )
 
 
 def _digest(secret: str) -> str:

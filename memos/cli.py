@@ -1,7 +1,7 @@
 """The command line: every command translates arguments to one call of `MemOS` and prints what comes back.
 
 Exit codes: 0 done, 1 verify found differences or another error, 2 wrong input, 3 not found, 4 conflict,
-5 not permitted, 6 store in use, full or unavailable, 7 model failed, 8 data damaged or from a newer version,
+5 not permitted, 6 store in use, full or unavailable, 7 model failed, 8 data damaged or from a newer version, 9 over a limit,
 130 interrupted (what was acknowledged stays).
 """
 

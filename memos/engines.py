@@ -22,6 +22,7 @@ from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
 from memos.clock import Clock, RisingClock, new_id
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
+from memos.identities import KeyLimits
 from memos.memcube.graph import GraphFollower
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -44,6 +45,7 @@ from memos.ports import (
     SparseEncoder,
     VectorIndex,
 )
+from memos.quotas import Quotas
 from memos.settings import ChatSettings, EmbedSettings, Settings
 
 log = logging.getLogger("memos.engines")
@@ -75,6 +77,7 @@ class Parts:
     files: Mapping[Target, Rewritable]
     building: Optimisable | None
     generations: Generations
+    quotas: Quotas
     closing: ExitStack
 
     def close(self) -> None:
@@ -146,7 +149,8 @@ def assemble(
         stack.callback(vector.close)
         graph = _open_graph(home, settings, installation)
         stack.callback(graph.close)
-        askers = Askers(settings, _open_chat, chat_model, vision_model)
+        quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
+        askers = Askers(settings, _open_chat, chat_model, vision_model, quotas.model_call)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
@@ -169,6 +173,7 @@ def assemble(
             files=files,
             building=edge,
             generations=generations,
+            quotas=quotas,
             closing=stack.pop_all(),
         )
 

@@ -8,6 +8,7 @@ MemosError
 ├── BackendUnavailable   a store, index, model endpoint or disk cannot be used now
 │   ├── BackendTimeout   ... it did not answer in time
 │   └── ConnectionLost   ... its connection broke in the middle
+├── LimitReached         the key has used up what it may use for now; `retry_after_s` says until when
 ├── ModelError           an embedder or language model gave no usable answer
 └── IntegrityError       stored data is damaged, or of a version this program cannot read
 """
@@ -98,6 +99,17 @@ class BackendTimeout(BackendUnavailable):
 
 class ConnectionLost(BackendUnavailable):
     """A connection broke while it was used: a read may be repeated, of a change it is not known whether it is kept."""
+
+
+class LimitReached(MemosError):
+    """A key has used up what it may use of something, for now; after `retry_after_s` it may go on."""
+
+    code = "limit_reached"
+    exit_code = 9
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ModelError(MemosError):

@@ -48,6 +48,11 @@ def asking(actor: str) -> str:
     return actor if caller is None else caller.identity.id
 
 
+def caller() -> Caller | None:
+    """Return whose key the present call came with, None for calls of programs and of the background."""
+    return _CALLER.get()
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""

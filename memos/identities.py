@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -71,10 +71,25 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """How much calls with a key may use; of what is None as much as the installation's settings allow."""
+
+    requests_per_minute: int | None = None
+    items_per_day: int | None = None
+    bytes_per_day: int | None = None
+    tokens_per_day: int | None = None
+
+    def over(self, defaults: KeyLimits) -> KeyLimits:
+        """Return these limits, and the defaults where there are none."""
+        own = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(defaults, **own)
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A key as it is known: never the secret itself, of which `hint` is the beginning.
 
-    `rights` are those that calls with it may have at the most.
+    `rights` are those that calls with it may have at the most. A key that was made with another one `counts_for` that.
     """
 
     id: str
@@ -87,6 +102,13 @@ class Key:
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
+    limits: KeyLimits = field(default_factory=KeyLimits)
+    counts_for: str | None = None
+
+    @property
+    def counts_as(self) -> str:
+        """Return the id of the key under which its use is counted."""
+        return self.counts_for or self.id
 
 
 @dataclass(frozen=True, slots=True)

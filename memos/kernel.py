@@ -129,6 +129,7 @@ class MemOS:
         self._parts = parts
         self._guard = Guard(parts.ledger)
         self.idempotency = Idempotency(parts.ledger, parts.clock, self._check_open)
+        self.quotas = parts.quotas
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
         self._upkeep = Upkeep(parts, self._vector, self._graph)
         handles = Handles(
@@ -140,7 +141,9 @@ class MemOS:
             self._writing, self._forget_heads, finish, self._guard, parts.embedder.fingerprint, parts.settings.time_zone
         )
         self.cubes = Cubes(handles, making)
-        doors = Doors(parts.ledger, parts.clock, self._guard, self._writing, self._check_open, self.cubes.give_home)
+        doors = Doors(
+            parts.ledger, parts.clock, self._guard, self._writing, self._check_open, self.cubes.give_home, self.quotas
+        )  # fmt: skip
         self.users, self.keys, self.sharing = Users(doors), Keys(doors), Sharing(doors)
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
         self._turns = threading.BoundedSemaphore(_SEARCHES_AT_ONCE)
@@ -883,7 +886,7 @@ class MemOS:
         if scope.right is Right.READ:
             raise PermissionDenied(f"{scope.actor!r} asked to read; that changes nothing.")
         with self._writing() as connection:
-            yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock)
+            yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock, self.quotas.charge)
 
     def _settle(self) -> bool:
         """Have the indexes follow within the time a caller waits; True when they did."""

@@ -295,6 +295,21 @@ class RecallSettings(BaseModel):
     )
 
 
+class QuotaSettings(BaseModel):
+    """How much a key may use that has no limits of its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requests_per_minute: int | None = Field(None, ge=0, description="Requests a key may make a minute; default: any")
+    items_per_day: int | None = Field(None, ge=0, description="Memories a key may store a UTC day; default: any number")
+    bytes_per_day: int | None = Field(
+        None, ge=0, description="Bytes of text and files a key may store a UTC day; default: any number"
+    )
+    tokens_per_day: int | None = Field(
+        None, ge=0, description="Tokens of the chat model a key may use a UTC day; default: any number"
+    )
+
+
 class Settings(BaseSettings):
     """The installation's settings; nested ones are written `MEMOS_EMBED__THREADS`."""
 
@@ -335,6 +350,7 @@ class Settings(BaseSettings):
     images: ImageSettings = Field(default_factory=ImageSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
+    quota: QuotaSettings = Field(default_factory=QuotaSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)

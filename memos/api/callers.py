@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memos.errors import Conflict, MemosError, NotFound, PermissionDenied
+from memos.api.attempts import Attempts
+from memos.errors import BackendUnavailable, Conflict, LimitReached, MemosError, NotFound, PermissionDenied
 from memos.guard import calling
 from memos.identities import Caller, Identity, IdentityKind, Key, Right
 from memos.kernel import MemOS
@@ -56,6 +58,7 @@ class Authenticated:
         self._local_token = local_token
         self._open_paths = open_paths
         self._limiter: anyio.CapacityLimiter | None = None
+        self._attempts = Attempts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate, then pass on; or refuse with 401."""
@@ -65,9 +68,11 @@ class Authenticated:
         try:
             caller = await self._caller(HTTPConnection(scope))
         except MemosError as error:
-            response = self._refuse(error, 401 if isinstance(error, PermissionDenied) else 503)
-            if isinstance(error, PermissionDenied):
+            strange, much = isinstance(error, PermissionDenied), isinstance(error, LimitReached)
+            response = self._refuse(error, 401 if strange else 429 if much else 503)
+            if strange:
                 response.headers["WWW-Authenticate"] = "Bearer"
+            wait(error, response)
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
@@ -80,7 +85,24 @@ class Authenticated:
             return local_caller(self._memos)
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_LOOKUPS_AT_ONCE)
-        return await to_thread.run_sync(self._memos.keys.authenticate, secret, limiter=self._limiter)
+        address = connection.client.host if connection.client else ""
+        self._attempts.check(address, secret)
+        try:
+            caller = await to_thread.run_sync(self._memos.keys.authenticate, secret, limiter=self._limiter)
+        except PermissionDenied:
+            self._attempts.failed(address)
+            raise
+        self._attempts.succeeded(secret)
+        if self._memos.quotas.limits_of(caller.key).requests_per_minute is not None:
+            await to_thread.run_sync(self._memos.quotas.request, caller, limiter=self._limiter)
+        return caller
+
+
+def wait(error: MemosError, response: Response) -> None:
+    """Say in an answer when to come back, where an error knows it."""
+    after_s = error.retry_after_s if isinstance(error, BackendUnavailable | LimitReached) else None
+    if after_s is not None:
+        response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
 
 
 def secret_of(header: str) -> str:

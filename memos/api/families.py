@@ -14,13 +14,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from memos.api.callers import Authenticated
+from memos.api.callers import Authenticated, wait
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
     Conflict,
     IntegrityError,
     InvalidInput,
+    LimitReached,
     MemosError,
     ModelError,
     NotFound,
@@ -37,6 +38,7 @@ _STATUSES: tuple[tuple[type[MemosError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (PermissionDenied, 403),
+    (LimitReached, 429),
     (BackendTimeout, 504),
     (BackendUnavailable, 503),
     (ModelError, 502),
@@ -85,8 +87,7 @@ def family(
     def shown(error: MemosError) -> Response:
         status = status_of(error)
         response = show(error, status)
-        if isinstance(error, BackendUnavailable) and error.retry_after_s is not None:
-            response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+        wait(error, response)
         return response
 
     def told(_: Request, error: Exception) -> Response:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,16 +23,37 @@ from memos.tokens import Tokens
 
 _SHOWN_CHARS = 8_000
 _SHOWN_PROBLEMS = 20
+_IMAGE_TOKENS = 2_000
 
 Answer = TypeVar("Answer", bound=BaseModel)
+
+
+Spending = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""Sets tokens aside for a call of a model, and is told how many it took. Raises: LimitReached."""
+
+
+@contextmanager
+def free(_: int) -> Iterator[Callable[[int], None]]:
+    """Set nothing aside."""
+    yield lambda _: None
+
+
+def most_tokens(messages: Sequence[ChatMessage], answer: int) -> int:
+    """Return more tokens than a question with its answer should take: real ones are longer than two bytes."""
+    asked = sum(len(message.content.encode("utf-8", "surrogatepass")) // 2 + 8 for message in messages)
+    return asked + sum(_IMAGE_TOKENS * len(message.images) for message in messages) + answer
 
 
 class Asker:
     """A chat model with a memory for its answers; thread-safe. Every call is counted on the caller's meter."""
 
-    def __init__(self, model: ChatModel, cache: ReplyCache) -> None:
+    def __init__(
+        self, model: ChatModel, cache: ReplyCache, spending: Spending | None = None, max_tokens: int = 1_024
+    ) -> None:
         self._model = model
         self._cache = cache
+        self._spending = spending or free
+        self._max_tokens = max_tokens
 
     @property
     def model(self) -> str:
@@ -145,15 +166,18 @@ class Asker:
         return answer, ChatReply(text, tokens)
 
     def _complete(self, request: ChatRequest, meter: Meter) -> ChatReply:
-        started = time.monotonic()
-        try:
-            reply = self._model.complete(request)
-        except MemosError as error:
-            tokens = error.tokens if isinstance(error, ModelError) else Tokens()
-            meter.count(self.model, tokens, time.monotonic() - started, failed=True)
-            raise
-        meter.count(self.model, reply.tokens, time.monotonic() - started)
-        return reply
+        with self._spending(most_tokens(request.messages, request.max_tokens or self._max_tokens)) as took:
+            started = time.monotonic()
+            try:
+                reply = self._model.complete(request)
+            except MemosError as error:
+                tokens = error.tokens if isinstance(error, ModelError) else Tokens()
+                took(tokens.prompt + tokens.completion)
+                meter.count(self.model, tokens, time.monotonic() - started, failed=True)
+                raise
+            took(reply.tokens.prompt + reply.tokens.completion)
+            meter.count(self.model, reply.tokens, time.monotonic() - started)
+            return reply
 
 
 def _read(text: str, schema: type[Answer]) -> tuple[Answer | None, str, str]:

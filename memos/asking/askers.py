@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from memos.asking.asker import Asker
+from memos.asking.asker import Asker, Spending, free
 from memos.asking.reply_cache import ReplyCache
 from memos.errors import BackendUnavailable
 from memos.ports import ChatModel
@@ -16,7 +16,7 @@ class Askers:
     """Purposes with equal settings share one model, with its limits and its remembered answers. Thread-safe.
 
     A `given` model serves every purpose but vision, whatever is configured, and stays its owner's to close; so does
-    the one that looks at images when it is `given_vision`.
+    the one that looks at images when it is `given_vision`. `spending` sets tokens aside for each call.
     """
 
     def __init__(
@@ -25,11 +25,13 @@ class Askers:
         open_model: Callable[[ChatSettings], ChatModel],
         given: ChatModel | None = None,
         given_vision: ChatModel | None = None,
+        spending: Spending = free,
     ) -> None:
         self._settings = settings
         self._open_model = open_model
         self._given = given
         self._given_vision = given_vision
+        self._spending = spending
         self._opened: dict[tuple[ChatSettings, int | None], Asker] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -46,7 +48,7 @@ class Askers:
                 raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
             if key not in self._opened:
                 model = self._open_model(settings) if given is None else given
-                self._opened[key] = Asker(model, ReplyCache(settings.cache_bytes))
+                self._opened[key] = Asker(model, ReplyCache(settings.cache_bytes), self._spending, settings.max_tokens)
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:

@@ -33,6 +33,14 @@ SESSION_GAP = timedelta(hours=2)
 """Silence that ends a session. Migration 0002 split older conversations by the same one."""
 
 
+Charge = Callable[[sa.Connection, int, int], None]
+"""Counts items and bytes that a transaction stores for somebody. Raises: LimitReached."""
+
+
+def free(connection: sa.Connection, items: int, size_bytes: int) -> None:
+    """Count nothing: what the background stores is nobody's to pay for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One actor changing one cube at one moment, inside one transaction."""
@@ -41,20 +49,21 @@ class Change:
     cube: str
     actor: str
     now: datetime
+    charge: Charge = free
 
 
 Changing = Callable[[Scope], AbstractContextManager[Change]]
 """Opens a transaction in which an actor changes a cube."""
 
 
-def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock) -> Change:
+def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge: Charge = free) -> Change:
     """Begin to change a cube; no other transaction changes it before this one ends. Raises: NotFound.
 
     The time is taken after any other writer of the cube, so that record times rise in commit order.
     """
     last = cubes.lock(connection, cube)
     now = clock.now()
-    return Change(connection, cube, actor, now if last is None else max(now, last + timedelta(microseconds=1)))
+    return Change(connection, cube, actor, now if last is None else max(now, last + timedelta(microseconds=1)), charge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ def add(
         if entries:
             change.connection.execute(sa.insert(table), entries)
     items.insert_versions(change.connection, states, change.actor, "added")
+    change.charge(change.connection, len(states), sum(size_of(state.memory) for state in states))
     fresh = [state.id for state in states]
     if place is not None:
         cubes.advance(change.connection, place)
@@ -321,7 +331,13 @@ def update(change: Change, item_id: str, expected_version: int | None, fields: M
     _expect(before, expected_version)
     if before.status is Status.DELETED:
         raise Conflict(f"Item {item_id} is deleted; bring it back with rollback before changing it.")
+    change.charge(change.connection, 0, size_of(fields.get("memory") or ""))
     return _append(change, [(before, fields)], "update", reason)[0]
+
+
+def size_of(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:

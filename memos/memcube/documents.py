@@ -47,6 +47,7 @@ def take_in(change: Change, file: StoredFile, data: bytes) -> StoredFile:
             return same
         if same.state is FileState.AVAILABLE and files.has_live_items(change.connection, same.id):
             return same
+    change.charge(change.connection, 0, len(data))
     files.add(change.connection, file, data)
     reading = NewTask(files.READ, {"file": file.id}, key=file.id, priority=PRIORITY - 1)
     tasks.enqueue(change.connection, change.cube, [reading], change.now)

@@ -17,7 +17,17 @@ from memos.clock import new_id
 from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import (
-    cubes, files, items, moves, outbox, queues, repeats, submissions, templates, tiers, tool_tasks,
+    cubes,
+    files,
+    items,
+    moves,
+    outbox,
+    queues,
+    repeats,
+    submissions,
+    templates,
+    tiers,
+    tool_tasks,
 )  # fmt: skip
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger

@@ -72,6 +72,7 @@ TABLES: tuple[Holder, ...] = (
     Holder("api_keys", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("repeats", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
     Holder("submissions", Holds.DERIVED, "memos.memcube.ledger.submissions.forget", _LEDGER, _BACKUP),
+    Holder("key_usage", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
 )
 

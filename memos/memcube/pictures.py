@@ -52,6 +52,7 @@ def store(change: Change, drafts: Sequence[Draft], receipt: AddReceipt) -> list[
     stored = []
     for item, draft in given.items():
         for picture in () if item in have else draft.message.pictures:
+            change.charge(change.connection, 0, len(picture.data))
             files.add(change.connection, _file(change, item, picture), picture.data)
             stored.append(picture.file)
     tasks.enqueue(change.connection, change.cube, [describe_task(file) for file in stored], change.now)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from memos.errors import NotFound
-from memos.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, Right
+from memos.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, Right
 from memos.memcube.ledger.cubes import exists, unknown
 from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, memberships
 
@@ -135,9 +136,14 @@ def add_key(connection: sa.Connection, key: Key, digest: str) -> None:
         sa.insert(api_keys).values(
             id=key.id, identity_id=key.identity, name=key.name, digest=digest, hint=key.hint,
             rights=[str(right) for right in key.rights], expires_at=key.expires_at, created_by=key.created_by,
-            created_at=key.created_at,
+            created_at=key.created_at, limits=limits_row(key.limits), counts_for=key.counts_for,
         )
     )  # fmt: skip
+
+
+def limits_row(limits: KeyLimits) -> dict[str, int]:
+    """Return limits as a key's row has them: those that are set."""
+    return {name: value for name, value in asdict(limits).items() if value is not None}
 
 
 def change_key(connection: sa.Connection, id_: str, **values: Any) -> None:
@@ -177,7 +183,8 @@ def _to_identity(row: sa.Row[Any]) -> Identity:
 def _to_key(row: sa.Row[Any]) -> Key:
     return Key(
         row.id, row.identity_id, row.name, row.hint, tuple(Right(right) for right in row.rights), row.created_by,
-        _moment(row.created_at), row.expires_at, row.revoked_at, row.last_used_at,
+        _moment(row.created_at), row.expires_at, row.revoked_at, row.last_used_at, KeyLimits(**(row.limits or {})),
+        row.counts_for,
     )  # fmt: skip
 
 

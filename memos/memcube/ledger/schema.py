@@ -593,6 +593,9 @@ api_keys = sa.Table(
     sa.Column("last_used_at", UtcMicros),
     sa.Column("created_by", sa.String(128), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("limits", sa.JSON),
+    # A key made with another one uses up what that may use.
+    sa.Column("counts_for", sa.String(36)),
     sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
     sa.Index("ix_api_keys_identity", "identity_id"),
 )
@@ -630,3 +633,13 @@ submissions = sa.Table(
         postgresql_where=sa.text("digest IS NOT NULL"),
     ),
 )  # fmt: skip
+
+# What keys used; `span` is a UTC day or a minute.
+key_usage = sa.Table(
+    "key_usage",
+    metadata,
+    sa.Column("key_id", sa.String(36), primary_key=True),
+    sa.Column("what", sa.String(16), primary_key=True),
+    sa.Column("span", sa.String(16), primary_key=True),
+    sa.Column("used", sa.BigInteger, nullable=False),
+)
