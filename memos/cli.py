@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memos.api.views import error_view
+from memos.cli_chat import chat_app
 from memos.cli_kb import kb_app
 from memos.cli_moving import moving_app
 from memos.cli_preview import preview_app
@@ -95,6 +96,7 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(preview_app)
 app.add_typer(serve_app)
 app.add_typer(kb_app, name="kb")
+app.add_typer(chat_app)
 
 
 @app.command()

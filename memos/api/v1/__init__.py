@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from memos.api.families import family
-from memos.api.v1 import memories, search
+from memos.api.v1 import chat, memories, search
 from memos.api.v1.errors import show
 from memos.kernel import MemOS
 
@@ -13,6 +13,6 @@ from memos.kernel import MemOS
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     app = family("memstrata", memos, show, local_token=local_token, summary="Memory for agents", documented=True)
-    for routes in (memories, search):
+    for routes in (chat, memories, search):
         app.include_router(routes.router)
     return app
