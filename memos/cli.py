@@ -1,8 +1,8 @@
 """The command line: every command translates arguments to one call of `MemOS` and prints what comes back.
 
 Exit codes: 0 done, 1 verify found differences or another error, 2 wrong input, 3 not found, 4 conflict,
-5 not permitted, 6 store in use, full or unavailable, 7 model failed, 8 data damaged or from a newer version, 9 over a limit,
-130 interrupted (what was acknowledged stays).
+5 not permitted, 6 store in use, full or unavailable, 7 model failed, 8 data damaged or from a newer version,
+9 over a limit, 130 interrupted (what was acknowledged stays).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memos.api.views import error_view
+from memos.cli_chat import chat_app
 from memos.cli_kb import kb_app
 from memos.cli_moving import moving_app
 from memos.cli_preview import preview_app
@@ -95,6 +96,7 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(preview_app)
 app.add_typer(serve_app)
 app.add_typer(kb_app, name="kb")
+app.add_typer(chat_app)
 
 
 @app.command()

@@ -20,6 +20,8 @@ from memos.tokens import IMAGE_TOKENS, Tokens, estimate_tokens
 
 Vector = NDArray[np.float32]
 
+_MOST_TOKENS = 100_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
@@ -373,6 +375,8 @@ class ChatRequest:
             raise InvalidInput("messages", "are empty; ask something")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidInput("max_tokens", f"is {self.max_tokens}; at least 1 is needed")
+        if self.max_tokens is not None and self.max_tokens > _MOST_TOKENS:
+            raise InvalidInput("max_tokens", f"is more than {_MOST_TOKENS:,}; no answer is that long")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise InvalidInput("temperature", f"is {self.temperature}; it goes from 0 to 2")
         if self.top_p is not None and not 0 < self.top_p <= 1:

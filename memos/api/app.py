@@ -11,8 +11,9 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from memos.api import openmem, v1
+from memos.api import openai_proxy, openmem, v1
 from memos.api.metrics import Metrics
+from memos.api.openai_proxy.upstream import Upstream
 from memos.api.requests import RequestLog
 from memos.errors import BackendUnavailable
 from memos.kernel import MemOS
@@ -27,13 +28,16 @@ def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing
 
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done.
     """
-    settings = memos.settings.server
+    settings, upstream = memos.settings.server, Upstream(memos.settings.chat_model)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
         to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        yield
+        try:
+            yield
+        finally:
+            await upstream.close()
 
     app = FastAPI(
         title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
@@ -59,6 +63,7 @@ def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing
 
     app.mount("/api/v1", v1.create(memos, local_token))
     app.mount("/api/openmem/v1", openmem.create(memos, local_token))
+    app.mount("/openai/v1", openai_proxy.create(memos, local_token, upstream))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, Unpack
 from zoneinfo import ZoneInfo
 
@@ -111,6 +111,9 @@ class Chat:
             self.check_store(cube, actor=question.actor)
         zone = ZoneInfo(scope.time_zone)
         history = history_of(question, zone, handles.clock.now(), handles.limits)
+        if history:
+            known = {question.query, *(message.content for message in history)}
+            question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
         request = request_of(question, recalled, history, self._recalling.settings.position, handles.limits)
         return _Ready(question, asker, cube, recalled, request)

@@ -38,9 +38,10 @@ class Recalling:
         budget = within("token_budget", budget, 1, 1_000_000)
         scope = self.handles.scoping(question.cubes, question.actor)
         standing = self._standing(question, scope.cubes[0], budget)
-        recent = [] if question.history else self._recent(question, scope.cubes[0])
-        known = known_ids([*standing, *recent])
+        recent = self._recent(question, scope.cubes[0])
+        known, said = known_ids([*standing, *recent]), set(question.known)
         found = [entry for entry in self._found(question) if entry.item is None or entry.item.id not in known]
+        found = [entry for entry in found if entry.text not in said]
         recalled = section_of(standing, recent, found, budget, marks=marks)
         return replace(recalled, timings_ms={"recall": round((time.perf_counter() - began) * 1000, 2)})
 
@@ -56,7 +57,7 @@ class Recalling:
 
     def _recent(self, question: Question, cube: str) -> list[Entry]:
         """Return the messages of the newest pages of the conversation, oldest first."""
-        if question.conversation is None:
+        if question.conversation is None or not question.recent:
             return []
         scope = self.handles.scoping([cube], question.actor)
         name = self.handles.masking(scope).name("conversation", check_name("conversation", question.conversation))

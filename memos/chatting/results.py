@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
@@ -72,6 +72,8 @@ class RecallOptions(TypedDict, total=False):
     reference_time: Json
     token_budget: int | None
     working: bool
+    recent: bool
+    known: Collection[str]
 
 
 class ChatOptions(RecallOptions, total=False):
@@ -94,9 +96,9 @@ class ChatOptions(RecallOptions, total=False):
 class Question:
     """One question to a chat with all its options; None is the setting of `MEMOS_RECALL__*`, or the model's.
 
-    `history` is what was said before in this talk, as messages; without one, the newest pages of the `conversation`
-    are shown. `store_in` is the cube that keeps the exchange, by default the first of `cubes`. With `marks` the
-    answer's text keeps the marks of what it cites.
+    `history` is what was said before in this talk, as messages; without one, `recent` shows the newest pages of the
+    `conversation`. Memories with a `known` text are not shown: the model sees it anyway. `store_in` is the cube that
+    keeps the exchange, by default the first of `cubes`. With `marks` the answer's text keeps those of what it cites.
     """
 
     query: str
@@ -109,6 +111,8 @@ class Question:
     reference_time: Json = None
     token_budget: int | None = None
     working: bool = True
+    recent: bool = True
+    known: Collection[str] = ()
     history: Json = ()
     system_prompt: str | None = None
     max_tokens: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import sys
 import threading
@@ -21,7 +22,10 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Said:
-    """One response. `gate` is waited for before anything is sent; `cut` ends the connection after so many bytes."""
+    """One response. `gate` is waited for before anything is sent; `cut` ends the connection after so many bytes.
+
+    With `hold` the body stops after `held_at` bytes until the event is set; `left` tells that the client went away.
+    """
 
     status: int = 200
     body: Body | bytes | str = b""
@@ -30,6 +34,9 @@ class Said:
     gate: threading.Event | None = None
     cut: int | None = None
     drip: int = 0  # so many blanks come before the body, fifty a second
+    hold: threading.Event | None = None
+    held_at: int = 0
+    left: threading.Event | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,23 @@ def answer(text: Any, *, usage: Any = None, finish: Any = "stop", **message: Any
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
     body: Body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     return Said(body=body if usage is None else {**body, "usage": usage})
+
+
+def events(
+    *texts: str, finish: Any = "stop", usage: Any = None, calls: Any = None, done: bool = True, **more: Any
+) -> Said:
+    """Return the same as a stream: a piece for each text, the calls of tools, the end."""
+    deltas: list[Body] = [{"role": "assistant", "content": ""}, *({"content": text} for text in texts)]
+    deltas += [{"tool_calls": [call]} for call in calls or ()]
+    chunks = [_chunk(delta, None) for delta in deltas] + ([_chunk({}, finish)] if finish else [])
+    chunks += [{**_chunk({}, None), "choices": [], "usage": usage}] if usage else []
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + ("data: [DONE]\n\n" if done else "")
+    return Said(body=body, content_type="text/event-stream", **more)
+
+
+def _chunk(delta: Body, finish: Any) -> Body:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
 
 
 def counted(prompt: int, completion: int) -> Body:
@@ -145,10 +169,23 @@ class OpenAIServer:
                 for _ in range(said.drip):
                     server._ending.wait(0.02)
                     self.wfile.write(b" ")
+                if said.hold is not None:
+                    self.wfile.write(raw[: said.held_at])
+                    self._wait(said)
+                    raw = raw[said.held_at :]
                 self.wfile.write(raw[: said.cut])
                 if said.cut is not None:
                     self._reset()
                 return None
+
+            def _wait(self, said: Said) -> None:
+                assert said.hold is not None
+                while not said.hold.wait(0.02) and not server._ending.is_set():
+                    readable, _, _ = select.select([self.connection], [], [], 0)
+                    if readable and self.connection.recv(1, socket.MSG_PEEK) == b"":
+                        if said.left is not None:
+                            said.left.set()
+                        raise ConnectionError("the client went away")
 
             def _reset(self) -> None:
                 self.connection.shutdown(socket.SHUT_RDWR)

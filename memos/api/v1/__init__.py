@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from memos.api.families import family
 from memos.api.v1 import (
+    chat,
     cubes,
     documents,
     events,
@@ -28,7 +29,7 @@ from memos.kernel import MemOS
 
 # Those with a fixed word come before those with an id in its place.
 _ROUTES = (
-    evidence, memories, search, tiers, cubes, users, keys, documents, knowledge, images, tools, profile, keeping,
+    evidence, memories, search, chat, tiers, cubes, users, keys, documents, knowledge, images, tools, profile, keeping,
     tasks, events,
 )  # fmt: skip
 

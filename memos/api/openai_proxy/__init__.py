@@ -1,0 +1,19 @@
+"""`/openai/v1`: what OpenAI's clients speak; each request is passed on to the chat endpoint with what is remembered."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from memos.api.families import family
+from memos.api.openai_proxy import routes
+from memos.api.openai_proxy.envelope import show
+from memos.api.openai_proxy.upstream import Upstream
+from memos.kernel import MemOS
+
+
+def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI:
+    """Return the application of these routes; the upstream stays the caller's to close."""
+    app = family("memstrata proxy", memos, show, local_token=local_token)
+    app.state.upstream = upstream
+    app.include_router(routes.router)
+    return app

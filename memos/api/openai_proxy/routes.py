@@ -1,0 +1,204 @@
+"""`/chat/completions` and `/models`: passes requests on with what is remembered, and remembers what was answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import httpx2
+from anyio import CancelScope, to_thread
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from memos.api.callers import Who, who
+from memos.api.families import Asked, Opened
+from memos.api.openai_proxy.answered import Copy, exchange, read_answer
+from memos.api.openai_proxy.asked import Completion, read
+from memos.api.openai_proxy.envelope import problem
+from memos.api.openai_proxy.upstream import Upstream, passed_headers
+from memos.api.talking import Streamed
+from memos.chatting.results import Recalled
+from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
+from memos.identities import Caller
+from memos.kernel import MemOS
+from memos.model import Json
+
+router = APIRouter()
+log = logging.getLogger("memos.api.openai_proxy")
+
+_USER, _CONVERSATION, _STORE = "x-memos-user", "x-memos-conversation", "x-memos-store"
+
+
+def _upstream(request: Request) -> Upstream:
+    upstream: Upstream = request.app.state.upstream
+    return upstream
+
+
+Passing = Annotated[Upstream, Depends(_upstream)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A request on its way: for whom it is, what was recalled for it, and where its answer is kept."""
+
+    memos: MemOS
+    completion: Completion
+    acting: Who
+    recalled: Recalled
+    conversation: str | None
+    store: bool
+
+    async def keep(self, answer: dict[str, Json] | None) -> None:
+        """Store what was said and answered; the client has its answer, so that a failure is only logged."""
+        if self.store and answer is not None:
+            with CancelScope(shield=True):  # the answer is complete: that its reader goes away changes nothing
+                await to_thread.run_sync(self._add, answer)
+
+    def _add(self, answer: dict[str, Json]) -> None:
+        for whole in (True, False):
+            said = exchange(self.completion.new, answer, untrusted=self.recalled.untrusted, images=whole)
+            tools = self.completion.body.get("tools") if whole else None
+            try:
+                self.memos.add(
+                    said, cube=self.acting.home, actor=self.acting.actor, conversation=self.conversation, tools=tools
+                )
+                return
+            except InvalidInput as error:  # an image or a tool that is not taken: then the words alone
+                log.info("an exchange was not stored as it was: %s", error.field)
+            except MemosError as error:
+                log.warning("an exchange was passed on and not stored: %s", error.code)
+                return
+
+
+@router.post("/chat/completions")
+async def completions(request: Request, memos: Opened, caller: Asked, upstream: Passing) -> Response:
+    """Pass a request on with what is remembered of its last question; remember the exchange when it is answered."""
+    completion = read(await request.body())
+    if upstream.settings.base_url is None:
+        await upstream.send(b"")  # says so, before anything is looked for
+    underway = await to_thread.run_sync(_recalled, memos, caller, completion, _headers(request))
+    model = _model(upstream, memos, completion.body.get("model"))
+    body = completion.forwarded(model, underway.recalled.section, memos.settings.recall.position)
+    response = await upstream.send(body)
+    if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
+        passing = _passing(upstream, response, underway)
+        return Streamed(passing, 200, {**passed_headers(response.headers), "Cache-Control": "no-store"})
+    try:
+        whole = await upstream.read(response)
+    finally:
+        with CancelScope(shield=True):
+            await response.aclose()
+    if response.status_code != 200:
+        return _failure(upstream, response, whole)
+    if not await request.is_disconnected():
+        await underway.keep(read_answer(whole))
+    return Response(whole, 200, passed_headers(response.headers))
+
+
+@router.get("/models")
+async def models(memos: Opened, upstream: Passing) -> Response:
+    """List the models that may be named; none where the server has no endpoint."""
+    return JSONResponse({"object": "list", "data": [_model_view(name) for name in _names(upstream, memos)]})
+
+
+@router.get("/models/{model:path}")
+async def model_named(model: str, memos: Opened, upstream: Passing) -> Response:
+    """Describe one of them."""
+    if model not in _names(upstream, memos):
+        raise NotFound("model", model[:256], "GET /models lists those there are.")
+    return JSONResponse(_model_view(model))
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """What a client says about memory beside its request."""
+
+    user: str | None
+    conversation: str | None
+    store: bool
+
+
+def _headers(request: Request) -> _Headers:
+    store = (_header(request, _STORE) or "true").lower()
+    if store not in ("true", "false"):
+        raise InvalidInput("X-Memos-Store", "must be true or false")
+    return _Headers(_header(request, _USER), _header(request, _CONVERSATION), store == "true")
+
+
+def _header(request: Request, name: str) -> str | None:
+    """Return a header's text; programs send other letters than Latin ones as UTF-8."""
+    value = request.headers.get(name, "").strip()
+    try:
+        return value.encode("latin-1").decode() or None
+    except UnicodeDecodeError:
+        return value
+
+
+def _recalled(memos: MemOS, caller: Caller, completion: Completion, headers: _Headers) -> _Exchange:
+    acting = who(memos, caller, completion.user or headers.user)
+    if headers.store:  # before anything is paid for
+        memos.chat.check_store(acting.home, actor=acting.actor)
+    recalled = memos.chat.recall(
+        completion.question.replace("\0", "\ufffd").encode("utf-8", "replace").decode(),
+        cubes=[acting.home],
+        actor=acting.actor,
+        conversation=headers.conversation,
+        known=completion.texts,
+        recent=not completion.has_history,
+    )
+    return _Exchange(memos, completion, acting, recalled, headers.conversation, headers.store)
+
+
+def _names(upstream: Upstream, memos: MemOS) -> tuple[str, ...]:
+    own = upstream.settings.model
+    return () if own is None else tuple(dict.fromkeys((own, *memos.settings.server.proxy_models)))
+
+
+def _model(upstream: Upstream, memos: MemOS, named: Any) -> str:
+    """Return the endpoint's name of the model: what was named if it may be, else the configured one."""
+    names = _names(upstream, memos)
+    return named if isinstance(named, str) and named in names else names[0]
+
+
+def _model_view(name: str) -> dict[str, Json]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "memstrata"}
+
+
+async def _passing(upstream: Upstream, response: httpx2.Response, underway: _Exchange) -> AsyncGenerator[bytes]:
+    """Yield the endpoint's bytes; the exchange is stored just before the event that ends them."""
+    copy, kept = Copy(underway.memos.settings.limits.message_bytes), False
+    try:
+        async with aclosing(upstream.chunks(response)) as chunks:
+            async for chunk in chunks:
+                before, end = copy.feed(chunk)
+                if before:
+                    yield before
+                if copy.done and not kept:
+                    kept = True
+                    await underway.keep(copy.answer())
+                if end:
+                    yield end
+        if not kept:
+            await underway.keep(copy.answer())
+        if rest := copy.rest():
+            yield rest
+    except BackendUnavailable as error:
+        yield f"data: {json.dumps(problem(error, 502))}\n\n".encode()
+    finally:
+        with CancelScope(shield=True):
+            await response.aclose()
+
+
+def _failure(upstream: Upstream, response: httpx2.Response, body: bytes) -> Response:
+    """Return an endpoint's failure as it is, but what is wrong between it and this server."""
+    if response.status_code == 401 or response.status_code < 400:
+        log.error("the model endpoint answers %s: check MEMOS_CHAT_MODEL__*", response.status_code)
+        raise BackendUnavailable(
+            "The language model behind this server refuses it: its operator has to look after address and key.",
+            permanent=True,
+        )
+    return Response(upstream.without_key(body), response.status_code, passed_headers(response.headers))

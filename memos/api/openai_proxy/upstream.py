@@ -1,0 +1,114 @@
+"""The chat endpoint as the proxy asks it: one client with the operator's key, whose failures say nothing of either."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import anyio
+import httpx2
+
+from memos.errors import BackendTimeout, BackendUnavailable
+from memos.settings import ChatSettings
+from memos.version import __version__
+
+_CONNECT_S = 10.0
+_MOST_BYTES = 32 * 1024 * 1024
+_PASSED = ("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-should-retry")
+_PASSED_PREFIXES = ("x-ratelimit-", "openai-processing-")
+
+
+class Upstream:
+    """A chat endpoint; the client is made with the first request and closed with the server."""
+
+    def __init__(self, settings: ChatSettings) -> None:
+        self.settings = settings
+        self._client: httpx2.AsyncClient | None = None
+
+    async def send(self, body: bytes) -> httpx2.Response:
+        """Return the endpoint's response with its body still to come. Raises: BackendUnavailable, BackendTimeout."""
+        if self.settings.base_url is None:
+            raise BackendUnavailable(
+                "This server has no language model to pass requests on to: its operator can set "
+                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",
+                permanent=True,
+            )
+        client = self._client = self._client or self._made()
+        request = client.build_request("POST", f"{self.settings.base_url}/chat/completions", content=body)
+        try:
+            with anyio.fail_after(self.settings.timeout_s):
+                return await client.send(request, stream=True)
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise too_slow() from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise broken_off() from error
+
+    async def read(self, response: httpx2.Response) -> bytes:
+        """Return a whole body as it came. Raises: BackendUnavailable (also: it is too large), BackendTimeout."""
+        read = bytearray()
+        try:
+            with anyio.fail_after(self.settings.timeout_s):
+                async for chunk in response.aiter_raw():
+                    read += chunk
+                    if len(read) > _MOST_BYTES:
+                        raise BackendUnavailable(f"The language model sent more than {_MOST_BYTES:,} bytes.")
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise too_slow() from error
+        except httpx2.HTTPError as error:
+            raise broken_off() from error
+        return bytes(read)
+
+    async def chunks(self, response: httpx2.Response) -> AsyncGenerator[bytes]:
+        """Yield a body's bytes as they come. Raises: BackendUnavailable, BackendTimeout (too long a pause)."""
+        try:
+            async for chunk in response.aiter_raw():
+                yield chunk
+        except httpx2.TimeoutException as error:
+            raise too_slow() from error
+        except httpx2.HTTPError as error:
+            raise broken_off() from error
+
+    def without_key(self, body: bytes) -> bytes:
+        """Return a failure's body without the operator's key, which some endpoints quote."""
+        key = "" if self.settings.api_key is None else self.settings.api_key.get_secret_value()
+        return body.replace(key.encode(), b"***") if key else body
+
+    async def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _made(self) -> httpx2.AsyncClient:
+        settings = self.settings
+        headers = {"Content-Type": "application/json", "User-Agent": f"memstrata/{__version__}"}
+        if settings.api_key is not None:
+            headers["Authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        # Bytes are passed on as they are, and read beside: not every client could undo what this one asked for.
+        headers["Accept-Encoding"] = "identity"
+        return httpx2.AsyncClient(
+            headers=headers,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # they would go from one user to the next
+            limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
+            timeout=httpx2.Timeout(settings.timeout_s, connect=min(_CONNECT_S, settings.timeout_s)),
+            follow_redirects=False,  # a prompt goes nowhere else
+        )
+
+
+def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return those headers of an endpoint that are a client's business: none of a connection, none of an account."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if name.lower() in _PASSED or name.lower().startswith(_PASSED_PREFIXES)
+    }
+
+
+def too_slow() -> BackendTimeout:
+    """Return the error of an endpoint that does not answer in time."""
+    return BackendTimeout("The language model behind this server did not answer in time: try again later.")
+
+
+def broken_off() -> BackendUnavailable:
+    """Return the error of an endpoint that cannot be reached, or is no more."""
+    return BackendUnavailable("The language model behind this server cannot be reached or broke off: try again later.")

@@ -1,0 +1,79 @@
+"""Runs chats for routes: in threads of their own, so that slow models hold up no other request; knows no shape."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, TypeVar
+from weakref import WeakKeyDictionary
+
+import anyio
+from anyio import CancelScope, to_thread
+from fastapi import Depends, Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from memos.chatting.chat import ChatStream
+from memos.chatting.results import ChatResult
+from memos.kernel import MemOS
+
+_Given = TypeVar("_Given")
+_LEAST_THREADS = 8
+_KNOWN: WeakKeyDictionary[MemOS, Talks] = WeakKeyDictionary()
+
+
+class Talks:
+    """The chats of one installation that are under way; those beyond what the model takes at once wait for a thread."""
+
+    def __init__(self, memos: MemOS) -> None:
+        model = memos.settings.model_for("chat")
+        self._limiter = anyio.CapacityLimiter(max(_LEAST_THREADS, 2 * model.parallel if model else 0))
+
+    async def run(self, call: Callable[[], _Given]) -> _Given:
+        """Make a call that may ask the model, such as `lambda: memos.chat(…)`. Raises: what it raises."""
+        return await to_thread.run_sync(call, limiter=self._limiter)
+
+    async def begin(self, start: Callable[[], ChatStream]) -> AsyncGenerator[str | ChatResult]:
+        """Start a streamed chat and wait for its first piece; then the pieces come, and last the result.
+
+        So a failure before the first piece can still be the status of a response. Raises: as `MemOS.chat.stream`.
+        """
+        stream = await self.run(start)
+        try:
+            first = await self.run(partial(next, stream, None))
+        except BaseException:
+            stream.close()
+            raise
+        return self._pieces(stream, first)
+
+    async def _pieces(self, stream: ChatStream, piece: str | None) -> AsyncGenerator[str | ChatResult]:
+        try:
+            while piece is not None:
+                yield piece
+                piece = await self.run(partial(next, stream, None))
+            if stream.result is not None:
+                yield stream.result
+        finally:
+            with CancelScope(shield=True):  # a client that went away: nothing is stored, the model is let go
+                await self.run(stream.close)
+
+
+class Streamed(StreamingResponse):
+    """A response whose source is closed when the client has gone away."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what comes, then close the source."""
+        assert isinstance(self.body_iterator, AsyncGenerator)
+        async with aclosing(self.body_iterator):
+            await super().__call__(scope, receive, send)
+
+
+async def _talks(request: Request) -> Talks:
+    memos: MemOS = request.app.state.memos
+    if (known := _KNOWN.get(memos)) is None:
+        known = _KNOWN[memos] = Talks(memos)
+    return known
+
+
+Talking = Annotated[Talks, Depends(_talks)]

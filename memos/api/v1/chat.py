@@ -1,0 +1,123 @@
+"""`/chat`: a question answered with what is remembered, at once or as server-sent events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import Any, cast
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from memos.api.callers import who
+from memos.api.families import Asked, Opened
+from memos.api.talking import Streamed, Talking
+from memos.api.v1.errors import ERRORS
+from memos.api.v1.shapes import AddReceiptShape, Shape
+from memos.api.views import error_view
+from memos.chatting.results import ChatOptions, ChatResult
+from memos.errors import MemosError
+from memos.model import Json
+
+router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
+
+
+class ChatBody(BaseModel):
+    """What to answer, from which memory."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(description="The question")
+    cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own")
+    user: str | None = Field(None, description="User or agent to act for; default: whom the key belongs to")
+    conversation: str | None = Field(None, description="Conversation it belongs to; without history its end is shown")
+    history: list[dict[str, Any]] = Field(default=[], description="What was said before, as messages `{role, content}`")
+    system_prompt: str | None = Field(None, description="Instructions for the model instead of the usual ones")
+    top_k: int | None = Field(None, description="Most memories a search gives; default: MEMOS_RECALL__TOP_K")
+    filter: dict[str, Any] | None = Field(None, description="Filter of that search (docs/filters.md)")
+    relevance: float | None = Field(
+        None, description="Relevance from 0 to 1 they need; default: MEMOS_RECALL__RELEVANCE"
+    )
+    reference_time: str | int | float | None = Field(None, description="When the question is asked; default: now")
+    token_budget: int | None = Field(None, description="Most tokens of memory; default: MEMOS_RECALL__TOKENS")
+    working: bool = Field(True, description="Begin with working memory: instructions, preferences, the topic")
+    max_tokens: int | None = Field(None, description="Longest answer; one that is cut off is an error")
+    temperature: float | None = Field(
+        None, description="Sampling temperature from 0 to 2; default: the model's setting"
+    )
+    top_p: float | None = Field(None, description="Nucleus sampling, above 0 to 1")
+    store: bool = Field(True, description="Remember question and answer")
+    store_in: str | None = Field(None, description="Cube to remember them in; default: the first of `cubes`")
+    tags: list[str] = Field(default=[], description="Tags of what is remembered")
+    info: dict[str, Any] = Field(default={}, description="Own fields of what is remembered")
+    mode: str = Field("rough", description="`rough`, or `fine`: also read into facts, in the background")
+    marks: bool = Field(False, description="Leave marks such as `[m1]` in the text")
+    stream: bool = Field(False, description="Answer with events: `text` pieces, then `end` with the result, or `error`")
+
+    def options(self, actor: str, home: str) -> ChatOptions:
+        """Return the options of the call."""
+        told = {name: getattr(self, name) for name in ChatOptions.__annotations__ if name in type(self).model_fields}
+        return cast(ChatOptions, {**told, "actor": actor, "cubes": [home] if self.cubes is None else self.cubes})
+
+
+class ReferenceShape(Shape):
+    """A memory the model was shown."""
+
+    mark: str = Field(description="Its mark, such as `m1`")
+    item: str = Field(description="Id of the memory")
+    cube: str = Field(description="Cube it is in")
+    memory: str = Field(description="Its text")
+    speaker: str = Field(description="Who said it")
+    at: datetime | None = Field(description="When")
+    relevance: float | None = Field(description="0 to 1 when a search found it")
+
+
+class ChatShape(Shape):
+    """An answer made with memory."""
+
+    text: str = Field(description="The answer")
+    model: str = Field(description="Name of the model")
+    cited: list[ReferenceShape] = Field(description="Memories the answer cites; they get hot")
+    shown: list[ReferenceShape] = Field(description="All memories the model was shown")
+    receipt: AddReceiptShape | None = Field(description="What was stored of the exchange")
+    not_stored: str | None = Field(description="Why nothing was stored although it should have been")
+    memory_tokens: int = Field(description="Tokens of the memory section, estimated")
+    prompt_tokens: int = Field(description="Tokens of the whole prompt")
+    completion_tokens: int = Field(description="Tokens of the answer")
+    tokens_estimated: bool = Field(description="True when the endpoint did not count them")
+    timings_ms: dict[str, float] = Field(description="Time of each stage in milliseconds")
+
+
+_EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}
+
+
+@router.post("", response_model=ChatShape, responses={200: _EVENTS})
+async def chat(body: ChatBody, memos: Opened, caller: Asked, talks: Talking) -> Any:
+    """Answer a question with what is remembered, and remember the exchange when the answer is complete."""
+
+    def options() -> ChatOptions:
+        acting = who(memos, caller, body.user)
+        return body.options(acting.actor, acting.home)
+
+    if not body.stream:
+        return ChatShape.model_validate(await talks.run(lambda: memos.chat(body.query, **options())))
+    pieces = await talks.begin(lambda: memos.chat.stream(body.query, **options()))
+    return Streamed(_events(pieces), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+async def _events(pieces: AsyncGenerator[str | ChatResult]) -> AsyncGenerator[str]:
+    try:
+        async for piece in pieces:
+            if isinstance(piece, ChatResult):
+                yield _event("end", ChatShape.model_validate(piece).model_dump(mode="json"))
+            else:
+                yield _event("text", {"text": piece})
+    except MemosError as error:
+        yield _event("error", error_view(error))
+    finally:
+        await pieces.aclose()
+
+
+def _event(name: str, data: Json) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
