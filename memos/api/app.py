@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from memos.api import v1
+from memos.api import local, v1
 from memos.api.metrics import Metrics
 from memos.api.requests import RequestLog
 from memos.errors import BackendUnavailable
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from memos.api.tracing import Tracing
 
 
-def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None) -> FastAPI:
+def create_app(
+    memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> FastAPI:  # fmt: skip
     """Return the application over an installation, which stays the caller's to close.
 
-    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done.
+    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
+    whether the server is about to end.
     """
     settings = memos.settings.server
 
@@ -58,6 +62,8 @@ def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing
         return metrics.response()
 
     app.mount("/api/v1", v1.create(memos, local_token))
+    if local_token is not None:
+        app.mount("/local", local.create(memos, local_token, stopping))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
