@@ -8,8 +8,18 @@ from typing import Annotated
 
 import typer
 
-from memos.cli_shared import AsJson, DataDir, errors, interruptible, opened, progress_bar, say, show
-from memos.memcube import backups as known_backups
+from memos.cli_shared import (
+    AsJson,
+    DataDir,
+    check_alone,
+    errors,
+    interruptible,
+    opened,
+    progress_bar,
+    say,
+    show,
+    through_server,
+)
 from memos.model import Difference
 from memos.settings import Settings
 
@@ -27,8 +37,14 @@ def backup(
     """Write a backup of one moment; check it by restoring it elsewhere."""
     from memos.moving import backup as back_up  # noqa: PLC0415
 
+    here = _here(data_dir)
     with interruptible("there is no backup yet"), progress_bar("rows", as_json) as on_progress:
-        made = back_up(_here(data_dir), folder, on_progress=on_progress)
+        memos = through_server(None, here)
+        if memos is None:
+            made = back_up(here, folder, on_progress=on_progress)
+        else:
+            with memos:
+                made = memos.backup(folder, on_progress=on_progress)
     told = {"folder": str(folder.resolve()), "backup": made.id, "created_at": made.created_at, "rows": made.rows}
     show(told, as_json, lambda: say(f"backed up {made.rows} rows to {folder}"))
 
@@ -44,8 +60,8 @@ def backups(
     """List the backups that were made, or forget one that is no more."""
     with opened(data_dir) as memos:
         if forget is not None:
-            known_backups.forget(memos.ledger, forget)
-        found = known_backups.known(memos.ledger)
+            memos.forget_backup(forget)
+        found = memos.backups()
 
     def human() -> None:
         for made in found:
@@ -66,11 +82,13 @@ def restore(
     """Put a backup back; what was erased since it was made stays erased."""
     from memos.moving import restore as put_back  # noqa: PLC0415
 
+    here = _here(data_dir)
+    check_alone("restore", here)
     with (
         interruptible("nothing was restored, or the indexes are not whole yet"),
         progress_bar("rows, then index", as_json) as on_progress,
     ):
-        done = put_back(folder, _here(data_dir), replace=replace, on_rows=on_progress, on_items=on_progress)
+        done = put_back(folder, here, replace=replace, on_rows=on_progress, on_items=on_progress)
 
     def human() -> None:
         say(f"restored {done.items} items of {done.created_at:%F %T}, left out {done.erased_again} erased since")
@@ -92,6 +110,8 @@ def migrate(
     from memos.moving import settings_of  # noqa: PLC0415
 
     there, here = settings_of("--from", source), settings_of("--to", target)
+    check_alone("migrate", there)
+    check_alone("migrate", here)
     with (
         interruptible("what was copied is kept"),
         progress_bar("rows, then index", as_json) as on_progress,

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from memos.api import endpoint
 from memos.api.views import view
-from memos.errors import InvalidInput
+from memos.errors import BackendUnavailable, InvalidInput
 from memos.kernel import MemOS
 from memos.model import Masked
 from memos.settings import Settings
@@ -38,9 +39,37 @@ ItemId = Annotated[str, typer.Argument(help="Item id")]
 
 @contextmanager
 def opened(data_dir: Path | None) -> Iterator[MemOS]:
-    """Open the installation for one command; an interrupt closes it in order and says what is safe."""
-    with interruptible("what was acknowledged is stored"), MemOS.open(data_dir, settings=Settings()) as memos:
+    """Open the installation for one command, or work through the server that has it open.
+
+    An interrupt closes it in order and says what is safe.
+    """
+    settings = Settings()
+    with (
+        interruptible("what was acknowledged is stored"),
+        through_server(data_dir, settings) or MemOS.open(data_dir, settings=settings) as memos,
+    ):
         yield memos
+
+
+def through_server(data_dir: Path | None, settings: Settings) -> MemOS | None:
+    """Return the installation through the server that has its folder open, None when there is none."""
+    home = settings.home if data_dir is None else data_dir
+    if not (home / endpoint.FILE).exists():
+        return None
+    from memos.remote import served  # noqa: PLC0415 - needs the extra `server`, as who wrote that file has it
+
+    return served(home)
+
+
+def check_alone(command: str, settings: Settings) -> None:
+    """Raise BackendUnavailable when a server has the folder open that a command needs for itself."""
+    memos = through_server(None, settings)
+    if memos is not None:
+        memos.close()
+        raise BackendUnavailable(
+            f"`memos {command}` needs {settings.home} for itself, and a server has it open: stop the server, "
+            "then run it again."
+        )
 
 
 @contextmanager

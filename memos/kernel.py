@@ -45,8 +45,10 @@ from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
 from memos.listing import LISTED, Page, page
+from memos.memcube import backups as known_backups
 from memos.memcube import changes, documents, erase
 from memos.memcube.archive import Manifest
+from memos.memcube.backups import KnownBackup
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
@@ -744,6 +746,16 @@ class MemOS:
         """
         self._check_open()
         return self._upkeep.backup(Path(folder), on_progress)
+
+    def backups(self) -> tuple[KnownBackup, ...]:
+        """Return the backups that were made and not forgotten, oldest first."""
+        self._check_open()
+        return tuple(known_backups.known(self.ledger))
+
+    def forget_backup(self, folder: str | Path) -> None:
+        """Leave a backup that is no more out of later receipts. Raises: NotFound, Conflict (it is still there)."""
+        self._check_open()
+        known_backups.forget(self.ledger, Path(folder))
 
     # Inside
 

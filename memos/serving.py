@@ -53,16 +53,18 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     ):  # fmt: skip
         token = new_token()
         config = uvicorn.Config(
-            create_app(memos, local_token=token, tracing=tracing), log_config=None, access_log=False,
-            server_header=False, lifespan="on", timeout_graceful_shutdown=settings.server.stop_within_s,
+            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit),
+            log_config=None, access_log=False, server_header=False, lifespan="on",
+            timeout_graceful_shutdown=settings.server.stop_within_s,
         )  # fmt: skip
         url = _url(listening)
         key = first_key(memos)
-        own_folder = settings.ledger_url is None
+        own_folder = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
+        server = uvicorn.Server(config)
         endpoint = Endpoint(_url(listening, local=True), token, os.getpid())
         with announced(memos.home, endpoint) if own_folder else nullcontext():
             announce(Started(url, key, settings.server.host in _LOOPBACK))
-            uvicorn.Server(config).run(sockets=[listening])
+            server.run(sockets=[listening])
 
 
 @contextmanager

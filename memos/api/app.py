@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from memos.api import openai_proxy, openmem, v1
+from memos.api import local, openai_proxy, openmem, v1
 from memos.api.metrics import Metrics
 from memos.api.openai_proxy.upstream import Upstream
 from memos.api.requests import RequestLog
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from memos.api.tracing import Tracing
 
 
-def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None) -> FastAPI:
+def create_app(
+    memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> FastAPI:  # fmt: skip
     """Return the application over an installation, which stays the caller's to close.
 
-    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done.
+    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
+    whether the server is about to end.
     """
     settings, upstream = memos.settings.server, Upstream(memos.settings.chat_model)
 
@@ -64,6 +68,8 @@ def create_app(memos: MemOS, *, local_token: str | None = None, tracing: Tracing
     app.mount("/api/v1", v1.create(memos, local_token))
     app.mount("/api/openmem/v1", openmem.create(memos, local_token))
     app.mount("/openai/v1", openai_proxy.create(memos, local_token, upstream))
+    if local_token is not None:
+        app.mount("/local", local.create(memos, local_token, stopping))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]

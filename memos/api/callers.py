@@ -120,6 +120,11 @@ def local_caller(memos: MemOS) -> Caller:
     return Caller(owner, Key(_LOCAL_KEY, LOCAL_OWNER, _LOCAL_KEY, "", tuple(Right), LOCAL_OWNER, now))
 
 
+def is_local(caller: Caller) -> bool:
+    """Return True when a call came with the local token."""
+    return caller.key.id == _LOCAL_KEY and caller.identity.id == LOCAL_OWNER
+
+
 def who(memos: MemOS, caller: Caller, name: str | None = None, *, agent: bool = False, new: bool = True) -> Who:
     """Return for whom a request acts that names a user or agent, or nobody.
 

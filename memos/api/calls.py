@@ -1,0 +1,112 @@
+"""Which methods of the façade can be called by name from another process of the same person; knows no HTTP.
+
+Every public method of `MemOS` and of its parts can, but those that open or close it, and what needs the folder alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter
+
+from memos.access import Keys, Sharing, Users
+from memos.cubes import Cubes
+from memos.documents import Documents
+from memos.errors import InvalidInput, shown
+from memos.events import Events
+from memos.images import Images
+from memos.kernel import MemOS
+from memos.knowledge import Knowledge
+from memos.model import Fact
+from memos.overview import Overview
+from memos.retention import Retention
+from memos.review import Review
+from memos.tasks import Tasks
+from memos.tool_memory import ToolMemory
+from memos.user_profiles import Profiles
+
+PARTS: Mapping[str, type] = MappingProxyType(
+    {
+        "": MemOS, "cubes": Cubes, "users": Users, "keys": Keys, "sharing": Sharing, "tasks": Tasks,
+        "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
+        "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge,
+    }
+)  # fmt: skip
+"""The parts of the façade by the names they have there; without a name, itself."""
+
+ALONE = frozenset({"reembed"})
+"""Methods that another process cannot call: its settings say what they do, so the folder has to be its own."""
+
+_NEVER = frozenset({"open", "close"}) | ALONE
+_VALUES: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in (Fact, Overview)})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One method. It `streams` when it returns an iterator; `progress` and `stops` are parameters of its own for that.
+
+    `paths` are parameters that may be paths, `given` what its result is, of an iterator each entry.
+    """
+
+    part: str
+    method: str
+    signature: inspect.Signature
+    given: Any
+    streams: bool
+    progress: str | None
+    stops: str | None
+    paths: frozenset[str]
+
+    def bound(self, memos: Any) -> Callable[..., Any]:
+        """Return the method of an installation."""
+        found: Callable[..., Any] = getattr(getattr(memos, self.part) if self.part else memos, self.method)
+        return found
+
+
+@cache
+def names() -> frozenset[str]:
+    """Return what can be called, such as `add` and `tasks.list`."""
+    return frozenset(
+        f"{part}.{method}" if part else method
+        for part, kind in PARTS.items()
+        for method, found in inspect.getmembers(kind, inspect.isfunction)
+        if not method.startswith("_") and method not in _NEVER
+    )
+
+
+@cache
+def call_named(name: str) -> Call:
+    """Return what a name calls. Raises: InvalidInput (nothing that can be called)."""
+    if name not in names():
+        raise InvalidInput("call", f"{shown(name)} is nothing that can be called here")
+    part, _, method = name.rpartition(".")
+    function = getattr(PARTS[part], method)
+    signature = inspect.signature(function)
+    mine = list(signature.parameters.values())[1:]
+    hints = get_type_hints(function)
+    given = hints.pop("return")
+    streams = get_origin(given) is Iterator
+    return Call(
+        part, method, signature.replace(parameters=mine), get_args(given)[0] if streams else given, streams,
+        next((each.name for each in mine if each.name == "on_progress"), None),
+        next((each.name for each in mine if threading.Event in get_args(hints[each.name])), None),
+        frozenset(each.name for each in mine if Path in get_args(hints[each.name])),
+    )  # fmt: skip
+
+
+@cache
+def adapter(name: str) -> TypeAdapter[Any]:
+    """Return what makes typed values of a call's results."""
+    return TypeAdapter(call_named(name).given)
+
+
+def value_of(kind: str, its: dict[str, Any]) -> Any:
+    """Return an argument that has fields; what is part of another is made with that. Raises: ValueError."""
+    return TypeAdapter(_VALUES[kind]).validate_python(its) if kind in _VALUES else its
