@@ -42,6 +42,7 @@ class Call(Generic[T]):
 
     Only what is `repeatable` is sent again: it changes nothing, or carries an idempotency key. `files` are sent as
     parts of a form, `upload` as the body. A server may be silent for `least_s` before the call's limit of time counts.
+    What the server knows again only for a while may be sent again within `again_within_s`.
     """
 
     method: str
@@ -54,6 +55,7 @@ class Call(Generic[T]):
     files: tuple[Path, ...] = ()
     upload: Path | None = None
     least_s: float = 0.0
+    again_within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,14 @@ class Download(Generic[T]):
     target: Path
 
 
-def exchange(call: Call[T], options: Options) -> Generator[float, Reply | MemosError, T]:
+def exchange(
+    call: Call[T], options: Options, clock: Callable[[], float] = time.monotonic
+) -> Generator[float, Reply | MemosError, T]:
     """Yield how long to wait before the request is sent (again), take what came of it, return the result.
 
     Raises: MemosError.
     """
-    pause, attempt = 0.0, 0
+    pause, attempt, began = 0.0, 0, clock()
     while True:
         outcome = yield pause
         attempt += 1
@@ -111,7 +115,8 @@ def exchange(call: Call[T], options: Options) -> Generator[float, Reply | MemosE
             assert isinstance(outcome, Reply)
             return call.read(outcome)
         again = pause_before(attempt, error, options) if call.repeatable else None
-        if again is None:
+        late = call.again_within_s is not None and clock() - began + (again or 0.0) > call.again_within_s
+        if again is None or late:
             raise error
         pause = again
 

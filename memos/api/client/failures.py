@@ -94,6 +94,8 @@ def _kind(status: int, code: Json) -> type[MemosError]:
         return _BY_CODE[code]
     if isinstance(code, int) and code in _BY_NUMBER:
         return _BY_NUMBER[code]
+    if isinstance(code, int) and status == 502:
+        return ModelError
     return _BY_STATUS.get(status, BackendUnavailable if status >= 500 else MemosError)
 
 

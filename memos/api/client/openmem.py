@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 _ROOT = "/api/openmem/v1"
 _LARGEST_PAGE = 50
+# Servers of this protocol know an equal add again for a minute; what is under way takes some of it.
+_KNOWN_AGAIN_S = 40.0
 
 
 def get_message(
@@ -62,7 +65,7 @@ def add_message(
     if not user_id and not agent_id:
         raise Misused("user_id", "or agent_id is required")
     headers = repeatable_with(fields.pop("idempotency_key"))
-    return _post("add/message", fields, _model(results.TaskAnswer), headers=headers, repeatable=True)
+    return _once("add/message", fields, _model(results.TaskAnswer), headers)
 
 
 def search_memory(
@@ -116,11 +119,13 @@ def get_memory_by_id(memid: str) -> Call[Plain]:
 
 
 def create_knowledgebase(
-    knowledgebase_name: str, knowledgebase_description: str | None = None
+    knowledgebase_name: str, knowledgebase_description: str | None = None, *, idempotency_key: str | None = None
 ) -> Call[results.KnowledgebaseAnswer]:
-    """Make a knowledge base. Raises: InvalidInput, Conflict, PermissionDenied."""
+    """Make a knowledge base. Raises: InvalidInput, PermissionDenied."""
+    fields = dict(locals())
     _require(knowledgebase_name=knowledgebase_name)
-    return _post("create/knowledgebase", dict(locals()), _model(results.KnowledgebaseAnswer))
+    headers = repeatable_with(fields.pop("idempotency_key"))
+    return _once("create/knowledgebase", fields, _model(results.KnowledgebaseAnswer), headers)
 
 
 def delete_knowledgebase(knowledgebase_id: str) -> Call[results.SuccessAnswer]:
@@ -189,11 +194,14 @@ def add_feedback(
     feedback_time: str | None = None,
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
+    *,
+    idempotency_key: str | None = None,
 ) -> Call[results.TaskAnswer]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(feedback_content=feedback_content, user_id=user_id)
-    return _post("add/feedback", fields, _model(results.TaskAnswer))
+    headers = repeatable_with(fields.pop("idempotency_key"))
+    return _once("add/feedback", fields, _model(results.TaskAnswer), headers)
 
 
 def delete_memory(
@@ -346,6 +354,12 @@ def existing(name: str, path: str | Path) -> Path:
     except (TypeError, ValueError, OSError, RuntimeError):
         pass
     raise Misused(name, f"names no file that is there: {str(path)!r:.200}")
+
+
+def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T], headers: Mapping[str, str]) -> Call[T]:
+    """Return a call that makes something once: the protocol knows an equal body again for a minute."""
+    call = _post(path, fields, read, headers=headers, repeatable=True)
+    return replace(call, again_within_s=_KNOWN_AGAIN_S)
 
 
 def _post(
