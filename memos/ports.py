@@ -434,20 +434,28 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Text of one page or slide of a document, or all of it; `number` from 1, `path` the outline's titles above it."""
+    """Text of one page or slide of a document, or all of it; `number` from 1, `path` the outline's titles above it.
+
+    `ocr` is how sure one is, from 0 to 1, of a text that was recognised in a picture.
+    """
 
     text: str
     number: int | None = None
     path: tuple[str, ...] = ()
+    ocr: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPages:
-    """What a document says, as Markdown unless its `format` is pdf or text."""
+    """What a document says, as Markdown unless its `format` is pdf, text or an image's.
+
+    `unread` is how many of its pages are pictures that nothing has read.
+    """
 
     format: str
     media_type: str
     pages: tuple[Page, ...]
+    unread: int = 0
 
 
 class DocumentReader(Protocol):

@@ -88,7 +88,10 @@ class Submissions:
         """Return how far the fine reading is of what a submission stored."""
         if submission.answer is None:
             return Progress.RUNNING
-        ids = [str(item) for item in submission.answer.get("items", ())]
+        return self.read_so_far([str(item) for item in submission.answer.get("items", ())])
+
+    def read_so_far(self, ids: Sequence[str]) -> Progress:
+        """Return how far the fine reading of messages is; those nobody wants read are through."""
         with self._ledger.read() as connection:
             states = reading.states(connection, ids)
             wanted = [item for item, state in states.items() if state is Reading.WANTED]

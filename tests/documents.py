@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 from fpdf import FPDF
 from fpdf.enums import EncryptionMethod
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from pptx import Presentation
 
 _TYPES = "http://schemas.openxmlformats.org/package/2006/content-types"
@@ -40,6 +42,43 @@ def scanned(pages: int) -> bytes:
     for shade in range(pages):
         made.add_page()
         made.image(Image.new("RGB", (40, 40), (shade, 90, 90)), x=10, y=10, w=50)
+    return bytes(made.output())
+
+
+def picture(lines: Sequence[str], size: int = 30) -> Image.Image:
+    """Return a picture of lines of text."""
+    font = ImageFont.load_default(size=size)
+    width = max(int(font.getlength(line)) for line in lines)
+    made = Image.new("L", (width + 80, 2 * size * len(lines) + 80), 255)
+    for place, line in enumerate(lines):
+        ImageDraw.Draw(made).text((40, 40 + 2 * size * place), line, fill=0, font=font)
+    return made
+
+
+def chinese_picture() -> Image.Image:
+    """Return a picture of two Chinese lines, which stands in a file since a font for them is large."""
+    with Image.open(Path(__file__).with_name("chinese_page.png")) as image:
+        return image.convert("L")
+
+
+def image_file(images: Sequence[Image.Image], kind: str, **more: Any) -> bytes:
+    """Return an image file with these pictures, one behind the other."""
+    target = io.BytesIO()
+    first, *rest = images
+    first.save(target, kind, **({"save_all": True, "append_images": rest} if rest else {}), **more)
+    return target.getvalue()
+
+
+def pdf_of(pages: Sequence[str | Image.Image | None]) -> bytes:
+    """Return a PDF whose pages are texts, pictures or nothing at all."""
+    made = FPDF()
+    for page in pages:
+        made.add_page()
+        if isinstance(page, Image.Image):
+            made.image(page, x=10, y=10, w=190)
+        elif page is not None:
+            made.set_font("Helvetica", size=11)
+            made.multi_cell(0, 5, text=page, new_x="LMARGIN", new_y="NEXT")
     return bytes(made.output())
 
 

@@ -116,7 +116,7 @@ def test_a_pdf_of_three_hundred_pages_is_found_by_page(memos: MemOS) -> None:
     [
         ("scan.pdf", make.scanned(2), "no text on its 2 pages"),
         ("locked.pdf", make.pdf(["words"], password="mandrake"), "password"),
-        ("photo.pdf", b"\x89PNG\r\n\x1a\n" + bytes(64), "an image"),
+        ("photo.pdf", b"\x89PNG\r\n\x1a\n" + bytes(64), "cannot be read as PNG"),
         ("bomb.docx", make.bomb(16), "zip bomb"),
         ("broken.pdf", b"%PDF-1.7 and nothing else", "damaged"),
         ("empty.txt", b"", "empty"),
@@ -135,6 +135,22 @@ def test_what_cannot_be_read_says_why_and_leaves_nothing_half(memos: MemOS, name
     again = put(memos, name, data)
     assert (again.id != file.id, again.state) == (True, FileState.FAILED)
     assert memos.verify().clean
+
+
+def test_text_recognised_in_a_picture_is_marked_found_masked_and_never_trusted(memos: MemOS) -> None:
+    scan = make.pdf_of(["Typed words.", make.picture(["The xylophone pump needs oil.", TOKEN])])
+    file = put(memos, "scan.pdf", scan)
+    assert (file.state, file.info["ocr_pages"], file.info["masked"]) == (FileState.AVAILABLE, 1, {"github token": 1})
+    assert "unread_pages" not in file.info
+    assert TOKEN not in memos.documents.markdown(file.id)
+    assert b"Typed words." in memos.documents.content(file.id)  # the picture is gone, since the token is in it
+    [hit, *_] = memos.search("Which pump needs oil?").hits
+    assert (hit.item.info["ocr"], hit.item.info["page"]) == (True, 2)
+    assert 0.8 < hit.item.info["confidence"] == file.info["ocr_confidence"] <= 1
+    assert {source.trust for source in memos.get(hit.item.id).sources} == {Trust.UNTRUSTED}
+    [typed] = [item for item in memos.list() if item.info.get("page") == 1]
+    assert "ocr" not in typed.info
+    assert [item.id for item in memos.list(filter={"info.ocr": True})] == [hit.item.id]
 
 
 def test_the_real_kind_is_read_whatever_the_name_says(memos: MemOS) -> None:

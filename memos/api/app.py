@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from memos.api import local, openai_proxy, openmem, v1
+from memos.api import local, openai_proxy, openmem, product, v1
 from memos.api.metrics import Metrics
 from memos.api.openai_proxy.upstream import Upstream
 from memos.api.requests import RequestLog
@@ -67,6 +67,7 @@ def create_app(
 
     app.mount("/api/v1", v1.create(memos, local_token))
     app.mount("/api/openmem/v1", openmem.create(memos, local_token))
+    app.mount("/product", product.create(memos, local_token))
     app.mount("/openai/v1", openai_proxy.create(memos, local_token, upstream))
     if local_token is not None:
         app.mount("/local", local.create(memos, local_token, stopping))

@@ -23,7 +23,16 @@ class Format(StrEnum):
     CSV = "csv"
     MARKDOWN = "markdown"
     TEXT = "text"
+    PNG = "png"
+    JPEG = "jpeg"
+    GIF = "gif"
+    BMP = "bmp"
+    TIFF = "tiff"
+    WEBP = "webp"
 
+
+IMAGES = frozenset({Format.PNG, Format.JPEG, Format.GIF, Format.BMP, Format.TIFF, Format.WEBP})
+"""Read by recognising the text in them."""
 
 MEDIA_TYPES = {
     Format.PDF: "application/pdf",
@@ -35,6 +44,7 @@ MEDIA_TYPES = {
     Format.CSV: "text/csv",
     Format.MARKDOWN: "text/markdown",
     Format.TEXT: "text/plain",
+    **{image: f"image/{image}" for image in IMAGES},
 }
 
 MOST_UNPACKED_BYTES = 512 * 1024 * 1024
@@ -50,14 +60,16 @@ _TEXT_ENDINGS = {
     ".csv": Format.CSV, ".tsv": Format.CSV, ".md": Format.MARKDOWN, ".markdown": Format.MARKDOWN,
     ".htm": Format.HTML, ".html": Format.HTML, ".xhtml": Format.HTML,
 }  # fmt: skip
+_PICTURES = (
+    (b"\x89PNG\r\n\x1a\n", Format.PNG),
+    (b"\xff\xd8\xff", Format.JPEG),
+    (b"GIF8", Format.GIF),
+    (b"BM", Format.BMP),
+    (b"II*\0", Format.TIFF),
+    (b"MM\0*", Format.TIFF),
+)
 _OTHERS = (
-    (b"\x89PNG\r\n\x1a\n", "an image (PNG)"),
-    (b"\xff\xd8\xff", "an image (JPEG)"),
-    (b"GIF8", "an image (GIF)"),
-    (b"BM", "an image (BMP)"),
-    (b"II*\0", "an image (TIFF)"),
-    (b"MM\0*", "an image (TIFF)"),
-    (b"RIFF", "an image, sound or film (RIFF)"),
+    (b"RIFF", "sound or film (RIFF)"),
     (b"ID3", "sound (MP3)"),
     (b"OggS", "sound (Ogg)"),
     (b"fLaC", "sound (FLAC)"),
@@ -96,9 +108,15 @@ def format_of(name: str, data: bytes) -> Format:
     # Other bytes may stand before a PDF's header; a text may speak of it.
     if b"%PDF-" in head and not (text and _is_utf8(head) and not head.startswith(b"%PDF-") and _PDF_END not in data):
         return Format.PDF
+    # A text may begin with BM, MZ or ID3 too.
+    readable = text and _is_utf8(head)
+    for magic, image in _PICTURES:
+        if head.startswith(magic) and not (readable and magic.isalnum()):
+            return image
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return Format.WEBP
     for magic, what in _OTHERS:
-        # A text may begin with BM, MZ or ID3 too.
-        if head.startswith(magic) and not (text and magic.isalnum() and _is_utf8(head)):
+        if head.startswith(magic) and not (readable and magic.isalnum()):
             raise Unreadable(f"is {what}, whatever its name says; it cannot be read as a document")
     if b"\0" in data and not head.startswith(_WIDE_MARKS):
         raise Unreadable("is no text and no document of a known kind; these are: " + ", ".join(Format))

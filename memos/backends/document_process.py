@@ -1,7 +1,8 @@
 """The child process that reads one document into Markdown, under limits of memory, time and output.
 
-Its answer is JSON on an inherited descriptor: pages of text, or why there are none. Whatever a hostile file makes of a
-parser, it happens here, without the program's keys, settings or standard streams.
+Its answers are lines of JSON on an inherited descriptor, and the last one counts: pages of text, or why there are none.
+What a PDF says in letters is answered before its pictures are read, and so is kept whatever they do. Whatever a hostile
+file makes of a parser, it happens here, without the program's keys, settings or standard streams.
 """
 
 from __future__ import annotations
@@ -14,21 +15,27 @@ import re
 import resource
 import signal
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from memos.backends import document_ocr
 from memos.backends.child import die_with_parent, ignore_interrupts
-from memos.backends.document_formats import Format, Unreadable, format_of
+from memos.backends.document_formats import IMAGES, Format, Unreadable, format_of
 
 MEMORY_BYTES = 1536 * 1024 * 1024
 """Address space of the child; onnxruntime, which one of the parsers loads, takes 300 MiB of it."""
+
+OCR_MEMORY_BYTES = 2048 * 1024 * 1024
+"""While text is recognised: the models and what they work on, beside a large image."""
 
 CPU_S = 300
 MOST_CHARS = 8_000_000
 """Characters of Markdown one document may have, about 4,000 pages."""
 
 MOST_PAGES = 10_000
-_BYTES_A_CHAR = 6  # as JSON escapes it
+_ANSWER_BYTES = MOST_CHARS * 6  # as JSON escapes it
+_OCR_CPU_S = 2 * document_ocr.OCR_S  # the time that ends it is the other one
 _EXTRA = "pip install 'memstrata-os[documents]'"
 _NICE = 5
 _GUESSED_FROM = 200  # bytes; an encoding guessed from fewer is as often wrong
@@ -37,7 +44,12 @@ _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 _HYPHEN = re.compile("[\x02\ufffe]\r?\n?")
 
 Page = dict[str, Any]
-"""`text`, and where there are any `number` (from 1) and `path` (titles of the outline above it)."""
+"""`text`, and where there are any `number` (from 1) and `path` (titles of the outline above it).
+
+`drawn` is a page without text that shows something, `ocr` how sure one is of a text that was recognised.
+"""
+
+Answer = dict[str, Any]
 
 
 def main(data: int, answer: int, parent: int) -> None:
@@ -46,61 +58,114 @@ def main(data: int, answer: int, parent: int) -> None:
     os.nice(_NICE)
     die_with_parent(socket.socket(fileno=parent))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python would make it an error like any other
-    for limit, value in (
-        (resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_S), (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, MOST_CHARS * _BYTES_A_CHAR),
+    for limit, value, later in (
+        (resource.RLIMIT_AS, MEMORY_BYTES, OCR_MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_S, CPU_S + _OCR_CPU_S),
+        (resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_FSIZE, _ANSWER_BYTES, 2 * _ANSWER_BYTES),
     ):  # fmt: skip
-        resource.setrlimit(limit, (value, value))
+        resource.setrlimit(limit, (value, later))
     with os.fdopen(data, "rb") as file:
         name = json.loads(file.readline())
         raw = file.read()
     with os.fdopen(answer, "wb") as out:
-        out.write(json.dumps(answered(name, raw)).encode())
-        out.flush()
+
+        def say(answer: Answer) -> None:
+            out.write(json.dumps(answer).encode() + b"\n")
+            out.flush()
+
+        say(answered(name, raw, say))
         os._exit(0)  # not by way of the parsers' destructors
 
 
-def answered(name: str, raw: bytes) -> dict[str, Any]:
-    """Return the pages of a document, or the `reason` why there are none."""
+def _more() -> None:
+    """Take what recognising text may have more than reading it."""
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
+        most = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (most, most))
+
+
+def answered(name: str, raw: bytes, early: Callable[[Answer], object] = lambda _: None) -> Answer:
+    """Return the pages of a document, or the `reason` why there are none; `early` is told what is read already."""
     format_: Format | None = None
+    left = 0
     try:
         format_ = format_of(name, raw)
         pages = _read(format_, name, raw)
-        if not any(page["text"].strip() for page in pages):
-            raise Unreadable(_no_text(format_, len(pages)))
+        left = sum("drawn" in page for page in pages)
+        if left and document_ocr.available():
+            if _has_text(pages):
+                early({"format": format_, "pages": pages, "unread": left})
+            left = _recognise(format_, raw, pages)
+        if not _has_text(pages):
+            raise Unreadable(_no_text(format_, len(pages), left))
     except Unreadable as error:
         return {"format": format_, "reason": str(error)}
     except ImportError as error:
         missing = f"needs the extra `documents` to be read as {_called(format_)} ({error.name} is missing)"
         return {"format": format_, "reason": f"{missing}: {_EXTRA}, then add it again"}
     except MemoryError:
-        told = f"needs more than {MEMORY_BYTES // 1_048_576:,} MiB of memory to be read; split it, or save it anew"
+        most = resource.getrlimit(resource.RLIMIT_AS)[0] // 1_048_576
+        told = f"needs more than {most:,} MiB of memory to be read; split it, or save it anew"
         return {"format": format_, "reason": told}
     except RecursionError:
         return {"format": format_, "reason": "is nested too deep to be read; save it anew"}
     except Exception as error:  # noqa: BLE001 - what parsers raise has no common root, and may quote the document
         told = f"cannot be read as {_called(format_)} ({type(error).__name__}): it is damaged, or not what it claims"
         return {"format": format_, "reason": told}
-    return {"format": format_, "pages": pages}
+    return {"format": format_, "pages": pages, "unread": left}
+
+
+def _has_text(pages: Sequence[Page]) -> bool:
+    return any(page["text"].strip() for page in pages)
 
 
 def _called(format_: Format | None) -> str:
     return "a document" if format_ is None else format_.upper()
 
 
-def _no_text(format_: Format, pages: int) -> str:
-    if format_ is not Format.PDF:
+def _no_text(format_: Format, pages: int, left: int) -> str:
+    """Return why a document without text has none, and what would help."""
+    if format_ is not Format.PDF and format_ not in IMAGES:
         return "has no text"
-    return (
-        f"has no text on its {pages:,} pages: they are scanned or drawn. Run a program for text recognition (OCR, such "
-        "as ocrmypdf) over it, and add what that makes"
-    )
+    what = f"is an image ({format_.name})"
+    if format_ is Format.PDF:
+        what = f"has no text on its {pages:,} pages: they are scanned or drawn"
+    if not document_ocr.available():
+        return f"{what}. Install the extra `ocr`, which reads text in pictures, and add it again: {document_ocr.EXTRA}"
+    if left:
+        return f"{what}, and there was no time to read {left:,} of them; split it"
+    return f"{what}, and no text was recognised"
+
+
+def _recognise(format_: Format, raw: bytes, pages: list[Page]) -> int:
+    """Fill the drawn pages with the text in their pictures; return how many were not read.
+
+    Whatever makes that fail, the text that is there already is kept.
+    """
+    _more()
+    wanted = [page for page in pages if "drawn" in page]
+    left, size = len(wanted), sum(len(page["text"]) for page in pages)
+    try:
+        reader = document_ocr.Recogniser(time.monotonic() + document_ocr.OCR_S)
+        pictures = document_ocr.pictures(format_, raw, [page["number"] for page in wanted])
+        while left and size <= MOST_CHARS and reader.may_go_on():
+            found = reader.read(next(pictures))
+            if found.text:
+                wanted[-left] |= {"text": found.text, "ocr": found.confidence}
+            left -= 1
+            size += len(found.text)
+    except Exception:  # as in `answered`
+        if not _has_text(pages):
+            raise
+    return left
 
 
 def _read(format_: Format, name: str, raw: bytes) -> list[Page]:
     match format_:
         case Format.PDF:
             pages = list(_pdf(raw))
+        case _ if format_ in IMAGES:
+            count = document_ocr.frames(format_, raw)
+            pages = [{"text": "", "number": number + 1, "drawn": True} for number in range(count)]
         case Format.XLSX:
             pages = [{"text": "\n".join(_xlsx(raw))}]
         case Format.CSV:
@@ -194,11 +259,15 @@ def _pdf(raw: bytes) -> Iterator[Page]:
     for number in range(count):
         for level, title in outline.get(number, ()):
             path = [*path[:level], title]
-        text = document[number].get_textpage().get_text_bounded()
+        page = document[number]
+        text = page.get_textpage().get_text_bounded()
         size += len(text)
         if size > MOST_CHARS:
             raise _too_long()
-        yield {"text": _HYPHEN.sub("", text), "number": number + 1, "path": list(path)}
+        read: Page = {"text": _HYPHEN.sub("", text), "number": number + 1, "path": list(path)}
+        if not text.strip() and document_ocr.drawn(page):
+            read["drawn"] = True
+        yield read
 
 
 def _outline(document: Any) -> dict[int, list[tuple[int, str]]]:

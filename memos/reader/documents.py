@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from memos.ports import DocumentPages, Page
 from memos.reader.chunking import Mark, Passage, Split, passages
 
-_PLAIN = frozenset({"pdf", "text"})
+_PLAIN = frozenset({"pdf", "text", "png", "jpeg", "gif", "bmp", "tiff", "webp"})
 _BETWEEN = "\n\n"
 
 
@@ -23,6 +23,10 @@ class Document:
     pages: int
     """How many it has; 0 when it has no pages."""
     blank_pages: int
+    ocr: Mapping[int, float]
+    """The pages whose text was recognised in a picture, with how sure one is of it."""
+    unread: int
+    """How many pages are pictures that nothing has read."""
 
 
 def read(read_pages: DocumentPages, split: Split) -> Document:
@@ -32,7 +36,11 @@ def read(read_pages: DocumentPages, split: Split) -> Document:
     found = passages(text, split, marks, structured=read_pages.format not in _PLAIN)
     numbered = [page for page in pages if page.number is not None]
     blank = sum(not page.text.strip() for page in numbered)
-    return Document(text, tuple(found), read_pages.format, read_pages.media_type, len(numbered), blank)
+    return Document(
+        text, tuple(found), read_pages.format, read_pages.media_type, len(numbered), blank,
+        {page.number: page.ocr for page in numbered if page.number is not None and page.ocr is not None},
+        read_pages.unread,
+    )  # fmt: skip
 
 
 def _joined(pages: Sequence[Page]) -> tuple[str, list[Mark]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from memos.errors import InvalidInput, NotFound
 from memos.memcube import changes, documents
@@ -51,7 +52,7 @@ class ReadFileJob:
             with run.finishing() as connection:
                 documents.give_up(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
             return
-        parts = [_part(document.markdown, passage) for passage in document.passages]
+        parts = [_part(document, passage) for passage in document.passages]
         run.go_on(0.9)
         with run.finishing() as connection:
             change = changes.begin(connection, file.cube, file.actor, run.clock)
@@ -86,11 +87,13 @@ def _masked(document: DocumentPages, masking: Masking) -> DocumentPages:
     return replace(document, pages=tuple(pages))
 
 
-def _part(markdown: str, passage: Passage) -> Part:
-    text = markdown[passage.start : passage.end]
+def _part(document: Document, passage: Passage) -> Part:
+    text = document.markdown[passage.start : passage.end]
     info: dict[str, Json] = {"path": list(passage.path)}
     if passage.header is not None:
         info["table"] = passage.header
+    if passage.page is not None and passage.page in document.ocr:
+        info |= {"ocr": True, "confidence": document.ocr[passage.page]}
     return Part(text, passage.start, passage.end, passage.page, info, entities(text), keywords(text))
 
 
@@ -98,4 +101,10 @@ def _told(document: Document) -> dict[str, Json]:
     told: dict[str, Json] = {
         "format": document.format, "characters": len(document.markdown), "passages": len(document.passages),
     }  # fmt: skip
-    return {**told, "pages": document.pages, "blank_pages": document.blank_pages} if document.pages else told
+    if document.pages:
+        told |= {"pages": document.pages, "blank_pages": document.blank_pages}
+    if document.ocr:
+        told |= {"ocr_pages": len(document.ocr), "ocr_confidence": round(fmean(document.ocr.values()), 3)}
+    if document.unread:
+        told["unread_pages"] = document.unread
+    return told

@@ -1,0 +1,77 @@
+"""How memories look in answers of these routes: text, and everything else under `metadata`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from memos.api.views import view
+from memos.model import Hit, Item, ItemType, Trust
+
+_MEMORY_TYPES = {
+    ItemType.WORKING: "WorkingMemory",
+    ItemType.USER: "UserMemory",
+    ItemType.PROFILE: "UserMemory",
+    ItemType.PREFERENCE: "PreferenceMemory",
+    ItemType.INSTRUCTION: "PreferenceMemory",
+    ItemType.TOOL_SCHEMA: "ToolSchemaMemory",
+    ItemType.TOOL_TRAJECTORY: "ToolTrajectoryMemory",
+    ItemType.SKILL: "SkillMemory",
+    ItemType.DOCUMENT: "RawFileMemory",
+}
+_LONG_TERM = "LongTermMemory"
+_SHOWN_ID_CHARS = 8
+
+
+def memory_type(item: Item) -> str:
+    """Return the name that clients know a type of item by."""
+    return _MEMORY_TYPES.get(item.type, _LONG_TERM)
+
+
+def types_named(name: str) -> list[str]:
+    """Return the types of items that a client means by a name; none for a name that is no type."""
+    return [str(type_) for type_ in ItemType if _MEMORY_TYPES.get(type_, _LONG_TERM) == name]
+
+
+def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
+    """Return a memory as clients read it."""
+    metadata: dict[str, Any] = {
+        **{name: value for name, value in item.info.items() if name not in {"memory", "id"}},
+        "id": item.id, "memory": item.memory, "memory_type": memory_type(item), "type": str(item.type),
+        "status": _status(item), "tier": str(item.tier), "key": item.key, "value": item.value,
+        "tags": list(item.tags), "info": view(item.info), "confidence": item.confidence,
+        "session_id": item.conversation, "entities": list(item.entities), "created_at": item.created_at.isoformat(),
+        "updated_at": item.updated_at.isoformat(), "version": item.version,
+        "valid_from": None if item.valid_from is None else item.valid_from.isoformat(),
+        "valid_to": None if item.valid_to is None else item.valid_to.isoformat(),
+        "sources": [_source(source) for source in view(item.sources)],
+    }  # fmt: skip
+    if relevance is not None:
+        metadata["relativity"] = relevance
+    return {"id": item.id, "memory": item.memory, "ref_id": f"[{item.id[:_SHOWN_ID_CHARS]}]", "metadata": metadata}
+
+
+def buckets(cubes: Sequence[str], hits: Iterable[Hit]) -> list[dict[str, Any]]:
+    """Return hits by the cube they are in, for every cube that was asked."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for hit in hits:
+        shown = memory(hit.item, hit.relevance)
+        shown["metadata"]["sources"] = [_source(source) for source in view(hit.sources)]
+        found[hit.item.cube].append(shown)
+    return [bucket(cube, found[cube]) for cube in cubes]
+
+
+def bucket(cube: str, memories: list[dict[str, Any]], total: int | None = None) -> dict[str, Any]:
+    """Return the memories of one cube."""
+    return {"cube_id": cube, "memories": memories, "total_nodes": len(memories) if total is None else total}
+
+
+def _status(item: Item) -> str:
+    return "activated" if item.status == "active" else str(item.status)
+
+
+def _source(source: dict[str, Any]) -> dict[str, Any]:
+    trusted = source["trust"] == Trust.TRUSTED
+    return {"message_id": source["message_id"], "role": source["speaker"], "chat_time": source["at"],
+            "content": source["passage"], "trusted": trusted}  # fmt: skip
