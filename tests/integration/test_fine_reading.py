@@ -79,7 +79,7 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
         assert task.tokens > 100
         intact(memos, receipt.item_ids)
         assert memos.extractions(receipt.item_ids[0]) == ()
-    with opened(tmp_path, server, max_tokens=400) as memos:
+    with opened(tmp_path, server, max_tokens=250) as memos:
         if (tried := memos.tasks.get(receipt.task)).ended:
             memos.tasks.retry(tried.id)
         done = read_or_tried(memos, receipt.task, tried.tokens)
@@ -90,7 +90,7 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
             assert [(record.reader, record.model) for record in records] == [("model/2", "smollm2")]
             Found.model_validate_json(records[0].output or "")
         else:  # so small a model may repeat itself to the end of its room: then nothing of it is kept
-            assert "cut off after 400 tokens" in (done.error or "")
+            assert "cut off after 250 tokens" in (done.error or "")
             assert records == ()
         with memos.ledger.read() as connection:
             [row] = connection.execute(sa.select(t.usage).where(t.usage.c.purpose == "read"))
