@@ -61,7 +61,12 @@ from memos.version import __version__
 
 _SHOWN_BAD = 50
 
-ReadMode = Annotated[str, typer.Option("--mode", help="rough, or fine: also read into facts, in the background")]
+ReadMode = Annotated[
+    str,
+    typer.Option(
+        "--mode", help="rough, or fine: also read into facts, in the background; `memos tasks wait` waits for that"
+    ),
+]
 
 app = typer.Typer(
     help=__doc__.split("\n\n", maxsplit=1)[1] if __doc__ else None,

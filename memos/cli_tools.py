@@ -22,7 +22,11 @@ _SHOWN_CHARS = 2_000
 def list_tools(
     cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
-    """List tools: calls, how many of them worked, the last lesson, when it was used last."""
+    """List tools: how often each was called, how it went, when last, and the last lesson.
+
+    calls: those that were answered; worked: the share of them that did not fail, ? when no answer says; last lesson:
+    what the latest failure, or what ended it, taught.
+    """
     with opened(data_dir) as memos:
         found = memos.tools.list(cube=cube, actor=actor)
 

@@ -298,8 +298,8 @@ class MemOS:
     ) -> Item:
         """Write an item's next version: other text, tags, info, key, value, confidence, tier, status or validity.
 
-        What is masked in it says so in its place. Raises: NotFound, Conflict (it is no longer at `expected_version`),
-        InvalidInput.
+        What is masked in it says so in its place, and the cube's event `mask` counts it by kind.
+        Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
         """
         scope = self._scope_of_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)

@@ -459,6 +459,7 @@ class FeedbackReceipt:
 class EraseReceipt:
     """What was erased and from where; `state` goes from 'purging' to 'purged'.
 
+    `item_ids` also has the ids of the files that went whole: what is kept of an erasure does not tell them apart.
     `backups` are the folders of backups that still hold it; a restore of one leaves it out. `untold_backups` are those
     of them that could not be reached to be told so: a restore of a copy that was not told brings it back.
     """

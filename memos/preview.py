@@ -19,7 +19,7 @@ from memos.asking.meter import Meter
 from memos.errors import InvalidInput
 from memos.model import Draft, Fact, Item, ItemType, Json, Masked, Role, Source, Trust
 from memos.profiles.template import standard
-from memos.profiles.traits import orders_from_untrusted
+from memos.profiles.traits import orders_from_untrusted, told_of_another
 from memos.reader import fast
 from memos.reader.exports.checks import checked
 from memos.reader.exports.formats import detect, read_export
@@ -34,6 +34,11 @@ from memos.tokens import estimate_tokens
 PATTERNS = "patterns"
 _CUBE = "preview"
 _WINDOW_TOKENS = 1_500
+# What files that are no chats begin with.
+_DOCUMENTS = {
+    b"%PDF": "a PDF", b"PK\x03\x04": "a zip-based document", b"\xd0\xcf\x11\xe0": "an Office file",
+    b"\x89PNG": "an image", b"\xff\xd8\xff": "an image", b"GIF8": "an image",
+}  # fmt: skip
 # What a text that only begins with a bracket is said to be, entry by entry.
 _NO_JSON = ("is not JSON", "stands behind the list's end")
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
@@ -142,7 +147,19 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
         raise InvalidInput(
             name, f"is one text of {len(data):,} bytes, at most {limit:,} are stored; split it into parts"
         )
-    return Given((decode(name, data),), (None,))
+    return Given((_text(name, data),), (None,))
+
+
+def _text(name: str, data: bytes) -> str:
+    """Return what a file of text says. Raises: InvalidInput with what to do when it is something else."""
+    kind = next((kind for magic, kind in _DOCUMENTS.items() if data.startswith(magic)), None)
+    if kind is not None:
+        raise InvalidInput(name, f"is {kind} and no chat; `memos kb add` reads documents")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InvalidInput(name, "is UTF-16; convert it to UTF-8, such as with `iconv -f UTF-16 -t UTF-8`")
+    if b"\0" in data:
+        raise InvalidInput(name, f"has a NUL byte at {data.index(0):,}, so it is no text; give a text or a chat export")
+    return decode(name, data)
 
 
 def preview(given: Given, reading: Reading) -> Preview:
@@ -162,10 +179,11 @@ def preview(given: Given, reading: Reading) -> Preview:
         facts += found.facts
         by, rejected = found.model or PATTERNS, rejected + found.rejected
     texts = {item.id: item.memory for item in items}
+    speakers = {item.id: item.speaker for item in items}
     return Preview(
         tuple(_shown(item, draft) for item, draft in zip(items, drafts, strict=True)),
         masking.masked,
-        tuple(_fact(fact, texts) for fact in facts),
+        tuple(_fact(fact, texts, speakers) for fact in facts),
         by,
         rejected,
         given.problems,
@@ -234,9 +252,10 @@ def _shown(item: Item, draft: Draft) -> PreviewItem:
     )  # fmt: skip
 
 
-def _fact(fact: Fact, texts: dict[str, str]) -> PreviewFact:
+def _fact(fact: Fact, texts: dict[str, str], speakers: dict[str, str]) -> PreviewFact:
+    waits = orders_from_untrusted(fact) or told_of_another(fact, {speakers[span.item] for span in fact.spans})
     return PreviewFact(
         fact.type, fact.subject, fact.memory, fact.key, fact.value, fact.confidence, fact.valid_from, fact.valid_to,
-        fact.trust, orders_from_untrusted(fact), tuple(texts[span.item][span.start : span.end] for span in fact.spans),
+        fact.trust, waits, tuple(texts[span.item][span.start : span.end] for span in fact.spans),
         tuple(int(span.item) for span in fact.spans),
     )  # fmt: skip

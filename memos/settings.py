@@ -317,7 +317,7 @@ class Settings(BaseSettings):
         env_prefix="MEMOS_",
         env_nested_delimiter="__",
         frozen=True,
-        extra="ignore",
+        extra="forbid",  # of arguments; environment variables of no setting are not read
         populate_by_name=True,
         hide_input_in_errors=True,  # it may be a key, or a URL with a password in it
     )

@@ -187,3 +187,17 @@ def test_a_file_of_which_nothing_can_be_read_is_no_success(tmp_path: Path) -> No
     result = CliRunner().invoke(app, ["read", str(file)])
     assert result.exit_code == 2
     assert result.output == "entry 1 has no content\nnothing was stored\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("a.pdf", b"%PDF-1.7\n\xff\xfe", "memos kb add"),
+        ("a.docx", b"PK\x03\x04" + bytes(30), "memos kb add"),
+        ("a.txt", "naïve".encode("utf-16"), "UTF-16"),
+        ("a.txt", b"some words\0", "NUL byte at 10"),
+    ],
+)
+def test_a_file_that_is_no_chat_says_what_it_is(tmp_path: Path, name: str, data: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert told in str(refused(str(tmp_path / name)))

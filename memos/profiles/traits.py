@@ -6,7 +6,7 @@ A trait is a fact of type profile, whose key names subject and dimension; who ma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -87,6 +87,13 @@ def orders_from_untrusted(fact: Fact) -> bool:
     return wish or fact.type is ItemType.INSTRUCTION or reads_like_instruction(fact.memory)
 
 
+def told_of_another(fact: Fact, speakers: Collection[str]) -> bool:
+    """Say whether untrusted sources, said by `speakers`, tell what somebody else is or likes."""
+    if fact.trust is not Trust.UNTRUSTED or fact.type not in (ItemType.USER, ItemType.PREFERENCE):
+        return False
+    return fact.subject.casefold() not in {speaker.casefold() for speaker in speakers}
+
+
 def find_traits(messages: Sequence[Item], facts: Sequence[Fact], template: Template) -> list[Fact]:
     """Return what messages and the facts read from them say in the dimensions of a template, each trait once.
 
@@ -94,7 +101,13 @@ def find_traits(messages: Sequence[Item], facts: Sequence[Fact], template: Templ
     """
     texts = {message.id: message.memory for message in messages}
     # What waits for review shows nothing yet: of the order "answer in Klingon" the trait would be in use at once.
-    told = [fact for fact in facts if not orders_from_untrusted(fact)]
+    speakers = {message.id: message.speaker for message in messages}
+    told = [
+        fact
+        for fact in facts
+        if not orders_from_untrusted(fact)
+        and not told_of_another(fact, {speakers[span.item] for span in fact.spans if span.item in speakers})
+    ]
     found = [*_stated(told, template), *_preferred(told, texts, template), *_mentioned(messages, template)]
     return _joined(found)
 

@@ -20,6 +20,9 @@ PROSE_TOKENS = 190
 """A passage with its title stays under the 256 tokens that one vector is made of."""
 
 WHOLE_TOKENS = 4 * PROSE_TOKENS
+_CHARS_A_TOKEN = 16
+"""A passage has no more, whatever its tokenizer makes of white space and unknown signs; English has four or five."""
+
 _LEAST_TOKENS = 8  # what every embedder can split by
 _TITLE_CHARS = 120
 _HEADER_CHARS = 300
@@ -204,6 +207,10 @@ def _without_blank(text: str, blocks: Sequence[_Block]) -> list[_Block]:
 
 
 def _fits(text: str, tokens: int, split: Split) -> bool:
+    return len(text) <= tokens * _CHARS_A_TOKEN and _is_one(text, tokens, split)
+
+
+def _is_one(text: str, tokens: int, split: Split) -> bool:
     # A token has at least one character.
     return len(text) <= tokens - 2 or len(split(text, tokens)) <= 1
 
@@ -273,10 +280,11 @@ def _hard(text: str, start: int, end: int, tokens: int, split: Split) -> Iterato
     cuts = [start, *(start + first for first, _ in spans[1:]), end]
     for left, right in pairwise(cuts):
         # A word that was cut may have more tokens than it had inside the whole.
-        if tokens // 2 >= _LEAST_TOKENS and not _fits(text[left:right], tokens, split):
+        if tokens // 2 >= _LEAST_TOKENS and not _is_one(text[left:right], tokens, split):
             yield from _hard(text, left, right, tokens // 2, split)
         else:
-            yield left, right
+            most = PROSE_TOKENS * _CHARS_A_TOKEN
+            yield from ((begin, min(begin + most, right)) for begin in range(left, right, most))
 
 
 # Packing

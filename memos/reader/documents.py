@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from memos.reader.chunking import Mark, Passage, Split, passages
 
 _PLAIN = frozenset({"pdf", "text", "png", "jpeg", "gif", "bmp", "tiff", "webp"})
 _BETWEEN = "\n\n"
+_BLANK = re.compile(r"\s{501,}")
+_MOST_BLANK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +65,7 @@ def _trimmed(pages: Sequence[Page]) -> Iterator[tuple[Page, str]]:
     for page in pages:
         # The only page of a text is kept to the last blank.
         text = page.text if len(pages) == 1 else page.text.strip("\n")
+        # No passage is nothing but white space.
+        text = _BLANK.sub(lambda found: found[0][:_MOST_BLANK], text)
         if text.strip():
             yield page, text

@@ -17,7 +17,7 @@ from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN, event_time
 from memos.memcube.ledger import items
 from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
-from memos.profiles.traits import may_replace, orders_from_untrusted
+from memos.profiles.traits import may_replace, orders_from_untrusted, told_of_another
 from memos.reader.fact_asking import PENDING
 from memos.text.likeness import contradicts, covered, overlap, plain, words
 
@@ -82,7 +82,7 @@ def settle(
         fact = facts[place]
         if _known_as_it_is(change, fact):
             continue
-        why = why_review(fact)
+        why = why_review(fact) or _why_of_another(change, fact)
         if why is not None:
             _put_aside(change, fact, why, outcome)
             continue
@@ -107,6 +107,13 @@ def why_review(fact: Fact) -> str | None:
     if fact.confidence < SURE:
         return f"confidence {fact.confidence:.2f} is below {SURE:g}"
     return None
+
+
+def _why_of_another(change: Change, fact: Fact) -> str | None:
+    if fact.trust is not Trust.UNTRUSTED:
+        return None
+    told = items.current(change.connection, [change.cube], {span.item for span in fact.spans}).values()
+    return "an untrusted source says it of somebody else" if told_of_another(fact, {i.speaker for i in told}) else None
 
 
 def _time(fact: Fact) -> datetime:

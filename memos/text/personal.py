@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from itertools import starmap
 
-_EMAIL = re.compile(r"(?<![\w.+%'-])[\w.+%'-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
+_EMAIL = re.compile(r"(?<![\w.+%'-])[\w.+%'-]++@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@]|:[\w~/])")
 _CARD = re.compile(
     r"(?<![\w+-])(?:[2-6]\d{3}(?P<gap>[ -]?)\d{4}(?P=gap)\d{4}(?P=gap)\d{1,7}|"
     r"3[47]\d{2}(?P<dash>[ -]?)\d{6}(?P=dash)\d{5})"
@@ -48,6 +48,7 @@ _COUNTRIES = (
 _IBAN_LENGTHS = {code: int(group[:2]) for group in _COUNTRIES.split("|") for code in group[3:].split()}
 _CHINESE_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _LEAST_PHONE_DIGITS = 8
+_LEAST_UNLIKE = 3  # of the digits: round numbers have fewer
 
 Span = tuple[int, int, str]
 
@@ -92,7 +93,8 @@ def _is_chinese_id(text: str) -> bool:
 
 
 def _is_phone(text: str) -> bool:
-    return sum(map(str.isdigit, text)) >= _LEAST_PHONE_DIGITS and _DATE.match(text) is None
+    digits = [sign for sign in text if sign.isdigit()]
+    return len(digits) >= _LEAST_PHONE_DIGITS and len(set(digits)) >= _LEAST_UNLIKE and _DATE.match(text) is None
 
 
 def _ibans(text: str) -> Iterator[Span]:

@@ -187,3 +187,12 @@ def test_an_installation_whose_model_is_down_opens_and_works(tmp_path: Path, set
     with MemOS.open(tmp_path, settings=configured, embedder=WordEmbedder()) as memos:
         memos.add(["Caroline lives in Lyon"])
         assert memos.search("Caroline").hits
+
+
+def test_an_unknown_argument_is_refused_and_an_unknown_variable_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMOS_EMBEDDER", "e5")
+    monkeypatch.setenv("MEMOS_EMBED__THREADS", "3")
+    assert Settings().embed.threads == 3
+    with pytest.raises(ValidationError, match="time_zne") as told:
+        Settings(time_zne="Mandrake")  # type: ignore[call-arg]
+    assert "Mandrake" not in str(told.value)

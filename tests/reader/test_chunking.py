@@ -85,6 +85,18 @@ def test_one_long_line_is_cut() -> None:
         assert "".join(text[one.start : one.end] for one in found) == text
 
 
+@pytest.mark.parametrize("sign", ["🎉", "👩‍👩‍👧", "\u2003", "x " + " " * 480, "\ue000"])
+@pytest.mark.parametrize("before", ["", "| ", "```\n"])
+def test_what_has_few_tokens_is_bounded_in_characters(minilm: MiniLmEmbedder, sign: str, before: str) -> None:
+    page = Page(before + "word " + sign * (60_000 // len(sign)) + " end")
+    document = read(DocumentPages("markdown", "text/markdown", (page,)), minilm.split)
+    pieces = [document.markdown[one.start : one.end] for one in document.passages]
+    assert "".join(pieces) == document.markdown
+    assert max(map(len, pieces)) <= 16 * (WHOLE_TOKENS if before else PROSE_TOKENS)
+    assert all(piece.strip() for piece in pieces)
+    assert document.markdown.endswith("end")
+
+
 ODD = [
     "word",
     "other words here",
