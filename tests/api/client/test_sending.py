@@ -181,3 +181,44 @@ def test_a_stream_that_breaks_says_so(flaky: Flaky, opened: Open) -> None:
     assert next(pieces) == "1"
     with pytest.raises(ConnectionLost):
         next(pieces)
+
+
+def test_a_dump_appears_whole_or_not_at_all(flaky: Flaky, opened: Open, tmp_path: Path) -> None:
+    client, target = opened(flaky.url, **QUICK), tmp_path / "team.memcube"
+    flaky.plays(answer(200, b"PK whole", length=100), CUT, answer(200, b"PK whole"))
+    assert client.cubes.dump("team a/b", target, passphrase="Schlüssel") == target
+    assert target.read_bytes() == b"PK whole"
+    assert [request.path for request in flaky.requests] == ["/api/v1/cubes/team%20a%2Fb/dump?vectors=true"] * 3
+    sealed = flaky.requests[0].headers["x-memos-passphrase"]
+    assert sealed.encode("latin-1").decode() == "Schlüssel"
+    flaky.plays(answer(200, b"PK half", length=100))
+    with pytest.raises(ConnectionLost):
+        client.using(retries=0).cubes.dump("team", tmp_path / "other")
+    flaky.plays(answer(404, {"error": {"code": "not_found", "message": "No such cube: 'team'."}}))
+    with pytest.raises(NotFound):
+        client.cubes.dump("team", tmp_path / "other")
+    with pytest.raises(Conflict):
+        client.cubes.dump("team", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["team.memcube"]
+
+
+def test_a_file_is_sent_in_pieces_and_only_once(flaky: Flaky, opened: Open, tmp_path: Path) -> None:
+    source = tmp_path / "team.memcube"
+    source.write_bytes(bytes(range(256)) * 1_000)
+    flaky.plays(answer(201, {"cube": "two", "merged": False, "trusted": True, "items": 3}))
+    client = opened(flaky.url, **QUICK)
+    assert client.cubes.load(source, cube="two", trust=True).items == 3
+    (sent,) = flaky.requests
+    assert sent.path == "/api/v1/cubes/load?cube=two&merge=false&trust=true&restore_erased=false"
+    assert sent.body == source.read_bytes()
+    assert sent.headers["content-type"] == "application/octet-stream"
+    flaky.plays(CUT)
+    with pytest.raises(BackendUnavailable):
+        client.cubes.load(source)
+    assert len(flaky.requests) == 1
+    for wrong in (tmp_path / "none", tmp_path, "\x00"):
+        with pytest.raises(InvalidInput, match="file"):
+            client.cubes.load(wrong)
+    for passphrase in ("", " x", "a\nb", "\ud800", "x" * 2_000):
+        with pytest.raises(InvalidInput, match="passphrase"):
+            client.cubes.load(source, passphrase=passphrase)
