@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from memos.api.client.address import Misused, Options
 from memos.api.client.failures import failure, strange
 from memos.clock import new_id
-from memos.errors import BackendTimeout, BackendUnavailable, MemosError
+from memos.errors import BackendTimeout, BackendUnavailable, LimitReached, MemosError
 from memos.model import Json
 
 T = TypeVar("T")
@@ -134,8 +134,10 @@ def pause_before(attempt: int, error: MemosError, options: Options) -> float | N
     Pauses double, and each is drawn between half and the whole, so that clients which failed together do not return
     together.
     """
-    if attempt > options.retries or not isinstance(error, BackendUnavailable) or error.permanent:
+    passing = isinstance(error, LimitReached) or (isinstance(error, BackendUnavailable) and not error.permanent)
+    if attempt > options.retries or not passing:
         return None
+    assert isinstance(error, LimitReached | BackendUnavailable)
     doubled = min(options.pause_s * 2 ** min(attempt - 1, 60), options.most_pause_s)
     pause = _random.uniform(doubled / 2, doubled)
     if error.retry_after_s is None:

@@ -13,6 +13,7 @@ from memos.errors import (
     Conflict,
     IntegrityError,
     InvalidInput,
+    LimitReached,
     MemosError,
     ModelError,
     NotFound,
@@ -23,33 +24,37 @@ from memos.model import Json
 _BY_CODE: dict[str, type[MemosError]] = {
     kind.code: kind
     for kind in (
-        InvalidInput, NotFound, Conflict, PermissionDenied, BackendUnavailable, BackendTimeout, ModelError,
-        IntegrityError,
+        InvalidInput, NotFound, Conflict, PermissionDenied, BackendUnavailable, BackendTimeout, LimitReached,
+        ModelError, IntegrityError,
     )
 }  # fmt: skip
 _BY_NUMBER: dict[int, type[MemosError]] = {
     40000: InvalidInput, 40002: InvalidInput, 40130: PermissionDenied, 40132: PermissionDenied, 40305: InvalidInput,
-    40306: PermissionDenied, 40307: NotFound, 40309: BackendUnavailable, 50120: NotFound, 50131: NotFound,
+    40306: PermissionDenied, 40307: NotFound, 40309: LimitReached, 50120: NotFound, 50131: NotFound,
 }  # fmt: skip
 _BY_STATUS: dict[int, type[MemosError]] = {
     400: InvalidInput, 401: PermissionDenied, 403: PermissionDenied, 404: NotFound, 408: BackendTimeout, 409: Conflict,
-    413: InvalidInput, 422: InvalidInput, 429: BackendUnavailable, 502: BackendUnavailable, 503: BackendUnavailable,
+    413: InvalidInput, 422: InvalidInput, 429: LimitReached, 502: BackendUnavailable, 503: BackendUnavailable,
     504: BackendTimeout,
 }  # fmt: skip
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_PASSING = {408, 425, 500, 502, 503, 504}
 _NAMED = re.compile(r"No such (?P<what>[^:]{1,100}): (?P<quote>['\"])(?P<name>.*?)(?P=quote)\.")
 _FIELD = re.compile(r"(?P<field>[\w.\[\]-]{1,100}): (?P<reason>.+)", re.DOTALL)
 _LONGEST_TOLD = 2_000
+# Between us and the server something else may limit requests without saying for how long.
+_UNSAID_S = 1.0
 
 
 def failure(status: int, headers: Mapping[str, str], body: bytes) -> MemosError:
     """Return the error that an answer tells of; `headers` are looked up by their names in small letters."""
     told = _told(body)
     message = str(told.get("message") or "")[:_LONGEST_TOLD] or f"The server answered with status {status}."
-    error = _made(_kind(status, told.get("code")), message, str(told.get("field") or ""))
+    kind, wait_s = _kind(status, told.get("code")), retry_after_s(headers)
+    if issubclass(kind, LimitReached):
+        return seen(LimitReached(message, retry_after_s=_UNSAID_S if wait_s is None else wait_s), status, headers)
+    error = _made(kind, message, str(told.get("field") or ""))
     if isinstance(error, BackendUnavailable):
-        error.retry_after_s = retry_after_s(headers)
-        error.permanent = status not in _PASSING
+        error.retry_after_s, error.permanent = wait_s, status not in _PASSING
     return seen(error, status, headers)
 
 

@@ -53,19 +53,16 @@ def add_message(
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
     allow_memory_view: list[str] | None = None,
-    *,
-    idempotency_key: str | None = None,
 ) -> Call[results.TaskAnswer]:
     """Store messages; they can be found when this returns, and `task_id` follows what is made of them.
 
-    The same `idempotency_key` stores once; without one each call has its own. Raises: InvalidInput, PermissionDenied.
+    What is equal in all and added again within a minute is stored once. Raises: InvalidInput, PermissionDenied.
     """
     fields = dict(locals())
     _require(messages=messages)
     if not user_id and not agent_id:
         raise Misused("user_id", "or agent_id is required")
-    headers = repeatable_with(fields.pop("idempotency_key"))
-    return _once("add/message", fields, _model(results.TaskAnswer), headers)
+    return _once("add/message", fields, _model(results.TaskAnswer))
 
 
 def search_memory(
@@ -119,13 +116,12 @@ def get_memory_by_id(memid: str) -> Call[Plain]:
 
 
 def create_knowledgebase(
-    knowledgebase_name: str, knowledgebase_description: str | None = None, *, idempotency_key: str | None = None
+    knowledgebase_name: str, knowledgebase_description: str | None = None
 ) -> Call[results.KnowledgebaseAnswer]:
     """Make a knowledge base. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(knowledgebase_name=knowledgebase_name)
-    headers = repeatable_with(fields.pop("idempotency_key"))
-    return _once("create/knowledgebase", fields, _model(results.KnowledgebaseAnswer), headers)
+    return _once("create/knowledgebase", fields, _model(results.KnowledgebaseAnswer))
 
 
 def delete_knowledgebase(knowledgebase_id: str) -> Call[results.SuccessAnswer]:
@@ -194,14 +190,11 @@ def add_feedback(
     feedback_time: str | None = None,
     allow_public: bool = False,
     allow_knowledgebase_ids: list[str] | None = None,
-    *,
-    idempotency_key: str | None = None,
 ) -> Call[results.TaskAnswer]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(feedback_content=feedback_content, user_id=user_id)
-    headers = repeatable_with(fields.pop("idempotency_key"))
-    return _once("add/feedback", fields, _model(results.TaskAnswer), headers)
+    return _once("add/feedback", fields, _model(results.TaskAnswer))
 
 
 def delete_memory(
@@ -356,9 +349,9 @@ def existing(name: str, path: str | Path) -> Path:
     raise Misused(name, f"names no file that is there: {str(path)!r:.200}")
 
 
-def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T], headers: Mapping[str, str]) -> Call[T]:
+def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T]) -> Call[T]:
     """Return a call that makes something once: the protocol knows an equal body again for a minute."""
-    call = _post(path, fields, read, headers=headers, repeatable=True)
+    call = _post(path, fields, read, headers=repeatable_with(None), repeatable=True)
     return replace(call, again_within_s=_KNOWN_AGAIN_S)
 
 

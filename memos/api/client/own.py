@@ -28,14 +28,14 @@ def path_of(*parts: str | tuple[str, str]) -> str:
 
 def getting(path: str, read: Callable[[Reply], T], query: Query | None = None) -> Call[T]:
     """Return a call that looks at something."""
-    return Call("GET", path, read, query=_query(query), repeatable=True)
+    return Call("GET", path, read, query=queried(query), repeatable=True)
 
 
 def changing(
     method: str, path: str, read: Callable[[Reply], T], *, query: Query | None = None, body: Query | None = None
 ) -> Call[T]:
     """Return a call that changes something and is not sent again."""
-    return Call(method, path, read, query=_query(query), body=None if body is None else encoded(given(body)))
+    return Call(method, path, read, query=queried(query), body=None if body is None else encoded(given(body)))
 
 
 def making(path: str, read: Callable[[Reply], T], body: Query, key: str | None) -> Call[T]:
@@ -50,7 +50,7 @@ def asking(path: str, read: Callable[[Reply], T], body: Query) -> Call[T]:
 
 def following(path: str, model: type[Model], query: Query, *, named: str | None = None) -> Stream[Model]:
     """Return a stream of values; with `named` only events of that name are."""
-    call = Call("GET", path, nothing, query=_query(query), repeatable=True, least_s=STREAM_S)
+    call = Call("GET", path, nothing, query=queried(query), repeatable=True, least_s=STREAM_S)
     read = as_model(model)
 
     def each(event: str, data: str) -> Model | None:
@@ -90,7 +90,8 @@ def listed(names: Sequence[str]) -> list[str] | None:
     return ([names] if isinstance(names, str) else list(names)) or None
 
 
-def _query(query: Query | None) -> dict[str, str | list[str]]:
+def queried(query: Query | None) -> dict[str, str | list[str]]:
+    """Return what was given of a query, as text."""
     return {name: _text(value) for name, value in (query or {}).items() if value is not None}
 
 

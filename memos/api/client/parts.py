@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memos.api.client import own_cubes, own_memories, own_tasks
+from memos.api.client import own_cubes, own_memories, own_tasks, own_travel
 from memos.api.client.blocking import Connection, sends
 
 
@@ -36,6 +36,9 @@ class Cubes:
     get = sends(own_cubes.get_cube)
     change = sends(own_cubes.change_cube)
     drop = sends(own_cubes.drop_cube)
+    dump = sends(own_travel.dump_cube)
+    load = sends(own_travel.load_cube)
+    inspect = sends(own_travel.inspect_dump)
 
 
 class Sharing:

@@ -39,7 +39,8 @@ def request_of(
         content["content"] = call.body
     try:
         return http.build_request(
-            call.method, address.root + call.path, params=dict(call.query) or None, headers=headers,
+            call.method, address.root + call.path, params=dict(call.query) or None,
+            headers={name.encode(): value.encode() for name, value in headers.items()},
             timeout=httpx2.Timeout(limit_s, connect=options.connect_timeout_s), **content,
         )  # fmt: skip
     except (httpx2.InvalidURL, UnicodeError) as error:

@@ -262,3 +262,35 @@ class Event(Result):
     kind: str
     item: str | None = None
     body: Json = None
+
+
+class Dump(Result):
+    """What a dump is of; `counts` are rows by table, `fits` says whether its vectors are of the server's embedder."""
+
+    cube: str
+    description: str = ""
+    created_at: datetime
+    program: str
+    embedder: str
+    fits: bool
+    vectors: int
+    sealed: bool
+    bytes: int
+    counts: dict[str, int] = Field({})
+    left_out: tuple[str, ...] = ()
+
+
+class Loaded(Result):
+    """What a load did; `differing` are here at another version and stayed, `erased` were erased here and stay so."""
+
+    cube: str
+    merged: bool
+    trusted: bool
+    items: int
+    versions: int = 0
+    messages: int = 0
+    files: int = 0
+    skipped: int = 0
+    differing: tuple[str, ...] = ()
+    erased: int = 0
+    left_out: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memos.api.client import MemOSClient, openmem
+from memos.api.client import MemOSClient, openmem, own_memories
 from memos.api.client.address import LOCAL, Options, address_of
 from memos.errors import BackendUnavailable, InvalidInput
 
@@ -89,7 +89,6 @@ def test_options_that_are_none_are_refused_by_name(options: dict[str, Any]) -> N
         ("add_message", {"messages": [], "user_id": "a"}, "messages"), ("add_message", {"messages": TEXT}, "user_id"),
         ("add_message", {"messages": TEXT, "user_id": "a", "info": {"x": math.nan}}, "info"),
         ("add_message", {"messages": TEXT, "user_id": "a", "info": {"x": object()}}, "info"),
-        ("add_message", {"messages": TEXT, "user_id": "a", "idempotency_key": "a\nb"}, "idempotency_key"),
         ("search_memory", {"query": "", "user_id": "a"}, "query"),
         ("search_memory", {"query": "x"}, "user_id"),
         ("search_memory", {"query": "x", "user_id": "a", "agent_id": "b"}, "user_id"),
@@ -110,6 +109,12 @@ def test_a_call_that_cannot_be_made_is_refused_before_it_is_sent(name: str, give
     with pytest.raises(InvalidInput, match=field) as told:
         getattr(openmem, name)(**given)
     assert isinstance(told.value, ValueError)  # as the known client
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "é", "x" * 300, 5])
+def test_an_idempotency_key_fits_into_a_header(key: Any) -> None:
+    with pytest.raises(InvalidInput, match="idempotency_key"):
+        own_memories.add("x", idempotency_key=key)
 
 
 def test_odd_text_is_sent_as_it_is() -> None:

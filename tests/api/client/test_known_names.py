@@ -46,8 +46,6 @@ chat(user_id, conversation_id, query, internet_search=False, force_stop=False, u
     include_preference=True, preference_limit_number=6, memory_limit_number=6, stream=False,
     include_tool_memory=False, tool_memory_limit_number=6, relativity=None)
 """
-OURS = {"idempotency_key"}
-"""Parameters that ours have besides, by name alone."""
 
 
 def known() -> list[tuple[str, str]]:
@@ -55,9 +53,9 @@ def known() -> list[tuple[str, str]]:
 
 
 def parameters(method: object) -> str:
-    """Return parameters and defaults without types, and without what is ours."""
+    """Return parameters and defaults without types."""
     assert callable(method)
-    given = [entry for name, entry in inspect.signature(method).parameters.items() if name not in {"self", *OURS}]
+    given = [entry for name, entry in inspect.signature(method).parameters.items() if name != "self"]
     bare = inspect.Signature([entry.replace(annotation=inspect.Parameter.empty) for entry in given])
     return str(bare).strip("()")
 

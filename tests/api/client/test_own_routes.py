@@ -1,0 +1,229 @@
+"""Both clients on `/api/v1` of a server that really listens: memories, cubes, sharing, users, keys, tasks, events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from memos.api.client import AsyncMemOSClient, MemOSClient
+from memos.clock import new_id
+from memos.errors import BackendTimeout, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
+from tests.api.client.conftest import Listening, Open
+
+
+def test_what_is_added_is_found_corrected_and_taken_back(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube = new_id()
+    client.cubes.create(cube, description="for a walk")
+    receipt = client.memories.add(
+        [{"role": "user", "name": "Ana", "content": "The heron nests at the mill."}], cube=cube, tags=["birds"]
+    )
+    (item,) = receipt.item_ids
+    found = client.memories.search("Where does the heron nest?", cubes=[cube], token_budget=200)
+    assert [hit.item.id for hit in found] == [item]
+    assert found[0].sources[0].passage == "The heron nests at the mill."
+    assert "heron" in found.context
+    before = datetime.now(UTC)
+    changed = client.memories.update(item, "The heron nests at the weir.", expected_version=1, tags=["birds", "river"])
+    assert (changed.version, changed.tags) == (2, ("birds", "river"))
+    with pytest.raises(Conflict):
+        client.memories.update(item, "It moved.", expected_version=1)
+    old = client.memories.search("heron", cubes=[cube], as_of=before)
+    assert old[0].item.memory == "The heron nests at the mill."
+    assert client.memories.rollback(item, 1).memory == "The heron nests at the mill."
+    assert [version.version for version in client.memories.history(item)] == [1, 2, 3]
+    assert client.memories.get(item).created_at.tzinfo is not None
+    assert client.memories.list(cube=cube, filter={"tags": {"contains": "river"}}) == []
+    assert client.memories.delete(item).item_ids == (item,)
+    assert client.memories.list(cube=cube, limit=5) == []
+
+
+def test_feedback_and_erasing_with_its_receipt(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube = new_id()
+    client.cubes.create(cube)
+    first = client.memories.add("I live in Porto.", cube=cube).item_ids[0]
+    correction = client.memories.feedback("No, I moved to Braga.", cube=cube)
+    assert client.memories.get(correction.item_id).memory == "No, I moved to Braga."
+    erased = client.memories.erase([first, correction.item_id])
+    assert erased.state == "purged"
+    assert set(erased.item_ids) >= {first, correction.item_id}
+    assert client.memories.erase_receipt(erased.id) == erased
+    with pytest.raises(NotFound) as told:
+        client.memories.get(first)
+    assert (told.value.status, told.value.name) == (404, first)
+    assert told.value.request_id
+
+
+def test_an_idempotency_key_makes_a_thing_once(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube, key = new_id(), new_id()
+    assert client.cubes.create(cube, idempotency_key=key) == client.cubes.create(cube, idempotency_key=key)
+    with pytest.raises(Conflict):
+        client.cubes.create(cube)
+    added = [client.memories.add("Once only.", cube=cube, idempotency_key=key) for _ in range(2)]
+    assert added[0].item_ids == added[1].item_ids
+    assert added[1].replayed
+    assert client.cubes.get(cube).items == 1
+
+
+def test_cubes_are_described_shared_and_dropped(listening: Listening, opened: Open) -> None:
+    ana, ben = opened(listening.url, listening.ana), opened(listening.url, listening.ben)
+    cube = f"team/{new_id()} ä"
+    assert ana.cubes.create(cube, time_zone="Europe/Lisbon").owner == "ana"
+    assert ana.cubes.change(cube, description="ours", redact_pii=True).description == "ours"
+    ana.memories.add("The code word is walnut.", cube=cube)
+    with pytest.raises(NotFound):
+        ben.memories.search("code word", cubes=[cube])
+    assert ana.sharing.grant(cube, "ben").role == "reader"
+    assert [grant.identity for grant in ana.sharing.grants(cube)] == ["ben"]
+    assert len(ben.memories.search("code word", cubes=[cube])) == 1
+    with pytest.raises(PermissionDenied):
+        ben.memories.add("I may not.", cube=cube)
+    assert cube in {found.id for found in ben.cubes.list()}
+    assert ana.sharing.revoke(cube, "ben") is True
+    assert ana.sharing.revoke(cube, "ben") is False
+    assert cube not in {found.id for found in ben.cubes.list()}
+    assert ana.cubes.drop(cube).state == "purged"
+    with pytest.raises(NotFound):
+        ana.cubes.get(cube)
+
+
+def test_nothing_of_another_tenant_is_told(listening: Listening, opened: Open) -> None:
+    ana, ben = opened(listening.url, listening.ana), opened(listening.url, listening.ben)
+    item = ana.memories.add("The safe opens with nineteen.").item_ids[0]
+    calls = [
+        lambda: ben.memories.get(item), lambda: ben.memories.history(item), lambda: ben.memories.rollback(item, 1),
+        lambda: ben.memories.update(item, "x"), lambda: ben.memories.erase([item]), lambda: ben.cubes.get("ana"),
+        lambda: ben.memories.list(cube="ana"), lambda: ben.memories.search("safe", cubes=["ana"]),
+        lambda: ben.memories.search("safe", user="ana"), lambda: ben.sharing.grants("ana"),
+        lambda: ben.events.list("ana"), lambda: ben.events.follow("ana"), lambda: ben.tasks.list(cubes=["ana"]),
+        lambda: ben.keys.list("ana"), ben.users.list, lambda: ben.users.get("ana"),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises((NotFound, PermissionDenied)) as told:
+            call()
+        assert "nineteen" not in str(told.value)
+    assert ben.memories.search("safe nineteen").hits == ()
+    assert ana.memories.get(item).version == 1
+
+
+def test_users_groups_and_keys(listening: Listening, opened: Open) -> None:
+    admin = opened(listening.url, listening.admin)
+    user, group = new_id(), new_id()
+    assert admin.users.create(user, name="Cleo").home == user
+    assert admin.users.create(group, kind="group").kind == "group"
+    admin.users.join(group, user)
+    assert admin.users.members(group) == (user,)
+    admin.users.leave(group, user)
+    assert admin.users.members(group) == ()
+    assert user in {found.id for found in admin.users.list(kind="user", limit=1_000)}
+    made = admin.keys.create(user, "laptop", rights=["read"])
+    assert made.secret not in repr(made)
+    cleo = opened(listening.url, made.secret)
+    assert (cleo.users.me().identity.id, cleo.users.me().rights) == (user, ("read",))
+    with pytest.raises(PermissionDenied, match="may not"):
+        cleo.memories.add("I only read.")
+    assert [key.hint for key in admin.keys.list(user)] == [made.key.hint]
+    assert admin.keys.revoke(made.key.id).revoked_at is not None
+    with pytest.raises(PermissionDenied) as told:
+        cleo.users.me()
+    assert told.value.status == 401
+    assert made.secret not in str(told.value)
+    assert admin.users.enable(user, enabled=False).disabled
+
+
+def test_a_wrong_key_opens_nothing(listening: Listening, opened: Open) -> None:
+    with pytest.raises(PermissionDenied) as told:
+        opened(listening.url, "mst_wrong").users.me()
+    assert told.value.status == 401
+
+
+def test_tasks_are_listed_waited_for_and_followed(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    task = client.memories.add("I play the viola in a quartet.", mode="fine", conversation=new_id()).task
+    followed = list(client.tasks.follow(task, timeout_s=60))
+    assert followed[-1].ended
+    assert client.tasks.wait(task, timeout_s=60) == client.tasks.get(task)
+    assert task in {found.id for found in client.tasks.list(kinds=["read"], cubes="ana")}
+    with pytest.raises(Conflict):
+        client.tasks.cancel(task)
+    for call in (client.tasks.get, client.tasks.wait, client.tasks.follow):
+        with pytest.raises(NotFound):
+            call(new_id())
+
+
+def test_waiting_for_a_task_ends_when_its_time_is_over(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    task = client.memories.add("I sail on Sundays.", mode="fine", conversation=new_id()).task
+    if not client.tasks.get(task).ended:
+        try:
+            assert client.tasks.wait(task, timeout_s=0).ended
+        except BackendTimeout as error:
+            assert task in str(error)
+    with pytest.raises(InvalidInput, match="timeout_s"):
+        client.tasks.wait(task, timeout_s=-1)
+
+
+def test_events_are_listed_and_followed(listening: Listening, opened: Open) -> None:
+    client = opened(listening.url, listening.ana)
+    cube = new_id()
+    client.cubes.create(cube)
+    client.memories.add("One.", cube=cube)
+    events = client.events.list(cube, kinds=["create", "add"])
+    assert [event.kind for event in events] == ["create", "add"]
+    stream = client.events.follow(cube, after=events[0].seq, kinds=["add"], timeout_s=60)
+    seen = iter(stream)
+    assert next(seen) == events[1]
+    client.memories.add("Two.", cube=cube)
+    assert next(seen).seq > events[1].seq
+
+
+def test_the_blocking_client_is_shared_by_threads(listening: Listening) -> None:
+    with MemOSClient(listening.ana, listening.url) as client:
+        cube, failed = new_id(), []
+        client.cubes.create(cube)
+
+        def add(number: int) -> None:
+            try:
+                client.memories.add(f"Number {number}.", cube=cube)
+            except MemosError as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=add, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert client.cubes.get(cube).items == 16
+
+
+def test_many_coroutines_share_the_asynchronous_client(listening: Listening) -> None:
+    async def run() -> tuple[int, list[Any]]:
+        async with AsyncMemOSClient(listening.ana, listening.url) as client:
+            cube = new_id()
+            await client.cubes.create(cube)
+            adds = [client.memories.add(f"Number {number}.", cube=cube) for number in range(24)]
+            found = [client.memories.search("number", cubes=[cube]) for _ in range(24)]
+            await asyncio.gather(*adds, *found)
+            return (await client.cubes.get(cube)).items, await client.memories.list(cube=cube)
+
+    items, listed = asyncio.run(run())
+    assert items == len(listed) == 24
+
+
+def test_what_is_repeated_with_a_key_is_declared_by_the_server(listening: Listening) -> None:
+    document = httpx2.get(f"{listening.url}/api/v1/openapi.json").json()
+    keyed = {
+        path for path, methods in document["paths"].items()
+        if "idempotency-key" in {entry["name"].lower() for entry in methods.get("post", {}).get("parameters", [])}
+    }  # fmt: skip
+    assert {"/memories", "/feedback", "/cubes", "/users"} <= keyed
+    assert json.dumps(sorted(keyed))
