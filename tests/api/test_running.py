@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,20 +52,20 @@ def refused(host: str, port: int) -> bool:
 
 def test_a_stop_lets_a_request_under_way_end_and_gives_everything_back(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with process("serve", "--port", "0", "--data-dir", str(home)) as server:
+    with process("serve", "--port", "0", "--data-dir", str(home)) as server, ExitStack() as kept:
         assert server.stdout is not None
         url = urlsplit(server.stdout.readline().split()[-1])
         key = server.stdout.readline().split()[-1]
         assert url.hostname is not None
         assert url.port is not None
         body = json.dumps({"messages": [f"message {number}" for number in range(40)]}).encode()
-        slow = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+        slow = kept.enter_context(closing(http.client.HTTPConnection(url.hostname, url.port, timeout=60)))
         slow.putrequest("POST", "/api/v1/memories")
         for name, value in {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}.items():
             slow.putheader(name, value)
         slow.putheader("Content-Length", str(len(body)))
         slow.endheaders(body[:10])  # it has begun, and waits for the rest
-        quick = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+        quick = kept.enter_context(closing(http.client.HTTPConnection(url.hostname, url.port, timeout=60)))
         quick.request("GET", "/metrics")
         while b"memos_requests_under_way 2.0" not in quick.getresponse().read():
             quick.request("GET", "/metrics")
