@@ -1,4 +1,4 @@
-"""Runs the HTTP application over an installation until it is told to stop; `memos serve`."""
+"""Runs the HTTP application, or only background tasks, until it is told to stop; `memos serve`, `memos work`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -65,6 +66,24 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         with announced(memos.home, endpoint) if own_folder else nullcontext():
             announce(Started(url, key, settings.server.host in _LOOPBACK))
             server.run(sockets=[listening])
+
+
+def work(home: Path | None, settings: Settings, announce: Callable[[str], None]) -> None:
+    """Run background tasks until SIGINT or SIGTERM, and answer nobody; what a task has begun is given back.
+
+    Raises: InvalidInput (no workers are set), and what `MemOS.open` raises.
+    """
+    if settings.tasks.workers == 0:
+        raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        suppress(KeyboardInterrupt), _tracing(settings) as tracing,
+        MemOS.open(home, settings=settings) as memos,
+    ):  # fmt: skip
+        if tracing is not None:
+            memos.listeners.add(tracing.hear)
+        announce(memos.ledger.description)
+        threading.Event().wait()
 
 
 @contextmanager

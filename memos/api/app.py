@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
@@ -21,6 +21,8 @@ from memos.version import __version__
 
 if TYPE_CHECKING:
     from memos.api.tracing import Tracing
+
+_WATCHERS = 2
 
 
 def create_app(
@@ -51,10 +53,13 @@ def create_app(
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": __version__}
 
+    # Who asks how the server is must not wait for those it is busy with.
+    watchers = CapacityLimiter(_WATCHERS)
+
     @app.get("/ready")
-    def ready() -> JSONResponse:
+    async def ready() -> JSONResponse:
         try:
-            memos.check_ready()
+            await to_thread.run_sync(memos.check_ready, limiter=watchers)
         except BackendUnavailable as error:
             return JSONResponse({"status": "unavailable", "message": str(error)}, 503)
         return JSONResponse({"status": "ok"})
@@ -62,8 +67,8 @@ def create_app(
     metrics = Metrics(memos)
 
     @app.get("/metrics")
-    def numbers() -> Response:
-        return metrics.response()
+    async def numbers() -> Response:
+        return await to_thread.run_sync(metrics.response, limiter=watchers)
 
     app.mount("/api/v1", v1.create(memos, local_token))
     app.mount("/api/openmem/v1", openmem.create(memos, local_token))

@@ -95,18 +95,23 @@ class Asker:
 
         Raises: as `talk`.
         """
-        started, tokens, failed = time.monotonic(), Tokens(), True
-        try:
-            with closing(self._model.stream(request)) as pieces:
-                for piece in pieces:
-                    if isinstance(piece, ChatReply):
-                        tokens, failed = piece.tokens, False
-                    yield piece
-        except ModelError as error:
-            tokens = error.tokens
-            raise
-        finally:
-            meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
+        asked = most_tokens(request.messages, 0)
+        with self._spending(asked + (request.max_tokens or self._max_tokens)) as took:
+            started, tokens, failed, shown = time.monotonic(), Tokens(), True, 0
+            try:
+                with closing(self._model.stream(request)) as pieces:
+                    for piece in pieces:
+                        if isinstance(piece, ChatReply):
+                            tokens, failed = piece.tokens, False
+                        shown += 1
+                        yield piece
+            except ModelError as error:
+                tokens = error.tokens
+                raise
+            finally:
+                # Who hangs up before the end is not told what it took, and pays for what was asked and shown.
+                took(tokens.prompt + tokens.completion or (asked + shown if shown else 0))
+                meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
     def ask(
         self,
