@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -130,11 +131,12 @@ def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
     if not found.streams:
         telling.line(wire.as_json({"result": result}, "result"))
         return
-    for entry in result:
-        telling.line(wire.as_json({"entry": entry}, "result"))
-        if telling.stop.is_set():
-            return
-    telling.line(wire.as_json({"result": None}, "result"))
+    with closing(result):
+        for entry in result:
+            telling.line(wire.as_json({"entry": entry}, "result"))
+            if telling.stop.is_set():
+                return
+    telling.line(wire.as_json({"result": None if found.ends is None else result.result}, "result"))
 
 
 def _progress(telling: Telling) -> Callable[[int, int], None]:
