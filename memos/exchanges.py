@@ -9,7 +9,7 @@ from datetime import datetime
 from memos.handles import Handles
 from memos.memcube.ledger import items, paging
 from memos.memcube.ledger.tiers import Page
-from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Item, Json, Role, Source, Trust
+from memos.model import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
 from memos.reader.fields import ids_of, within
 from memos.text.checks import check_name
 from memos.text.fencing import is_untrusted
@@ -63,7 +63,7 @@ class Exchanges:
         pages: dict[tuple[str | None, int | str], Page] = {}
         with self._handles.ledger.read() as connection:
             states = items.current(connection, scope.cubes, ids)
-            for state in (states[id_] for id_ in ids if id_ in states):
+            for state in (states[id_] for id_ in ids if id_ in states and states[id_].status in FOUND):
                 if state.conversation is None or state.page is None:
                     pages[None, state.id] = Page(0, (state,))
                 elif (state.conversation, state.page) not in pages:

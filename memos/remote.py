@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from memos.api import calls, wire
 from memos.api.calls import Call
 from memos.api.endpoint import Endpoint, find
-from memos.api.local import PROOF_PATH, proof
+from memos.api.local import PATH, PROOF_PATH, proof
 from memos.chatting.chat import ChatStream
 from memos.clock import SystemClock
 from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown
@@ -32,7 +32,6 @@ from memos.version import __version__
 _ASK_S = 5.0
 # The server sends a beat twice a second; a busy one may be late.
 _SILENCE_S = 60.0
-_ROUTES = "/local"
 
 
 def served(home: Path) -> MemOS | None:
@@ -44,7 +43,7 @@ def served(home: Path) -> MemOS | None:
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
     client = httpx2.Client(
-        base_url=endpoint.url + _ROUTES, trust_env=False, follow_redirects=False,
+        base_url=endpoint.url + PATH, trust_env=False, follow_redirects=False,
         verify=False,
         timeout=httpx2.Timeout(_ASK_S, read=_SILENCE_S, write=_SILENCE_S),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
 from memos.api import local, v1
+from memos.api.mcp.http import Mcp
 from memos.api.metrics import Metrics
 from memos.api.requests import RequestLog
 from memos.errors import BackendUnavailable
@@ -31,13 +32,14 @@ def create_app(
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
     whether the server is about to end.
     """
-    settings = memos.settings.server
+    settings, mcp = memos.settings.server, Mcp(memos, local_token)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
         to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        yield
+        async with mcp.running():
+            yield
 
     app = FastAPI(
         title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
@@ -62,8 +64,9 @@ def create_app(
         return metrics.response()
 
     app.mount("/api/v1", v1.create(memos, local_token))
+    app.router.routes.append(mcp.route)
     if local_token is not None:
-        app.mount("/local", local.create(memos, local_token, stopping))
+        app.mount(local.PATH, local.create(memos, local_token, stopping))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]

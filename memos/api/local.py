@@ -33,7 +33,7 @@ from memos.version import __version__
 
 log = logging.getLogger("memos.api")
 
-PROOF_PATH = "/proof"
+PATH, PROOF_PATH = "/local", "/proof"
 SHARED_SETTINGS = ("heat", "images", "limits", "mask_secrets", "retention_days", "server", "time_zone")
 """Settings that tools of the same person go by; none of them is a secret."""
 
@@ -59,6 +59,13 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
         return proof(local_token, challenge)
 
     app.include_router(router, dependencies=[Depends(_only_local)])
+    return app
+
+
+def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
+    """Return an application that has these routes and no others."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.mount(PATH, create(memos, local_token, stopping))
     return app
 
 
