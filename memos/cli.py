@@ -24,6 +24,7 @@ from rich.table import Table
 from memos.api.views import error_view
 from memos.cli_chat import chat_app
 from memos.cli_kb import kb_app
+from memos.cli_mcp import mcp_app
 from memos.cli_moving import moving_app
 from memos.cli_preview import preview_app
 from memos.cli_profile import profile_app
@@ -100,6 +101,7 @@ app.add_typer(review_app, name="review")
 app.add_typer(tools_app, name="tools")
 app.add_typer(preview_app)
 app.add_typer(serve_app)
+app.add_typer(mcp_app)
 app.add_typer(kb_app, name="kb")
 app.add_typer(chat_app)
 

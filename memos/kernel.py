@@ -36,6 +36,7 @@ from memos.errors import (
     shown,
 )  # fmt: skip
 from memos.events import Events
+from memos.exchanges import Exchanges
 from memos.filters import And, Condition, Op, fields_of, parse
 from memos.fine_reading import FineReading
 from memos.guard import Guard
@@ -173,7 +174,7 @@ class MemOS:
         self.events = Events(parts.ledger, self._known_cubes)
         self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self._fine_reading = FineReading(handles)
-        self.images = Images(handles)
+        self.images, self.exchanges = Images(handles), Exchanges(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self.tools = ToolMemory(handles)
         self.documents = Documents(handles, self._scheduler.runner.wake)

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ValidationError
 from memos.api import calls, wire
 from memos.api.calls import Call
 from memos.api.endpoint import Endpoint, find
-from memos.api.local import PROOF_PATH, proof
+from memos.api.local import PATH, PROOF_PATH, proof
+from memos.chatting.chat import ChatStream
 from memos.clock import SystemClock
 from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown
 from memos.kernel import MemOS
@@ -31,7 +32,6 @@ from memos.version import __version__
 _ASK_S = 5.0
 # The server sends a beat twice a second; a busy one may be late.
 _SILENCE_S = 60.0
-_ROUTES = "/local"
 
 
 def served(home: Path) -> MemOS | None:
@@ -43,7 +43,7 @@ def served(home: Path) -> MemOS | None:
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
     client = httpx2.Client(
-        base_url=endpoint.url + _ROUTES, trust_env=False, follow_redirects=False,
+        base_url=endpoint.url + PATH, trust_env=False, follow_redirects=False,
         verify=False,
         timeout=httpx2.Timeout(_ASK_S, read=_SILENCE_S, write=_SILENCE_S),
     )  # fmt: skip
@@ -106,6 +106,9 @@ class _Part:
             raise AttributeError(f"{full!r} cannot be called in another process")
         return partial(_called, self._client, full)
 
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return _called(self._client, self._part, *given, **named)
+
 
 class RemoteMemOS(_Part):
     """An installation that a server has open; each call is made there, by the local owner. Thread-safe."""
@@ -138,7 +141,8 @@ def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> A
     body = wire.as_json({"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None})
     lines = _lines(client, body)
     if call.streams:
-        return _entries(name, lines, stop)
+        entries = _entries(name, lines, stop)
+        return entries if call.ends is None else ChatStream(entries)
     for told in lines:
         if on_progress is not None and "progress" in told:
             on_progress(*told["progress"])
@@ -147,15 +151,15 @@ def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> A
     raise _lost()
 
 
-def _entries(name: str, lines: Iterator[dict[str, Any]], stop: threading.Event | None) -> Iterator[Any]:
-    with closing(cast(Generator[dict[str, Any]], lines)):
+def _entries(name: str, lines: Iterator[dict[str, Any]], stop: threading.Event | None) -> Generator[Any, None, Any]:
+    with closing(cast(Generator[dict[str, Any], None, None], lines)):
         for told in lines:
             if stop is not None and stop.is_set():
-                return
+                return None
             if "entry" in told:
                 yield _typed(name, told["entry"])
             if "result" in told:
-                return
+                return None if told["result"] is None else _typed(name, told["result"], end=True)
     raise _lost()
 
 
@@ -196,10 +200,10 @@ def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
         raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
 
 
-def _typed(name: str, told: Any) -> Any:
+def _typed(name: str, told: Any, *, end: bool = False) -> Any:
     """Return a result as the method's annotations say."""
     try:
-        return calls.adapter(name).validate_python(told)
+        return calls.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
         raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
 

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
 from memos.api import local, openai_proxy, openmem, product, v1
+from memos.api.mcp.http import Mcp
 from memos.api.metrics import Metrics
 from memos.api.openai_proxy.upstream import Upstream
 from memos.api.requests import RequestLog
@@ -34,14 +35,15 @@ def create_app(
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
     whether the server is about to end.
     """
-    settings, upstream = memos.settings.server, Upstream(memos.settings.chat_model)
+    settings, upstream, mcp = memos.settings.server, Upstream(memos.settings.chat_model), Mcp(memos, local_token)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
         to_thread.current_default_thread_limiter().total_tokens = settings.threads
         try:
-            yield
+            async with mcp.running():
+                yield
         finally:
             await upstream.close()
 
@@ -74,8 +76,9 @@ def create_app(
     app.mount("/api/openmem/v1", openmem.create(memos, local_token))
     app.mount("/product", product.create(memos, local_token))
     app.mount("/openai/v1", openai_proxy.create(memos, local_token, upstream))
+    app.router.routes.append(mcp.route)
     if local_token is not None:
-        app.mount("/local", local.create(memos, local_token, stopping))
+        app.mount(local.PATH, local.create(memos, local_token, stopping))
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]

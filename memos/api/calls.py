@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 
 from memos.access import Keys, Sharing, Users
+from memos.chatting.chat import Chat, ChatStream
+from memos.chatting.results import ChatResult
 from memos.cubes import Cubes
 from memos.documents import Documents
 from memos.errors import InvalidInput, shown
 from memos.events import Events
+from memos.exchanges import Exchanges
 from memos.images import Images
 from memos.kernel import MemOS
 from memos.knowledge import Knowledge
@@ -30,13 +33,15 @@ from memos.retention import Retention
 from memos.review import Review
 from memos.tasks import Tasks
 from memos.tool_memory import ToolMemory
+from memos.totals import Totals
 from memos.user_profiles import Profiles
 
 PARTS: Mapping[str, type] = MappingProxyType(
     {
         "": MemOS, "cubes": Cubes, "users": Users, "keys": Keys, "sharing": Sharing, "tasks": Tasks,
         "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
-        "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge,
+        "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge, "chat": Chat, "totals": Totals,
+        "exchanges": Exchanges,
     }
 )  # fmt: skip
 """The parts of the façade by the names they have there; without a name, itself."""
@@ -52,7 +57,8 @@ _VALUES: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in 
 class Call:
     """One method. It `streams` when it returns an iterator; `progress` and `stops` are parameters of its own for that.
 
-    `paths` are parameters that may be paths, `given` what its result is, of an iterator each entry.
+    `paths` are parameters that may be paths, `given` what its result is, of an iterator each entry; an answer
+    that comes piece by piece `ends` with something more.
     """
 
     part: str
@@ -60,6 +66,7 @@ class Call:
     signature: inspect.Signature
     given: Any
     streams: bool
+    ends: type | None
     progress: str | None
     stops: str | None
     paths: frozenset[str]
@@ -72,12 +79,12 @@ class Call:
 
 @cache
 def names() -> frozenset[str]:
-    """Return what can be called, such as `add` and `tasks.list`."""
+    """Return what can be called, such as `add`, `tasks.list` and, a part that is called itself, `chat`."""
     return frozenset(
-        f"{part}.{method}" if part else method
+        part if method == "__call__" else f"{part}.{method}" if part else method
         for part, kind in PARTS.items()
         for method, found in inspect.getmembers(kind, inspect.isfunction)
-        if not method.startswith("_") and method not in _NEVER
+        if method == "__call__" or not (method.startswith("_") or method in _NEVER)
     )
 
 
@@ -86,15 +93,17 @@ def call_named(name: str) -> Call:
     """Return what a name calls. Raises: InvalidInput (nothing that can be called)."""
     if name not in names():
         raise InvalidInput("call", f"{shown(name)} is nothing that can be called here")
-    part, _, method = name.rpartition(".")
+    part, method = (name, "__call__") if name in PARTS else (name.rpartition(".")[0], name.rpartition(".")[2])
     function = getattr(PARTS[part], method)
     signature = inspect.signature(function)
     mine = list(signature.parameters.values())[1:]
     hints = get_type_hints(function)
-    given = hints.pop("return")
-    streams = get_origin(given) is Iterator
+    given, ends = hints.pop("return"), None
+    streams = given is ChatStream or get_origin(given) is Iterator
+    if streams:
+        given, ends = (str, ChatResult) if given is ChatStream else (get_args(given)[0], None)
     return Call(
-        part, method, signature.replace(parameters=mine), get_args(given)[0] if streams else given, streams,
+        part, method, signature.replace(parameters=mine), given, streams, ends,
         next((each.name for each in mine if each.name == "on_progress"), None),
         next((each.name for each in mine if threading.Event in get_args(hints[each.name])), None),
         frozenset(each.name for each in mine if Path in get_args(hints[each.name])),
@@ -102,9 +111,9 @@ def call_named(name: str) -> Call:
 
 
 @cache
-def adapter(name: str) -> TypeAdapter[Any]:
-    """Return what makes typed values of a call's results."""
-    return TypeAdapter(call_named(name).given)
+def adapter(name: str, *, end: bool = False) -> TypeAdapter[Any]:
+    """Return what makes typed values of a call's results, or of what it ends with."""
+    return TypeAdapter(cast(Any, call_named(name).ends) if end else call_named(name).given)
 
 
 def value_of(kind: str, its: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ from memos.version import __version__
 
 log = logging.getLogger("memos.api")
 
-PROOF_PATH = "/proof"
+PATH, PROOF_PATH = "/local", "/proof"
 SHARED_SETTINGS = ("heat", "images", "limits", "mask_secrets", "retention_days", "server", "time_zone")
 """Settings that tools of the same person go by; none of them is a secret."""
 
@@ -58,6 +59,13 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
         return proof(local_token, challenge)
 
     app.include_router(router, dependencies=[Depends(_only_local)])
+    return app
+
+
+def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
+    """Return an application that has these routes and no others."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.mount(PATH, create(memos, local_token, stopping))
     return app
 
 
@@ -130,11 +138,12 @@ def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
     if not found.streams:
         telling.line(wire.as_json({"result": result}, "result"))
         return
-    for entry in result:
-        telling.line(wire.as_json({"entry": entry}, "result"))
-        if telling.stop.is_set():
-            return
-    telling.line(wire.as_json({"result": None}, "result"))
+    with closing(result):
+        for entry in result:
+            telling.line(wire.as_json({"entry": entry}, "result"))
+            if telling.stop.is_set():
+                return
+    telling.line(wire.as_json({"result": None if found.ends is None else result.result}, "result"))
 
 
 def _progress(telling: Telling) -> Callable[[int, int], None]:

@@ -125,6 +125,8 @@ ERRORS: list[tuple[Callable[[MemOS], object], type[MemosError]]] = [
     (lambda memos: memos.cubes.create("default"), Conflict),
     (lambda memos: next(memos.tasks.follow("none")), NotFound),  # type: ignore[arg-type]
     (lambda memos: memos.tasks.wait("none"), NotFound),
+    (lambda memos: memos.chat("hello"), BackendUnavailable),
+    (lambda memos: next(memos.chat.stream("hello")), BackendUnavailable),
     (lambda memos: memos.documents.add("/no/such/file.md"), InvalidInput),
 ]
 
@@ -166,10 +168,12 @@ def test_every_part_of_the_facade_can_be_called(served_folder: Served) -> None:
     parts = {
         name for name, value in vars(served_folder.memos).items()
         if not name.startswith("_") and type(value).__module__.startswith("memos.")
-    } - {"settings", "clock", "ledger", "embedder"}  # fmt: skip
+    } - {"settings", "clock", "ledger", "embedder", "listeners"}  # fmt: skip
     assert parts == set(calls.PARTS) - {""}
     for name in calls.names():
         calls.adapter(name)
+    assert served_folder.remote.totals().cubes == served_folder.memos.totals().cubes
+    assert {"chat", "chat.stream"} <= calls.names()
     assert not calls.names() & {"open", "close", "reembed", "asker"}
 
 

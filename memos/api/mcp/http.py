@@ -1,0 +1,59 @@
+"""`/mcp`: the protocol over streamable HTTP, each request on its own with its own key; no sessions are kept.
+
+So any process of an installation can answer any request, and none can borrow another's session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from memos.api.families import family
+from memos.api.mcp.acting import by_key
+from memos.api.mcp.server import create
+from memos.api.v1.errors import show
+from memos.kernel import MemOS
+
+PATH = "/mcp"
+
+
+class _Endpoint:
+    """The protocol's end while the application runs."""
+
+    def __init__(self, memos: MemOS) -> None:
+        self._memos = memos
+        self._app: StreamableHTTPASGIApp | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Take requests until the end."""
+        server = create(by_key(self._memos))
+        server.streamable_http_app(
+            stateless_http=True, json_response=True, max_request_body_size=self._memos.settings.server.body_bytes,
+            # Who has no key gets nothing, whatever name a browser was led to.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )  # fmt: skip
+        async with server.session_manager.run():
+            self._app = StreamableHTTPASGIApp(server.session_manager)
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None  # the application's lifespan began it
+        await self._app(scope, receive, send)
+
+
+class Mcp:
+    """The routes, and what has to run while they are served."""
+
+    def __init__(self, memos: MemOS, local_token: str | None) -> None:
+        endpoint = _Endpoint(memos)
+        app = family("memstrata mcp", memos, show, local_token=local_token)
+        app.router.routes.append(Route(PATH, endpoint=endpoint))
+        self.running = endpoint.running
+        # At this very path: a client does not follow from it to one with a slash at its end.
+        self.route = Route(PATH, endpoint=app)

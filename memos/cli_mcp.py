@@ -1,0 +1,37 @@
+"""`memos mcp`: memory as tools of the Model Context Protocol, on standard input and output."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from memos.cli_shared import DataDir
+from memos.errors import InvalidInput
+from memos.model import LOCAL_OWNER
+from memos.settings import Settings
+
+mcp_app = typer.Typer(rich_markup_mode=None)
+
+
+@mcp_app.command()
+def mcp(
+    user: Annotated[str, typer.Option(help="User or agent to act for")] = LOCAL_OWNER,
+    data_dir: DataDir = None,
+) -> None:
+    """Serve memory to one program that speaks MCP, until it closes standard input."""
+    try:
+        from memos.api.callers import local_caller, who  # noqa: PLC0415 - the extra `server`
+        from memos.api.mcp import stdio  # noqa: PLC0415
+        from memos.reaching import Reached  # noqa: PLC0415
+    except ImportError as error:
+        raise InvalidInput("mcp", "needs the extra `server`: pip install 'memstrata-os[server]'") from error
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is open is closed in order then
+    with suppress(KeyboardInterrupt), Reached(data_dir, Settings()) as reached:
+        memos = reached()
+        stdio.run(reached, who(memos, local_caller(memos), None if user == LOCAL_OWNER else user))
