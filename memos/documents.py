@@ -152,7 +152,7 @@ class Documents:
             [found] = files.shown(connection, [found])
         readable = self._handles.readable(check_name("actor", actor, 128))
         if readable is not None and found.cube not in readable:
-            raise NotFound("file", file)  # as if there were none
+            raise files.unknown(file)  # as if there were none
         if found.cube not in self._handles.scoping([cube or found.cube], actor, embeds=False).cubes:
             raise NotFound("file", file, f"Cube {cube!r} has none of this id.")
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from memos.clock import Clock
-from memos.errors import InvalidInput, NotFound, PermissionDenied
+from memos.errors import InvalidInput, PermissionDenied
 from memos.handles import Known
 from memos.identities import Right
 from memos.memcube.ledger import queues
@@ -63,7 +63,7 @@ class Tasks:
         with self._ledger.read() as connection:
             found = rows.get(connection, task)
         if named is not None and found.cube not in named:
-            raise NotFound("task", task)
+            raise rows.unknown(task)
         if cubes is None and found.cube != WHOLE and right is not Right.READ:
             self._known([found.cube], actor, right)  # to see a cube is not to have a say in it
         return found

@@ -115,8 +115,13 @@ def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
     query = sa.select(files).where(files.c.id == file_id, files.c.kind == FileKind.DOCUMENT)
     row = connection.execute(query).one_or_none()
     if row is None:
-        raise NotFound("file", file_id, "List what there is with `memos kb files`.")
+        raise unknown(file_id)
     return to_file(row)
+
+
+def unknown(file_id: str) -> NotFound:
+    """Return the error about a file that is none, or that nobody who asks may know of."""
+    return NotFound("file", file_id, "List what there is with `memos kb files`.")
 
 
 def content(connection: sa.Connection, file_id: str) -> bytes:

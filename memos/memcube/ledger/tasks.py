@@ -259,7 +259,7 @@ def get(connection: sa.Connection, task_id: str) -> Task:
     """Return a task as it stands. Raises: NotFound."""
     row = connection.execute(sa.select(tasks).where(tasks.c.id == task_id)).one_or_none()
     if row is None:
-        raise NotFound("task", task_id, "See what there is with `memos tasks list`; tasks that ended are kept a week.")
+        raise unknown(task_id)
     return to_task(row)
 
 
@@ -271,6 +271,11 @@ class Wanted:
     kinds: tuple[str, ...] = ()
     limit: int = 100
     after: str | None = None
+
+
+def unknown(task: str) -> NotFound:
+    """Return the error about a task that is none, or that nobody who asks may know of."""
+    return NotFound("task", task, "See what there is with `memos tasks list`; tasks that ended are kept a week.")
 
 
 def find(connection: sa.Connection, cubes: Sequence[str] | None, wanted: Wanted) -> list[Task]:
