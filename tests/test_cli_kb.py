@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memos.errors import Conflict, InvalidInput, NotFound
+from tests import commands
 from tests import documents as make
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,10 +24,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(home: Path, *arguments: str | Path, stdin: str = "") -> tuple[int, str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "memos.cli", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True,
-        check=False, timeout=120, input=stdin, env={**kept, "MEMOS_HOME": str(home), "PYTHONUTF8": "1"},
-    )  # fmt: skip
+    env = {**kept, "MEMOS_HOME": str(home)}
+    done = commands.run([str(argument) for argument in arguments], stdin=stdin.encode(), env=env)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
 

@@ -24,6 +24,7 @@ from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
 from memos.memcube.ledger.engine import HEAD
 from memos.settings import IndexSettings, LimitSettings
+from tests import commands
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,10 +46,7 @@ def opened(home: Path, **limits: int) -> MemOS:
 
 
 def cli(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "memos.cli", *arguments, "--data-dir", str(home)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return commands.run([*arguments, "--data-dir", str(home)])
 
 
 def texts_in_ledger(home: Path) -> list[str]:

@@ -22,6 +22,7 @@ from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError,
 from memos.memcube.lock import FolderLock
 from memos.memcube.moving import copy_ledger
 from memos.moving import backup, migrate, restore, settings_of
+from tests import commands
 from tests.fakes import WordEmbedder
 from tests.ledgers import BIG, ODD, contents, sqlite_ledger
 from tests.servers.postgres_server import PostgresServer
@@ -505,10 +506,7 @@ def test_a_toml_file_that_is_wrong_is_refused(text: str, message: str, tmp_path:
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "memos.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
-        timeout=120, env={**kept, "MEMOS_HOME": str(home), "PYTHONUTF8": "1"},
-    )  # fmt: skip
+    done = commands.run(arguments, env={**kept, "MEMOS_HOME": str(home)})
     assert "Traceback" not in done.stderr
     return done
 

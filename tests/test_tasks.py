@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,6 +21,7 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.model import TaskState
 from memos.scheduler.periodic import Chore
 from memos.scheduler.task_run import Job, Run
+from tests import commands
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -196,10 +196,7 @@ def test_an_erasure_clears_what_errors_of_its_cube_may_quote(memos: MemOS, go: t
 def test_the_commands(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
-        return subprocess.run(
-            [sys.executable, "-m", "memos.cli", "tasks", *arguments, "--data-dir", str(tmp_path)],
-            capture_output=True, text=True, check=False, cwd=ROOT, env=kept, timeout=120,
-        )  # fmt: skip
+        return commands.run(["tasks", *arguments, "--data-dir", str(tmp_path)], env=kept)
 
     assert run("list").stdout.startswith("no task") or "retention" in run("list").stdout
     with MemOS.open(tmp_path, embedder=None) as memos:
