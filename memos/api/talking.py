@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Annotated, TypeVar
 from weakref import WeakKeyDictionary
@@ -60,13 +59,26 @@ class Talks:
 
 
 class Streamed(StreamingResponse):
-    """A response whose source is closed when the client has gone away."""
+    """A response whose source is closed, also when the client has gone away; then `end` is called."""
+
+    def __init__(
+        self, source: AsyncGenerator[str] | AsyncGenerator[bytes], status_code: int = 200,
+        headers: Mapping[str, str] | None = None, media_type: str | None = None,
+        end: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(source, status_code, headers, media_type)
+        self._source = source
+        self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what comes, then close the source."""
-        assert isinstance(self.body_iterator, AsyncGenerator)
-        async with aclosing(self.body_iterator):
+        """Send what comes."""
+        try:
             await super().__call__(scope, receive, send)
+        finally:
+            with CancelScope(shield=True):
+                await self._source.aclose()
+                if self._end is not None:
+                    await self._end()
 
 
 async def _talks(request: Request) -> Talks:

@@ -21,8 +21,9 @@ from memos.chatting.recalling import Recalling
 from memos.chatting.results import ChatOptions, ChatResult, Question, Recalled, RecallOptions, Reference
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.identities import Right
-from memos.model import AddReceipt, Json, Trust
+from memos.model import AddReceipt, Json, Mode, Trust
 from memos.ports import ChatReply, ChatRequest
+from memos.reader.fields import info_of, member_of, tags_of
 from memos.text.checks import check_text
 
 log = logging.getLogger("memos.chatting")
@@ -109,6 +110,9 @@ class Chat:
         cube = scope.cubes[0] if question.store_in is None else question.store_in
         if question.store:  # before anything is paid for
             self.check_store(cube, actor=question.actor)
+            tags_of(question.tags)
+            info_of(question.info, handles.limits)
+            member_of("mode", question.mode, Mode)
         zone = ZoneInfo(scope.time_zone)
         history = history_of(question, zone, handles.clock.now(), handles.limits)
         if history:

@@ -446,6 +446,30 @@ def test_a_key_that_may_only_read_is_refused_unless_nothing_is_to_be_stored(prox
     assert len(proxy.stored("reader")) == 1
 
 
+def test_the_tokens_that_are_taken_are_charged_to_the_key(proxy: Proxy) -> None:
+    proxy.user("charged")
+    made = proxy.memos.keys.create("charged", "k", limits={"tokens_per_day": 5_000})
+    used = lambda: proxy.memos.quotas.used(made.key)["tokens"]  # noqa: E731
+    proxy.says(answer("ok", usage=counted(30, 4)))
+    assert proxy.post(made.secret, asking()).status_code == 200
+    assert used() == 34
+    proxy.says(events("ok", usage=counted(30, 4)))
+    assert proxy.post(made.secret, asking(stream=True)).status_code == 200
+    assert used() == 68
+    proxy.says(error(500, "broke"))
+    assert proxy.post(made.secret, asking()).status_code == 500
+    assert used() == 68
+    proxy.says(events("nobody counts " * 100))
+    assert proxy.post(made.secret, asking(stream=True)).status_code == 200
+    assert 68 + 350 < used() < 68 + 1_000
+    before = len(proxy.upstream.asked)
+    got = proxy.post(made.secret, asking(max_tokens=4_900))
+    assert got.status_code == 429
+    assert got.json()["error"]["type"] == "rate_limit_error"
+    assert int(got.headers["retry-after"]) > 0
+    assert len(proxy.upstream.asked) == before
+
+
 def test_an_answer_made_from_what_others_told_is_not_trusted_either(proxy: Proxy) -> None:
     key = proxy.user("web")
     proxy.memos.add([{"role": "tool", "content": "Maria lives in Rome."}], cube="web", actor="web")

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from enum import Enum
@@ -26,10 +27,10 @@ from memos.backends.openai_answers import retry_after_s, without_reasoning
 from memos.backends.openai_chat import OpenAIChat
 from memos.backends.openai_dialect import strict_schema
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError, ModelError
-from memos.ports import ChatMessage, ChatRequest
+from memos.ports import ChatMessage, ChatReply, ChatRequest
 from memos.settings import ChatSettings
 from memos.tokens import Tokens
-from tests.servers.openai_server import Asked, OpenAIServer, Said, Script, answer, counted, error
+from tests.servers.openai_server import Asked, OpenAIServer, Said, Script, answer, counted, error, events
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CITY = '{"city": "Lyon"}'
@@ -649,3 +650,58 @@ def test_a_model_needs_an_address() -> None:
 def test_importing_memos_does_not_import_openai() -> None:
     code = "import sys, memos, memos.cli, memos.engines; sys.exit('openai' in sys.modules or 'stamina' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_stream_comes_in_pieces_without_thoughts_and_with_the_endpoints_count() -> None:
+    said = events("<think>Hm.", "</think>", "In ", "Lyon.", usage=counted(7, 5))
+    with OpenAIServer([said]) as server, closing(OpenAIChat(server.settings())) as model:
+        *pieces, last = model.stream(asking())
+    assert pieces == ["In ", "Lyon."]
+    assert last == ChatReply("In Lyon.", Tokens(7, 5))
+    assert server.asked[0].body["stream"] is True
+    assert server.asked[0].body["stream_options"] == {"include_usage": True}
+
+
+def test_an_endpoint_that_knows_no_stream_options_is_asked_without() -> None:
+    refused = error(400, "Unrecognized request argument: stream_options")
+    with OpenAIServer([refused, events("ok")]) as server, closing(OpenAIChat(server.settings())) as model:
+        assert [list(model.stream(asking()))[-1].text for _ in range(2)] == ["ok", "ok"]
+    assert ["stream_options" in each.body for each in server.asked] == [True, False, False]
+
+
+def test_a_stream_is_begun_again_after_a_failure_and_never_after_its_first_piece() -> None:
+    said = events("In ", "Lyon.")
+    broken = Said(body=said.body, content_type=said.content_type, cut=len(str(said.body)) - 40)
+    with (
+        OpenAIServer([error(503, "busy"), said, broken]) as server,
+        closing(OpenAIChat(server.settings(retries=2), first_wait_s=0.01)) as model,
+    ):
+        assert list(model.stream(asking()))[-1].text == "In Lyon."
+        pieces = []
+        with pytest.raises(BackendUnavailable, match="broke off"):
+            pieces += model.stream(asking())
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "raised", "match"),
+    [
+        (events("In ", finish=None, done=False), BackendUnavailable, "broke off"),
+        (events(""), ModelError, "empty"),
+        (events("x", finish="content_filter"), ModelError, "filter"),
+        (events("x", finish="length"), ModelError, "cut off"),
+        (events(finish="tool_calls"), ModelError, "tool"),
+        (Said(body='data: {"error": {"code": 503, "message": "sk-test"}}\n\n', content_type="text/event-stream"),
+         BackendUnavailable, "503"),
+        (Said(body='data: {"error": "sk-test"}\n\n', content_type="text/event-stream"), ModelError, "middle"),
+        (Said(body="data: nonsense\n\ndata: [DONE]\n\n", content_type="text/event-stream"), ModelError, "empty"),
+        (Said(body=b"data: " + b"x" * 9_000_000, content_type="text/event-stream"), ModelError, "no stream"),
+        (Said(body="<html>", content_type="text/html"), BackendUnavailable, "web page"),
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_a_stream_that_is_no_answer_is_an_error(said: Said, raised: type[Exception], match: str) -> None:
+    with OpenAIServer([said]) as server, closing(OpenAIChat(server.settings(retries=0))) as model:
+        with pytest.raises(raised, match=match) as caught:
+            list(model.stream(asking()))
+        assert "sk-test" not in str(caught.value)

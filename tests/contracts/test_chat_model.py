@@ -206,3 +206,41 @@ def test_a_closed_model_takes_no_calls(make: Made) -> None:
     with pytest.raises(BackendUnavailable) as caught:
         model.complete(asking())
     assert caught.value.permanent
+
+
+def test_a_stream_gives_pieces_and_last_the_whole(make: Made) -> None:
+    *pieces, last = make("In Lyon.", usage=counted(7, 5)).stream(asking())
+    assert "".join(pieces) == "In Lyon."
+    assert last == ChatReply("In Lyon.", Tokens(7, 5))
+
+
+@pytest.mark.parametrize(
+    ("does", "raised", "permanent"),
+    [
+        (REFUSES, ModelError, True),
+        (CUT_OFF, ModelError, False),
+        (TOO_LONG, ModelError, True),
+        (WRONG_KEY, BackendUnavailable, True),
+        (DOWN, BackendUnavailable, False),
+        (SLOW, BackendTimeout, False),
+    ],
+    ids=["refuses", "cut off", "too long", "wrong key", "down", "slow"],
+)
+def test_a_stream_fails_as_an_answer_in_one_piece_does(
+    make: Made, does: object, raised: type[Exception], permanent: bool
+) -> None:
+    model = make(does, "In Lyon.")
+    with pytest.raises(raised) as caught:
+        list(model.stream(asking()))
+    assert type(caught.value) is raised
+    assert caught.value.permanent is permanent
+    assert list(model.stream(asking()))[-1].text == "In Lyon."
+
+
+def test_a_stream_that_is_left_holds_nothing_up(make: Made) -> None:
+    model = make("In Lyon.")
+    for _ in range(10):  # more than may be asked at once
+        stream = model.stream(asking())
+        next(stream)
+        stream.close()
+    assert model.complete(asking()).text == "In Lyon."

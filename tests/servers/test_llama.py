@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
+import openai
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from memos import MemOS, Settings
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.asking.reply_cache import ReplyCache
 from memos.backends.openai_chat import OpenAIChat
 from memos.errors import BackendUnavailable, ModelError
 from memos.ports import ChatMessage, ChatRequest
+from memos.settings import RecallSettings, TaskSettings
+from tests.api.running import running
+from tests.fakes import WordEmbedder
 from tests.servers import llama_server
 from tests.servers.fixtures import unavailable
 from tests.servers.llama_server import CONTEXT_TOKENS, LlamaServer
@@ -91,3 +97,33 @@ def test_odd_prompts_reach_it(model: OpenAIChat, text: str) -> None:
         assert model.complete(asking(f"Say hello. {text}", max_tokens=100)).text
     except ModelError as error:  # a small model may go on until it is cut off, or say nothing
         assert not error.permanent
+
+
+def test_the_proxy_and_a_chat_have_a_real_model_answer_with_memory(server: LlamaServer, tmp_path: Path) -> None:
+    settings = Settings(
+        chat_model=server.settings(max_tokens=300), tasks=TaskSettings(workers=0), recall=RecallSettings(tokens=300)
+    )
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos, running(memos, "token") as url:
+        memos.add("My sister Maria lives in Lyon.")
+        with openai.OpenAI(base_url=f"{url}/openai/v1", api_key="token", max_retries=0) as client:
+            asked = [{"role": "user", "content": "Where does my sister Maria live? Answer in one short sentence."}]
+            whole = client.chat.completions.create(model="any", messages=asked, max_tokens=200)
+            stream = client.chat.completions.create(model="any", messages=asked, max_tokens=200, stream=True)
+            pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+        assert whole.choices[0].message.content
+        assert len([piece for piece in pieces if piece]) > 1
+        answers = [item.memory for item in memos.list() if item.role == "assistant"]
+        ended = whole.choices[0].finish_reason == "stop"
+        assert answers[: int(ended)] == [whole.choices[0].message.content.strip()][: int(ended)]
+        assert "".join(pieces).strip() in (answers or ["".join(pieces).strip()])
+
+        with memos.chat.stream("Where does Maria live?", system_prompt="Answer in one word.") as told:
+            try:
+                text = "".join(told)
+            except ModelError as error:  # so small a model may talk on and on
+                assert "cut off" in str(error)
+            else:
+                assert told.result is not None
+                assert told.result.text == text.strip()
+                assert told.result.prompt_tokens > 50
+                assert not told.result.tokens_estimated

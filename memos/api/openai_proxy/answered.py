@@ -18,6 +18,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LONGEST_EVENT = 1024 * 1024
 _MARKS = {"image_url": "[image]", "input_audio": "[audio]", "file": "[file]"}
 _MOST_CALLS = 1000
+_MOST_TOKENS = 1_000_000_000
 
 
 def read_answer(raw: bytes) -> dict[str, Json] | None:
@@ -44,6 +45,8 @@ class Copy:
         self._calls: dict[int, dict[str, str]] = {}
         self._finish: Json = None
         self._spoilt = False
+        self._usage: Json = None
+        self._sent = 0
         self.done = False
 
     def feed(self, chunk: bytes) -> tuple[bytes, bytes]:
@@ -62,6 +65,16 @@ class Copy:
         passed, self._rest = whole[:cut], whole[cut:]
         end = passed.rfind(_END) if self.done else -1
         return (passed, b"") if end < 0 else (passed[:end], passed[end:])
+
+    @property
+    def tokens(self) -> int | None:
+        """Return what the endpoint says it took, prompt and answer; None while it says nothing."""
+        return tokens_of(self._usage)
+
+    @property
+    def characters(self) -> int:
+        """Return how much has been sent, about."""
+        return self._sent
 
     def rest(self) -> bytes:
         """Return what was kept back, once the stream has ended as it should."""
@@ -87,6 +100,7 @@ class Copy:
             event = json.loads(data)
         except (ValueError, RecursionError):
             return
+        self._usage = event.get("usage") or self._usage if isinstance(event, dict) else self._usage
         delta = _first(event).get("delta")
         self._finish = _first(event).get("finish_reason") or self._finish
         self._spoilt = self._spoilt or self._left < 0 or (isinstance(event, dict) and bool(event.get("error")))
@@ -94,6 +108,7 @@ class Copy:
             return
         self._spoilt = bool(delta.get("refusal"))
         self._text.append(_text(delta.get("content")))
+        self._sent += len(self._text[-1]) + len(_text(delta.get("reasoning_content")))
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else []:
             self._call(piece)
@@ -109,6 +124,22 @@ class Copy:
         call["id"] = call["id"] or _text(piece.get("id"))
         call["name"] += _text(function.get("name"))
         call["arguments"] += _text(function.get("arguments"))
+
+
+def tokens_of(usage: Json) -> int | None:
+    """Return the tokens of a usage report, None when it is none."""
+    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
+    fine = [count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_TOKENS]
+    return sum(fine) if len(fine) == len(counts) else None
+
+
+def usage_in(raw: bytes) -> int | None:
+    """Return the tokens that an answer in one piece took, if it says so."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return tokens_of(body.get("usage")) if isinstance(body, dict) else None
 
 
 def exchange(

@@ -10,6 +10,7 @@ from memos.errors import InvalidInput
 from memos.model import Json
 
 _HEADS = ("system", "developer")
+_MOST_TOKENS, _MOST_ANSWERS = 1_000_000_000, 1_000
 _Message = dict[str, Any]
 
 
@@ -48,6 +49,13 @@ class Completion:
         """Return the messages of users and tools since the last answer: a client sends all the others again."""
         last = max((place for place, each in enumerate(self.messages) if each.get("role") == "assistant"), default=-1)
         return [each for each in self.messages[last + 1 :] if each.get("role") in ("user", "tool")]
+
+    def longest_answer(self, usual: int) -> int:
+        """Return how many tokens the answer may have."""
+        wanted = [self.body.get(name) for name in ("max_completion_tokens", "max_tokens")]
+        limits = [limit for limit in wanted if isinstance(limit, int) and 0 < limit < _MOST_TOKENS]
+        answers = self.body.get("n")
+        return max(limits, default=usual) * (answers if isinstance(answers, int) and 0 < answers < _MOST_ANSWERS else 1)
 
     def forwarded(self, model: str, section: str, position: Literal["system", "user"]) -> bytes:
         """Return the request for the endpoint: with its own name of the model, and the section in its place."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,9 +16,10 @@ from starlette.responses import JSONResponse, Response
 
 from memos.api.callers import Who, who
 from memos.api.families import Asked, Opened
-from memos.api.openai_proxy.answered import Copy, exchange, read_answer
+from memos.api.openai_proxy.answered import Copy, exchange, read_answer, usage_in
 from memos.api.openai_proxy.asked import Completion, read
 from memos.api.openai_proxy.envelope import problem
+from memos.api.openai_proxy.spending import Spending
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
 from memos.api.talking import Streamed
 from memos.chatting.results import Recalled
@@ -83,17 +84,38 @@ async def completions(request: Request, memos: Opened, caller: Asked, upstream: 
     underway = await to_thread.run_sync(_recalled, memos, caller, completion, _headers(request))
     model = _model(upstream, memos, completion.body.get("model"))
     body = completion.forwarded(model, underway.recalled.section, memos.settings.recall.position)
+    spending = await Spending.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
+    try:
+        return await _sent(request, upstream, underway, spending, body)
+    except BaseException:
+        await spending.end()
+        raise
+
+
+async def _sent(request: Request, upstream: Upstream, underway: _Exchange, spending: Spending, body: bytes) -> Response:
+    """Return the endpoint's answer to a request, which ends the spending."""
     response = await upstream.send(body)
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
-        passing = _passing(upstream, response, underway)
-        return Streamed(passing, 200, {**passed_headers(response.headers), "Cache-Control": "no-store"})
+        copy = Copy(underway.memos.settings.limits.message_bytes)
+
+        async def charge() -> None:
+            await spending.end(copy.tokens, answered=copy.characters)
+
+        async def end() -> None:
+            await response.aclose()
+            await charge()
+
+        headers = {**passed_headers(response.headers), "Cache-Control": "no-store"}
+        return Streamed(_passing(upstream.chunks(response), underway, copy, charge), 200, headers, end=end)
     try:
         whole = await upstream.read(response)
     finally:
         with CancelScope(shield=True):
             await response.aclose()
     if response.status_code != 200:
+        await spending.end()
         return _failure(upstream, response, whole)
+    await spending.end(usage_in(whole), answered=len(whole))
     if not await request.is_disconnected():
         await underway.keep(read_answer(whole))
     return Response(whole, 200, passed_headers(response.headers))
@@ -168,29 +190,30 @@ def _model_view(name: str) -> dict[str, Json]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "memstrata"}
 
 
-async def _passing(upstream: Upstream, response: httpx2.Response, underway: _Exchange) -> AsyncGenerator[bytes]:
-    """Yield the endpoint's bytes; the exchange is stored just before the event that ends them."""
-    copy, kept = Copy(underway.memos.settings.limits.message_bytes), False
+async def _passing(
+    chunks: AsyncGenerator[bytes], underway: _Exchange, copy: Copy, charge: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[bytes]:
+    """Yield the endpoint's bytes; the exchange is stored, and charged, just before the event that ends them."""
+    kept = False
     try:
-        async with aclosing(upstream.chunks(response)) as chunks:
+        async with aclosing(chunks):
             async for chunk in chunks:
-                before, end = copy.feed(chunk)
+                before, last = copy.feed(chunk)
                 if before:
                     yield before
                 if copy.done and not kept:
                     kept = True
                     await underway.keep(copy.answer())
-                if end:
-                    yield end
+                    await charge()
+                if last:
+                    yield last
         if not kept:
             await underway.keep(copy.answer())
+        await charge()
         if rest := copy.rest():
             yield rest
     except BackendUnavailable as error:
         yield f"data: {json.dumps(problem(error, 502))}\n\n".encode()
-    finally:
-        with CancelScope(shield=True):
-            await response.aclose()
 
 
 def _failure(upstream: Upstream, response: httpx2.Response, body: bytes) -> Response:

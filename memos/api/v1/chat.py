@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any, cast
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from memos.api.callers import who
 from memos.api.families import Asked, Opened
 from memos.api.talking import Streamed, Talking
 from memos.api.v1.errors import ERRORS
+from memos.api.v1.given import Body, Moment
 from memos.api.v1.shapes import AddReceiptShape, Shape
 from memos.api.views import error_view
 from memos.chatting.results import ChatOptions, ChatResult
@@ -23,14 +24,11 @@ from memos.model import Json
 router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
 
 
-class ChatBody(BaseModel):
+class ChatBody(Body):
     """What to answer, from which memory."""
-
-    model_config = ConfigDict(extra="forbid")
 
     query: str = Field(description="The question")
     cubes: list[str] | None = Field(None, description="Cubes to recall from; default: the user's own")
-    user: str | None = Field(None, description="User or agent to act for; default: whom the key belongs to")
     conversation: str | None = Field(None, description="Conversation it belongs to; without history its end is shown")
     history: list[dict[str, Any]] = Field(default=[], description="What was said before, as messages `{role, content}`")
     system_prompt: str | None = Field(None, description="Instructions for the model instead of the usual ones")
@@ -39,7 +37,7 @@ class ChatBody(BaseModel):
     relevance: float | None = Field(
         None, description="Relevance from 0 to 1 they need; default: MEMOS_RECALL__RELEVANCE"
     )
-    reference_time: str | int | float | None = Field(None, description="When the question is asked; default: now")
+    reference_time: Moment = Field(None, description="When the question is asked; default: now")
     token_budget: int | None = Field(None, description="Most tokens of memory; default: MEMOS_RECALL__TOKENS")
     working: bool = Field(True, description="Begin with working memory: instructions, preferences, the topic")
     max_tokens: int | None = Field(None, description="Longest answer; one that is cut off is an error")
