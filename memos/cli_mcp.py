@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -31,7 +29,7 @@ def mcp(
     except ImportError as error:
         raise InvalidInput("mcp", "needs the extra `server`: pip install 'memstrata-os[server]'") from error
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is open is closed in order then
-    with suppress(KeyboardInterrupt), Reached(data_dir, Settings()) as reached:
+    with Reached(data_dir, Settings()) as reached:
         memos = reached()
-        stdio.run(reached, who(memos, local_caller(memos), None if user == LOCAL_OWNER else user))
+        whose = who(memos, local_caller(memos), None if user == LOCAL_OWNER else user)
+        stdio.run(reached, whose, reached.close)

@@ -50,6 +50,10 @@ class Reached:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what was opened here; safe to call twice."""
         with self._lock:
             self._closing.close()
             self._memos = None

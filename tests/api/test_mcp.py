@@ -252,14 +252,16 @@ def test_clients_on_stdio_share_a_folder_and_outlive_each_other(tmp_path: Path) 
     assert endpoint.find(home) is None
 
 
+HELLO = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}  # fmt: skip
+
+
 def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
-    hello = {
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }  # fmt: skip
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    lines = [json.dumps(hello), "not JSON", json.dumps(ready), json.dumps(ask)]
+    lines = [json.dumps(HELLO), "not JSON", json.dumps(ready), json.dumps(ask)]
     command = [sys.executable, "-m", "memos", "mcp", "--data-dir", str(tmp_path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -278,8 +280,12 @@ def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
 def test_it_ends_in_order_when_it_is_told_to(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "memos", "mcp", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        while endpoint.find(tmp_path) is None:
-            assert process.poll() is None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(HELLO) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        assert endpoint.find(tmp_path) is not None
         process.terminate()
         assert process.wait(timeout=60) == 0
     assert endpoint.find(tmp_path) is None
