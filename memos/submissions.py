@@ -64,10 +64,13 @@ class Submissions:
         with self._writing() as connection:
             return _shown(rows.take(connection, caller, body, cubes, self._clock.now()))
 
-    def answered(self, submission: Submission, answer: Mapping[str, Json]) -> Submission:
-        """Keep what a submission is answered, ids only; return it with the first answer it was given."""
+    def answered(self, submission: Submission, answer: Mapping[str, Json], *, known: bool = True) -> Submission:
+        """Keep what a submission is answered, ids only; return it with the first answer it was given.
+
+        One that is not to be `known` any more was only kept from being carried out twice at once.
+        """
         with self._writing() as connection:
-            rows.answer(connection, submission.id, answer)
+            rows.answer(connection, submission.id, answer, known=known)
             kept = rows.get(connection, submission.id)
         return submission if kept is None else _shown(kept)
 

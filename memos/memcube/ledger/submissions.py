@@ -55,10 +55,12 @@ def take(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str]
     return Row(id_, caller, tuple(cubes), None, fresh=True)
 
 
-def answer(connection: sa.Connection, id_: str, told: Mapping[str, Json]) -> None:
-    """Keep what a request was answered, unless it was already."""
+def answer(connection: sa.Connection, id_: str, told: Mapping[str, Json], *, known: bool = True) -> None:
+    """Keep what a request was answered, unless it was already, and whether the same is still `known`."""
     unanswered = sa.update(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None))
     connection.execute(unanswered.values(answer=dict(told)))
+    if not known:
+        connection.execute(sa.update(submissions).where(submissions.c.id == id_).values(digest=None))
 
 
 def get(connection: sa.Connection, id_: str) -> Row | None:
