@@ -45,15 +45,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", str(Path(folder) / "data")]
         # Its log is left aside here.
-        with subprocess.Popen(  # noqa: S603 - its own arguments
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as server:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
             try:
                 url, key = (next(server.stdout).split()[-1] for _ in range(2))
                 # Apart from this environment's paths, where the other package's name is this one's.
                 python = [sys.executable] if other is None else [str(Path(other).absolute()), "-I"]
                 arguments = [*python, "-c", PROGRAM, key, f"{url}/api/openmem/v1"]
-                subprocess.run(arguments, cwd=folder, check=True)  # noqa: S603 - its own arguments
+                subprocess.run(arguments, cwd=folder, check=True)
             finally:
                 server.terminate()
 

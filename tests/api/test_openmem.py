@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.memcube.ledger import schema
-from memos.settings import IndexSettings, LimitSettings
+from memos.settings import IndexSettings, LimitSettings, ServerSettings
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
 
@@ -73,7 +73,10 @@ def test_two_callers_with_one_body_are_two_requests(server: Server) -> None:
 @pytest.fixture
 def clocked(tmp_path: Path) -> Iterator[tuple[Server, FixedClock]]:
     clock = FixedClock()
-    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    settings = Settings(
+        index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
+        server=ServerSettings(fetch_files=True),
+    )  # fmt: skip
     with (
         MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=clock) as memos,
         TestClient(create_app(memos, local_token="local")) as http,
@@ -95,6 +98,12 @@ def test_after_a_minute_or_an_erasure_the_same_body_is_new(clocked: tuple[Server
     with server.memos.ledger.read() as connection:
         assert connection.scalars(sa.select(schema.submissions.c.digest)).all() == [None, None]
     assert data(server, "add/message", user_id="owner", messages=OTTER)["task_id"] != second
+    # The operator of this one allows fetching: private addresses are refused even so.
+    base = data(server, "create/knowledgebase", knowledgebase_name="Web")["id"]
+    file = {"name": "a.txt", "content": "http://127.0.0.1:9/a.txt"}
+    refused = post(server, "add/knowledgebase-file", knowledgebase_id=base, file=[file])
+    assert (refused.status_code, refused.json()["code"]) == (400, 40000)
+    assert "private address" in refused.json()["message"]
 
 
 def test_what_broke_off_goes_on_where_it_was(server: Server) -> None:
@@ -136,7 +145,7 @@ def test_a_file_of_a_message_is_kept_read_and_found(server: Server) -> None:
     part["file"]["file_data"] = "https://example.org/foxes.md"
     refused = post(server, "add/message", user_id="filer", messages=said)
     assert (refused.status_code, refused.json()["code"]) == (400, 40000)
-    assert "fetches no files" in refused.json()["message"]
+    assert "MEMOS_SERVER__FETCH_FILES" in refused.json()["message"]
 
 
 WRONG = [

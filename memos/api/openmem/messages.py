@@ -140,7 +140,7 @@ def get_status(body: StatusBody, memos: Opened, caller: Asked) -> dict[str, Any]
 def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
     """Store what a request says, unless it did; a request that broke off goes on where it was."""
     messages = _without_nulls(required("messages", body.messages))
-    messages, files = without_files(messages, memos.settings.limits.file_bytes)
+    messages, files = without_files(messages, memos.settings.limits.file_bytes, memos.documents.fetch)
     check_tokens("messages", said(messages), ADD_TOKENS)
     targets = _targets(memos, caller, body)
     submission = memos.submissions.take(caller.identity.id, same("add/message", body), [t[2] for t in targets])
