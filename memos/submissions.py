@@ -18,6 +18,7 @@ from memos.memcube.ledger import reading
 from memos.memcube.ledger import submissions as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Json, Reading
+from memos.text.checks import check_name
 
 
 class Progress(StrEnum):
@@ -80,7 +81,8 @@ class Submissions:
             rows.remove(connection, submission.id)
 
     def get(self, id_: str, caller: str | None) -> Submission:
-        """Return a submission, a caller's own only; None may see all. Raises: NotFound."""
+        """Return a submission, a caller's own only; None may see all. Raises: NotFound, InvalidInput."""
+        id_ = check_name("task", id_, 64)
         with self._ledger.read() as connection:
             found = rows.get(connection, id_)
         if found is None or (caller is not None and found.caller != caller):

@@ -17,10 +17,13 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
+from memos.api.openmem.chats import ChatBody
+from memos.api.openmem.messages import same
 from memos.memcube.ledger import schema
-from memos.settings import IndexSettings, LimitSettings, ServerSettings
+from memos.settings import IndexSettings, LimitSettings, ServerSettings, TaskSettings
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
+from tests.scripted_chat import ScriptedChat
 
 ROOT = "/api/openmem/v1"
 OTTER = [{"role": "user", "content": "The otter sleeps in a holt."}]
@@ -179,6 +182,7 @@ WRONG = [
     ("get/memory", {"user_id": "u", "page": 0}, 400, 40000),
     ("get/message", {"user_id": "u", "conversation_id": "c", "message_limit_number": 51}, 400, 40000),
     ("get/status", {}, 400, 40002),
+    ("get/status", {"task_id": "\ud800"}, 400, 40000),
     ("get/status", {"task_id": "none"}, 404, 50131),
     ("update/memory", {"memory_id": "none", "content": "x"}, 404, 40307),
     ("update/memory", {"memory_id": "none"}, 400, 40002),
@@ -191,6 +195,7 @@ WRONG = [
     ("delete/memory", {"memory_ids": ["none"]}, 404, 40307),
     ("add/feedback", {"user_id": "u"}, 400, 40002),
     ("create/knowledgebase", {"knowledgebase_name": " "}, 400, 40002),
+    ("create/knowledgebase", {"knowledgebase_name": "\ud800"}, 400, 40000),
     ("add/knowledgebase-file", {"knowledgebase_id": "k", "file": []}, 400, 40002),
     ("add/knowledgebase-file", {"knowledgebase_id": "k", "file": [{"name": "a"}]}, 400, 40002),
     ("add/knowledgebase-file", {"knowledgebase_id": "k", "file": 7}, 400, 40000),
@@ -201,6 +206,11 @@ WRONG = [
     ("rerank", {"query": "x", "documents": ["a"] * 501}, 400, 40000),
     ("bind/profile_template", {"bind_list": [{"profile_template_id": "none", "user_id": "ana"}]}, 404, 40307),
     ("edit/profile", {"profile_template_id": "standard", "user_id": "ana", "metadata": {"life.name": []}}, 400, 40000),
+    ("chat", {"user_id": "u", "conversation_id": "c"}, 400, 40002),
+    ("chat", {"user_id": "u", "query": "x"}, 400, 40002),
+    ("chat", {"query": "x", "conversation_id": "c"}, 400, 40002),
+    ("chat", {"query": "x", "conversation_id": "c", "user_id": "u", "memory_limit_number": 26}, 400, 40000),
+    ("chat", {"query": "x", "conversation_id": "c", "user_id": "u"}, 503, 50000),
     ("no/such/route", {}, 404, 40000),
 ]
 
@@ -240,6 +250,8 @@ def test_nothing_of_another_tenants_appears_anywhere(server: Server) -> None:
         ("add/feedback", {"user_id": "ana", "feedback_content": "No walruses."}, 40132),
         ("search/memory", {"user_id": "ana", "query": "walruses"}, 40132),
         ("search/memory", {"user_id": "ben", "query": "walruses", "knowledgebase_ids": [base]}, 50120),
+        ("chat", {"user_id": "ana", "conversation_id": "safe", "query": "walruses"}, 40132),
+        ("chat", {"user_id": "ben", "conversation_id": "c", "query": "x", "knowledgebase_ids": [base]}, 50120),
         ("get/memory", {"user_id": "ana"}, 40132),
         ("get/message", {"user_id": "ana", "conversation_id": "safe"}, 40132),
         ("get/status", {"task_id": task}, 50131),
@@ -329,3 +341,30 @@ def test_a_template_is_bound_by_name_once_somebody_has_it(server: Server) -> Non
     data(server, "delete/profile", profile_template_id="Pets", user_id="clea")
     assert server.memos.profile.get("clea", "user").traits == ()
     assert post(server, "bind/profile_template", "ben", bind_list=[{**bound, "user_id": "ben"}]).json()["code"] == 40307
+
+
+def test_the_same_question_asked_while_it_is_answered_gets_that_answer(tmp_path: Path) -> None:
+    settings = Settings(
+        index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000), tasks=TaskSettings(workers=0)
+    )
+    model = ScriptedChat(["In a den."])
+    body = {"user_id": "owner", "conversation_id": "c", "query": "Where does the otter sleep?"}
+    with (
+        MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), chat_model=model) as memos,
+        TestClient(create_app(memos, local_token="local")) as http,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        server = Server(memos, http, "local", "", "")
+        first = memos.submissions.take("owner", same("chat", ChatBody(**body)), ["default"])  # it is being answered
+        second = threads.submit(data, server, "chat", **body)
+        [item] = memos.add({"role": "assistant", "content": "In a holt."}).item_ids
+        memos.submissions.answered(first, {"items": [item]})
+        assert second.result() == {"response": "In a holt."}
+        assert model.requests == []
+        # One that is answered is over: the same words are a new question, and stored with its own answer.
+        body["query"] = "And the fox?"
+        assert data(server, "chat", **body) == {"response": "In a den."}
+        with memos.ledger.read() as connection:
+            digests = connection.scalars(sa.select(schema.submissions.c.digest)).all()
+        assert (len(digests), digests.count(None)) == (2, 1)
+        assert [item.memory for item in memos.list()][-2:] == ["And the fox?", "In a den."]

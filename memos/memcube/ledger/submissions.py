@@ -117,7 +117,8 @@ def _digest(connection: sa.Connection, caller: str, body: str) -> str:
     if found is None:
         queues.insert_new(connection, meta, {"key": _SECRET, "value": secrets.token_hex(32)})
         found = connection.execute(sa.select(meta.c.value).where(meta.c.key == _SECRET)).scalar_one()
-    return hmac.new(bytes.fromhex(str(found)), f"{caller}\0{body}".encode(), hashlib.sha256).hexdigest()
+    text = f"{caller}\0{body}".encode("utf-8", "surrogatepass")
+    return hmac.new(bytes.fromhex(str(found)), text, hashlib.sha256).hexdigest()
 
 
 def _to_row(row: sa.Row[Any]) -> Row:
