@@ -18,6 +18,7 @@ from memos.memcube import documents as rows
 from memos.memcube import erase
 from memos.memcube.ledger import files, outbox
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, EraseReceipt, FileKind, FileState, Json, StoredFile
+from memos.ports import FileSource
 from memos.reader.fields import members_of
 from memos.reader.masking import Masking
 from memos.scheduler.waiting import polls
@@ -39,9 +40,23 @@ _SHOWN = frozenset(FileState) - {FileState.DELETED}
 class Documents:
     """The documents of an installation's cubes; a cube of any kind may have some."""
 
-    def __init__(self, handles: Handles, wake: Callable[[], object]) -> None:
+    def __init__(self, handles: Handles, wake: Callable[[], object], web: FileSource | None = None) -> None:
         self._handles = handles
         self._wake = wake
+        self._web = web
+
+    def fetch(self, where: str, url: str) -> tuple[str, bytes]:
+        """Return name and bytes of a file at a public web address, if `MEMOS_SERVER__FETCH_FILES` allows it.
+
+        Raises: InvalidInput (`where` names it), BackendUnavailable, BackendTimeout.
+        """
+        if self._web is None:
+            raise InvalidInput(
+                where, "is a web address, and this installation fetches no files: give the file's bytes as base64, or "
+                "set MEMOS_SERVER__FETCH_FILES"
+            )  # fmt: skip
+        got = self._web.fetch(where, url)
+        return _name(got.name or "file"), got.data
 
     def add(self, file: Given, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> StoredFile:
         """Keep a file and have it read; when this returns it is kept, and `wait` says when it can be searched.

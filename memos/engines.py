@@ -37,6 +37,7 @@ from memos.ports import (
     ChatModel,
     DocumentReader,
     Embedder,
+    FileSource,
     Generations,
     GraphIndex,
     ImageSource,
@@ -70,6 +71,7 @@ class Parts:
     embedder: CachedEmbedder
     askers: Askers
     web_images: ImageSource | None
+    web_files: FileSource | None
     documents: DocumentReader
     terms: SparseEncoder
     vector_follower: VectorFollower
@@ -166,6 +168,7 @@ def assemble(
             embedder=cached,
             askers=askers,
             web_images=_open_web(settings),
+            web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),
             terms=terms,
             vector_follower=VectorFollower(ledger, vector, cached, terms),
@@ -340,6 +343,14 @@ def _open_web(settings: Settings) -> ImageSource | None:
     from memos.backends.image_fetch import WebImages  # noqa: PLC0415 - loads ssl and its certificates
 
     return WebImages(settings.images.max_bytes)
+
+
+def _open_web_files(settings: Settings) -> FileSource | None:
+    if not settings.server.fetch_files:
+        return None
+    from memos.backends.image_fetch import FILE, WebImages  # noqa: PLC0415 - loads ssl and its certificates
+
+    return WebImages(settings.limits.file_bytes, wanted=FILE)
 
 
 def _recovered(open_: Callable[[], _Index], wipe: Callable[[], None]) -> _Index:

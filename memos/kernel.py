@@ -177,7 +177,7 @@ class MemOS:
         self.images, self.exchanges = Images(handles), Exchanges(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self.tools = ToolMemory(handles)
-        self.documents = Documents(handles, self._scheduler.runner.wake)
+        self.documents = Documents(handles, self._scheduler.runner.wake, parts.web_files)
         dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
         self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
         recalling = Recalling(handles, parts.settings.recall, self.search, self.working_memory)

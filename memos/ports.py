@@ -319,7 +319,7 @@ class GraphIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchedImage:
-    """What a web address gave: bytes that claim to be an image, and the name and address they came from last."""
+    """What a web address gave: bytes that claim to be of a type, and the name and address they came from last."""
 
     data: bytes
     media_type: str
@@ -334,6 +334,17 @@ class ImageSource(Protocol):
         """Return what is at a web address; `where` names it in errors.
 
         Raises: InvalidInput (no public address, no image, too large), BackendUnavailable, BackendTimeout.
+        """
+        ...
+
+
+class FileSource(Protocol):
+    """Fetches files that requests name by their addresses, of any type; thread-safe."""
+
+    def fetch(self, where: str, url: str) -> FetchedImage:
+        """Return what is at a web address; `where` names it in errors.
+
+        Raises: InvalidInput (no public address, too large), BackendUnavailable, BackendTimeout.
         """
         ...
 

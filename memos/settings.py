@@ -270,6 +270,9 @@ class ServerSettings(BaseModel):
     new_users: bool = Field(
         True, description="Make a user when a request with an admin's key names one that is not known yet"
     )
+    fetch_files: bool = Field(
+        False, description="Fetch files that requests name by a web address; private addresses are refused even then"
+    )
     cors_origins: tuple[str, ...] = Field(
         (), description="Origins whose web pages may call the server, as a JSON list; default: none"
     )

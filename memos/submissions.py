@@ -18,6 +18,7 @@ from memos.memcube.ledger import reading
 from memos.memcube.ledger import submissions as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Json, Reading
+from memos.text.checks import check_name
 
 
 class Progress(StrEnum):
@@ -64,10 +65,13 @@ class Submissions:
         with self._writing() as connection:
             return _shown(rows.take(connection, caller, body, cubes, self._clock.now()))
 
-    def answered(self, submission: Submission, answer: Mapping[str, Json]) -> Submission:
-        """Keep what a submission is answered, ids only; return it with the first answer it was given."""
+    def answered(self, submission: Submission, answer: Mapping[str, Json], *, known: bool = True) -> Submission:
+        """Keep what a submission is answered, ids only; return it with the first answer it was given.
+
+        One that is not to be `known` any more was only kept from being carried out twice at once.
+        """
         with self._writing() as connection:
-            rows.answer(connection, submission.id, answer)
+            rows.answer(connection, submission.id, answer, known=known)
             kept = rows.get(connection, submission.id)
         return submission if kept is None else _shown(kept)
 
@@ -77,7 +81,8 @@ class Submissions:
             rows.remove(connection, submission.id)
 
     def get(self, id_: str, caller: str | None) -> Submission:
-        """Return a submission, a caller's own only; None may see all. Raises: NotFound."""
+        """Return a submission, a caller's own only; None may see all. Raises: NotFound, InvalidInput."""
+        id_ = check_name("task", id_, 64)
         with self._ledger.read() as connection:
             found = rows.get(connection, id_)
         if found is None or (caller is not None and found.caller != caller):

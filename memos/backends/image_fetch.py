@@ -1,4 +1,4 @@
-"""Fetches images from public web addresses: every address is checked, and the checked one is connected to.
+"""Fetches images and files from public web addresses: every address is checked, and the checked one is connected to.
 
 A name that points into this machine or its networks is refused, also behind a redirect. No proxy or cookie is used.
 """
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
@@ -30,6 +31,19 @@ _URL_CHARS: Final = 8_192
 _DISGUISES: Final = tuple(
     map(ipaddress.ip_network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16"))
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is fetched: how errors call it, which types are asked for, and the setting that limits its size."""
+
+    noun: str
+    accept: str
+    limit: str
+
+
+IMAGE: Final = Wanted("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES")
+FILE: Final = Wanted("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
@@ -50,12 +64,17 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 class WebImages:
-    """An `ImageSource` for the open internet; `resolver` and `allowed` are parameters for tests, never settings."""
+    """An `ImageSource`, or a `FileSource`, for the open internet.
+
+    `resolver` and `allowed` are parameters for tests, never settings.
+    """
 
     def __init__(
         self, max_bytes: int, *, timeout_s: float = 20.0, resolver: Resolve = resolve,
         allowed: Callable[[str], bool] = is_public, tls: ssl.SSLContext | None = None,
+        wanted: Wanted = IMAGE,
     ) -> None:  # fmt: skip
+        self._wanted = wanted
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._resolve = resolver
@@ -72,44 +91,46 @@ class WebImages:
             if isinstance(got, FetchedImage):
                 return got
             url = urljoin(url, got)
-        raise InvalidInput(where, f"is redirected more than {_MOST_REDIRECTS} times; give the image's own address")
+        raise InvalidInput(
+            where, f"is redirected more than {_MOST_REDIRECTS} times; give the {self._wanted.noun}'s own address"
+        )
 
     def _checked_address(self, where: str, target: SplitResult) -> str:
         """Return the address to connect to; all that the name has must be public."""
-        host, port = target.hostname or "", _port(target)
+        host, port, noun = target.hostname or "", _port(target), self._wanted.noun
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise BackendUnavailable(f"The image's host {host:.80} has no address: check it, or try later.") from error
+            raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.") from error
         if not found:
-            raise BackendUnavailable(f"The image's host {host:.80} has no address: check it, or try later.")
+            raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.")
         if not all(self._allowed(address) for address in found):
             raise InvalidInput(
                 where, f"names {host[:80]!r}, which is a private address of this machine or its networks; only public "
-                "addresses are fetched: give the image's bytes"
+                f"addresses are fetched: give the {noun}'s bytes"
             )  # fmt: skip
         return found[0]
 
     def _get(self, where: str, target: SplitResult, address: str, until: float) -> FetchedImage | str:
         """Ask once; return the image, or where a redirect leads to."""
-        connection = _Pinned(target, address, self._tls, until)
+        connection, noun = _Pinned(target, address, self._tls, until), self._wanted.noun
         watch = threading.Timer(max(0.0, until - time.monotonic()), connection.cut)
         watch.daemon = True
         watch.start()
         try:
             with closing(connection):
-                connection.request("GET", _path(target), headers=_headers(target))
+                connection.request("GET", _path(target), headers=_headers(target, self._wanted.accept))
                 with connection.getresponse() as response:
                     return self._answer(where, target, response, until)
         except (OSError, http.client.HTTPException, ValueError) as error:
             # What the other side said is not repeated: it may be anything.
             if time.monotonic() >= until or isinstance(error, TimeoutError):
                 raise BackendTimeout(
-                    f"The image's host {target.hostname:.80} did not answer within {self._timeout_s:g} s: try later."
+                    f"The {noun}'s host {target.hostname:.80} did not answer within {self._timeout_s:g} s: try later."
                 ) from error
             raise BackendUnavailable(
-                f"The image's host {target.hostname:.80} cannot be reached or broke off ({type(error).__name__}): try "
-                "later, or give the image's bytes."
+                f"The {noun}'s host {target.hostname:.80} cannot be reached or broke off ({type(error).__name__}): try "
+                f"later, or give the {noun}'s bytes."
             ) from error
         finally:
             watch.cancel()
@@ -117,17 +138,18 @@ class WebImages:
     def _answer(
         self, where: str, target: SplitResult, response: http.client.HTTPResponse, until: float
     ) -> FetchedImage | str:
+        noun = self._wanted.noun
         if response.status in _REDIRECTS and (location := response.getheader("Location")):
             return location
         if response.status >= 500 or response.status == 429:
-            raise BackendUnavailable(f"The image's host {target.hostname:.80} answers {response.status}: try later.")
+            raise BackendUnavailable(f"The {noun}'s host {target.hostname:.80} answers {response.status}: try later.")
         if response.status != 200:
-            raise InvalidInput(where, f"answers {response.status}; give the address of an image that anyone can get")
+            raise InvalidInput(where, f"answers {response.status}; give the address of a {noun} that anyone can get")
         media_type = (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
-        if not media_type.startswith("image/") or "svg" in media_type:
+        if self._wanted is IMAGE and (not media_type.startswith("image/") or "svg" in media_type):
             raise InvalidInput(where, f"has the type {media_type[:60]!r}, which is no image such as image/png")
         if (response.getheader("Content-Encoding") or "identity").lower() != "identity":
-            raise InvalidInput(where, "is sent compressed although that was not asked for; give the image's bytes")
+            raise InvalidInput(where, f"is sent compressed although that was not asked for; give the {noun}'s bytes")
         return FetchedImage(self._body(where, response, until), media_type, _name(target), _source(target))
 
     def _body(self, where: str, response: http.client.HTTPResponse, until: float) -> bytes:
@@ -136,7 +158,9 @@ class WebImages:
             body += chunk
             if len(body) > self._max_bytes:
                 raise InvalidInput(
-                    where, f"has over {self._max_bytes:,} bytes; use a smaller image, or raise MEMOS_IMAGES__MAX_BYTES"
+                    where,
+                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}, or raise "
+                    f"{self._wanted.limit}",
                 )
         if time.monotonic() >= until:
             raise TimeoutError  # it was cut off here, which looks like its end
@@ -197,12 +221,12 @@ def _path(target: SplitResult) -> str:
     return "".join(sign if sign.isascii() else "".join(f"%{byte:02X}" for byte in sign.encode()) for sign in path)
 
 
-def _headers(target: SplitResult) -> dict[str, str]:
+def _headers(target: SplitResult, accept: str) -> dict[str, str]:
     host = (target.hostname or "").encode("idna").decode()
     host = f"[{host}]" if ":" in host else host
     return {
         "Host": host if target.port is None else f"{host}:{target.port}",
-        "Accept": "image/png, image/jpeg, image/webp, image/gif, image/bmp",
+        "Accept": accept,
         "Accept-Encoding": "identity",
         "User-Agent": "memstrata",
         "Connection": "close",

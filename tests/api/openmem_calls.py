@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -273,6 +274,27 @@ def keys(admin: MemOSClient) -> None:
     refused(404, 40307, ana.update_memory, memory_id=other, content="x")
 
 
+def chat(client: MemOSClient) -> None:
+    """Ask a server that has a model, in one piece and as a stream."""
+    client.add_message(messages=SAID, user_id="ana", conversation_id="talk")
+    asked = {"user_id": "ana", "conversation_id": "talk"}
+    assert client.chat(query="What do I drink?", **asked).response == "You drink green tea."
+    stored = client.get_message(**asked, message_limit_number=2).messages
+    assert [one.content for one in stored] == ["What do I drink?", "You drink green tea."]
+    events = [json.loads(event) for event in client.chat(query="What again?", stream=True, tags=["s"], **asked)]
+    assert "".join(event["data"] for event in events if event["type"] == "text") == "You drink green tea."
+    assert events[-1]["type"] == "end"
+    assert client.get_message(**asked).messages[-1].content == "You drink green tea."
+    before = client.get_memory(user_id="ana").data.total
+    client.chat(query="And at night?", add_message_on_answer=False, knowledgebase_ids=["all"], **asked)
+    assert client.get_memory(user_id="ana").data.total == before
+    refused_by_the_client(client.chat, user_id="ana", conversation_id="talk", query="")
+    refused(400, 40000, client.chat, query="x", temperature=9, **asked)
+    refused(400, 40000, client.chat, query="x", memory_limit_number=26, **asked)
+    refused(404, 50120, client.chat, query="x", knowledgebase_ids=["none"], **asked)
+    refused(413, 40305, client.chat, query="word " * 4_000, **asked)
+
+
 class Counted(MemOSClient):
     """Notes which methods were called."""
 
@@ -285,11 +307,14 @@ class Counted(MemOSClient):
 
 
 if __name__ == "__main__":
+    if sys.argv[4:] == ["chat"]:
+        chat(MemOSClient(api_key=ADMIN, base_url=URL))
+        sys.exit()
     client = Counted(api_key=ADMIN, base_url=URL)
     for part in (messages, memories, files, lookups, profiles, public, keys):
         part(client)
         print("ok", part.__name__, flush=True)
-    refused(404, 40000, client.chat, user_id="ana", conversation_id="talk", query="Hello?")
+    refused(503, 50000, client.chat, user_id="ana", conversation_id="talk", query="Hello?")
     public = {name for name, _ in inspect.getmembers(MemOSClient, inspect.isfunction) if not name.startswith("_")}
     assert public <= Counted.called, public - Counted.called
     print("every method was called:", len(public))

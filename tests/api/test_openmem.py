@@ -17,10 +17,13 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
+from memos.api.openmem.chats import ChatBody
+from memos.api.openmem.messages import same
 from memos.memcube.ledger import schema
-from memos.settings import IndexSettings, LimitSettings
+from memos.settings import IndexSettings, LimitSettings, ServerSettings, TaskSettings
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
+from tests.scripted_chat import ScriptedChat
 
 ROOT = "/api/openmem/v1"
 OTTER = [{"role": "user", "content": "The otter sleeps in a holt."}]
@@ -73,7 +76,10 @@ def test_two_callers_with_one_body_are_two_requests(server: Server) -> None:
 @pytest.fixture
 def clocked(tmp_path: Path) -> Iterator[tuple[Server, FixedClock]]:
     clock = FixedClock()
-    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    settings = Settings(
+        index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
+        server=ServerSettings(fetch_files=True),
+    )  # fmt: skip
     with (
         MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=clock) as memos,
         TestClient(create_app(memos, local_token="local")) as http,
@@ -95,6 +101,12 @@ def test_after_a_minute_or_an_erasure_the_same_body_is_new(clocked: tuple[Server
     with server.memos.ledger.read() as connection:
         assert connection.scalars(sa.select(schema.submissions.c.digest)).all() == [None, None]
     assert data(server, "add/message", user_id="owner", messages=OTTER)["task_id"] != second
+    # The operator of this one allows fetching: private addresses are refused even so.
+    base = data(server, "create/knowledgebase", knowledgebase_name="Web")["id"]
+    file = {"name": "a.txt", "content": "http://127.0.0.1:9/a.txt"}
+    refused = post(server, "add/knowledgebase-file", knowledgebase_id=base, file=[file])
+    assert (refused.status_code, refused.json()["code"]) == (400, 40000)
+    assert "private address" in refused.json()["message"]
 
 
 def test_what_broke_off_goes_on_where_it_was(server: Server) -> None:
@@ -136,7 +148,7 @@ def test_a_file_of_a_message_is_kept_read_and_found(server: Server) -> None:
     part["file"]["file_data"] = "https://example.org/foxes.md"
     refused = post(server, "add/message", user_id="filer", messages=said)
     assert (refused.status_code, refused.json()["code"]) == (400, 40000)
-    assert "fetches no files" in refused.json()["message"]
+    assert "MEMOS_SERVER__FETCH_FILES" in refused.json()["message"]
 
 
 WRONG = [
@@ -170,6 +182,7 @@ WRONG = [
     ("get/memory", {"user_id": "u", "page": 0}, 400, 40000),
     ("get/message", {"user_id": "u", "conversation_id": "c", "message_limit_number": 51}, 400, 40000),
     ("get/status", {}, 400, 40002),
+    ("get/status", {"task_id": "\ud800"}, 400, 40000),
     ("get/status", {"task_id": "none"}, 404, 50131),
     ("update/memory", {"memory_id": "none", "content": "x"}, 404, 40307),
     ("update/memory", {"memory_id": "none"}, 400, 40002),
@@ -182,6 +195,7 @@ WRONG = [
     ("delete/memory", {"memory_ids": ["none"]}, 404, 40307),
     ("add/feedback", {"user_id": "u"}, 400, 40002),
     ("create/knowledgebase", {"knowledgebase_name": " "}, 400, 40002),
+    ("create/knowledgebase", {"knowledgebase_name": "\ud800"}, 400, 40000),
     ("add/knowledgebase-file", {"knowledgebase_id": "k", "file": []}, 400, 40002),
     ("add/knowledgebase-file", {"knowledgebase_id": "k", "file": [{"name": "a"}]}, 400, 40002),
     ("add/knowledgebase-file", {"knowledgebase_id": "k", "file": 7}, 400, 40000),
@@ -192,6 +206,11 @@ WRONG = [
     ("rerank", {"query": "x", "documents": ["a"] * 501}, 400, 40000),
     ("bind/profile_template", {"bind_list": [{"profile_template_id": "none", "user_id": "ana"}]}, 404, 40307),
     ("edit/profile", {"profile_template_id": "standard", "user_id": "ana", "metadata": {"life.name": []}}, 400, 40000),
+    ("chat", {"user_id": "u", "conversation_id": "c"}, 400, 40002),
+    ("chat", {"user_id": "u", "query": "x"}, 400, 40002),
+    ("chat", {"query": "x", "conversation_id": "c"}, 400, 40002),
+    ("chat", {"query": "x", "conversation_id": "c", "user_id": "u", "memory_limit_number": 26}, 400, 40000),
+    ("chat", {"query": "x", "conversation_id": "c", "user_id": "u"}, 503, 50000),
     ("no/such/route", {}, 404, 40000),
 ]
 
@@ -231,6 +250,8 @@ def test_nothing_of_another_tenants_appears_anywhere(server: Server) -> None:
         ("add/feedback", {"user_id": "ana", "feedback_content": "No walruses."}, 40132),
         ("search/memory", {"user_id": "ana", "query": "walruses"}, 40132),
         ("search/memory", {"user_id": "ben", "query": "walruses", "knowledgebase_ids": [base]}, 50120),
+        ("chat", {"user_id": "ana", "conversation_id": "safe", "query": "walruses"}, 40132),
+        ("chat", {"user_id": "ben", "conversation_id": "c", "query": "x", "knowledgebase_ids": [base]}, 50120),
         ("get/memory", {"user_id": "ana"}, 40132),
         ("get/message", {"user_id": "ana", "conversation_id": "safe"}, 40132),
         ("get/status", {"task_id": task}, 50131),
@@ -320,3 +341,30 @@ def test_a_template_is_bound_by_name_once_somebody_has_it(server: Server) -> Non
     data(server, "delete/profile", profile_template_id="Pets", user_id="clea")
     assert server.memos.profile.get("clea", "user").traits == ()
     assert post(server, "bind/profile_template", "ben", bind_list=[{**bound, "user_id": "ben"}]).json()["code"] == 40307
+
+
+def test_the_same_question_asked_while_it_is_answered_gets_that_answer(tmp_path: Path) -> None:
+    settings = Settings(
+        index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000), tasks=TaskSettings(workers=0)
+    )
+    model = ScriptedChat(["In a den."])
+    body = {"user_id": "owner", "conversation_id": "c", "query": "Where does the otter sleep?"}
+    with (
+        MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), chat_model=model) as memos,
+        TestClient(create_app(memos, local_token="local")) as http,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        server = Server(memos, http, "local", "", "")
+        first = memos.submissions.take("owner", same("chat", ChatBody(**body)), ["default"])  # it is being answered
+        second = threads.submit(data, server, "chat", **body)
+        [item] = memos.add({"role": "assistant", "content": "In a holt."}).item_ids
+        memos.submissions.answered(first, {"items": [item]})
+        assert second.result() == {"response": "In a holt."}
+        assert model.requests == []
+        # One that is answered is over: the same words are a new question, and stored with its own answer.
+        body["query"] = "And the fox?"
+        assert data(server, "chat", **body) == {"response": "In a den."}
+        with memos.ledger.read() as connection:
+            digests = connection.scalars(sa.select(schema.submissions.c.digest)).all()
+        assert (len(digests), digests.count(None)) == (2, 1)
+        assert [item.memory for item in memos.list()][-2:] == ["And the fox?", "In a den."]

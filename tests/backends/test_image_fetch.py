@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memos.backends.image_fetch import WebImages, is_public, resolve
+from memos.backends.image_fetch import FILE, WebImages, is_public, resolve
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
 from tests.pictures import picture
 
@@ -206,3 +206,13 @@ def test_odd_addresses_are_refused_unasked(url: str) -> None:
 
 def test_the_resolver_is_this_machines() -> None:
     assert "127.0.0.1" in resolve("127.0.0.1", 80)
+
+
+def test_a_file_may_be_of_any_type_and_is_as_guarded(server: Server) -> None:
+    server.paths = {"/notes%20of%20May.txt": says(b"words", Content_Type="text/plain"), "/gone": says(status=404)}
+    got = opened(wanted=FILE).fetch("x", server.url("/notes%20of%20May.txt"))
+    assert (got.data, got.media_type, got.name) == (b"words", "text/plain", "notes of May.txt")
+    with pytest.raises(InvalidInput, match="a file that anyone"):
+        opened(wanted=FILE).fetch("x", server.url("/gone"))
+    with pytest.raises(InvalidInput, match="private address"):
+        WebImages(1000, wanted=FILE).fetch("x", server.url("/gone", "127.0.0.1"))

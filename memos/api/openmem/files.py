@@ -18,7 +18,7 @@ from memos.api.families import Asked, Opened
 from memos.api.openmem import details, scopes
 from memos.api.openmem.bodies import Body, bounded, only_one, required
 from memos.api.openmem.envelope import Empty, deleting, ok
-from memos.attachments import MOST_FILES, File, file_bytes
+from memos.attachments import MOST_FILES, File, file_of
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.identities import Caller
 from memos.kernel import MemOS
@@ -115,7 +115,7 @@ async def add_files(request: Request, memos: Opened, caller: Asked) -> dict[str,
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         base, files = await _of_form(request, memos.settings.limits.file_bytes)
     else:
-        base, files = await _of_json(request, memos.settings.limits.file_bytes)
+        base, files = await _of_json(request, memos)
     kept = await to_thread.run_sync(_keep, memos, caller, base, files)
     return ok([details.file(file) for file in kept])
 
@@ -159,7 +159,7 @@ def download(body: FileId, memos: Opened, caller: Asked) -> Response:
     return Response(data, media_type="application/octet-stream", headers=headers)
 
 
-async def _of_json(request: Request, most: int) -> tuple[str, list[File]]:
+async def _of_json(request: Request, memos: MemOS) -> tuple[str, list[File]]:
     try:
         raw = await request.json()
     except (ValueError, RecursionError) as error:
@@ -176,7 +176,8 @@ async def _of_json(request: Request, most: int) -> tuple[str, list[File]]:
     for place, file in enumerate(given):
         here = f"file[{place}]"
         content = required(f"{here}.content", file.content)
-        files.append((file.name or f"file-{place + 1}", await to_thread.run_sync(file_bytes, here, content, most)))
+        most, fetch = memos.settings.limits.file_bytes, memos.documents.fetch
+        files.append(await to_thread.run_sync(file_of, here, file.name or None, content, most, fetch))
     return base, files
 
 

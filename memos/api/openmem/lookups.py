@@ -12,7 +12,7 @@ from memos.api.families import Asked, Opened
 from memos.api.openmem import details
 from memos.api.openmem.bodies import Body, check_tokens, required, said
 from memos.api.openmem.envelope import ok
-from memos.attachments import without_files
+from memos.attachments import File, without_files
 from memos.clock import new_id
 from memos.errors import InvalidInput, shown
 from memos.model import Json
@@ -51,7 +51,7 @@ def extract(body: ExtractBody, memos: Opened, caller: Asked) -> dict[str, Any]:
     for kind in kinds:
         if kind not in _KINDS:
             raise InvalidInput("extraction_types", f"{shown(kind)} is unknown; use {' and '.join(_KINDS)}")
-    messages, _ = without_files(messages, settings.limits.file_bytes)
+    messages, _ = without_files(messages, settings.limits.file_bytes, _not_fetched)
     check_tokens("messages", said(messages), _EXTRACT_TOKENS)
     reading = Reading(
         ZoneInfo(settings.time_zone), memos.clock.now(), settings.limits, settings.mask_secrets,
@@ -65,6 +65,11 @@ def extract(body: ExtractBody, memos: Opened, caller: Asked) -> dict[str, Any]:
         if kind in kinds:
             lists[f"{kind}_detail_list"].append(details.extracted(fact))
     return ok({"success": True, **lists})
+
+
+def _not_fetched(where: str, url: str) -> File:
+    """Leave a file aside: only what messages say is read."""
+    return "file", b""
 
 
 @router.post("/rerank")

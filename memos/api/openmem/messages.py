@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio
 from anyio import to_thread
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 
 from memos.api.callers import Who
@@ -17,6 +15,7 @@ from memos.api.families import Asked, Opened
 from memos.api.openmem import details, scopes
 from memos.api.openmem.bodies import Body, Names, Subject, bounded, check_tokens, required, said
 from memos.api.openmem.envelope import ok, storing
+from memos.api.waiting import look, looks
 from memos.attachments import without_files
 from memos.errors import BackendTimeout, Conflict, NotFound
 from memos.identities import Caller
@@ -29,7 +28,6 @@ router = APIRouter(tags=["messages"])
 ADD_TOKENS: Final = 20_000
 _MOST_MESSAGES: Final = 50
 _WAIT_S: Final = 20
-_PAUSES_S: Final = (0.02, 0.5)
 _LOOKED_AT: Final = 1_000
 _TASK_STATES: Final = {TaskState.DONE: "completed", TaskState.WAITING: "running", TaskState.RUNNING: "running"}
 
@@ -80,25 +78,29 @@ class StatusBody(Body):
 
 
 @router.post("/add/message")
-async def add_message(body: AddBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_message(body: AddBody, request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
     """Store messages; they are durable and can be found when this answers, and are read finely afterwards."""
     submission = await to_thread.run_sync(_store, memos, caller, body)
+    receipt = await look(request, lambda: _receipt(memos, submission))
     if body.async_mode is False:
-        return await _ended(memos, submission)
-    return ok(await to_thread.run_sync(_receipt, memos, submission))
+        async for receipt in looks(request, lambda: _receipt(memos, submission), _WAIT_S):
+            if receipt["status"] != Progress.RUNNING:
+                break
+    return ok(receipt)
 
 
 @router.post("/add/feedback")
-async def add_feedback(body: FeedbackBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_feedback(body: FeedbackBody, request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
     """Store a correction as the newest statement; what it contradicts is superseded."""
-    until = time.monotonic() + _WAIT_S
-    while True:
-        submission = await to_thread.run_sync(_correct, memos, caller, body)
-        if submission is not None:
-            return ok(await to_thread.run_sync(_receipt, memos, submission))
-        if time.monotonic() > until:
+    submission = await to_thread.run_sync(_correct, memos, caller, body)
+    if submission is None:
+        async for submission in looks(request, lambda: _correct(memos, caller, body), _WAIT_S):
+            if submission is not None:
+                break
+        else:
             raise BackendTimeout("The same feedback is still being stored: send it again in a minute.")
-        await anyio.sleep(_PAUSES_S[1])
+    stored = submission
+    return ok(await look(request, lambda: _receipt(memos, stored)))
 
 
 @router.post("/get/message")
@@ -138,10 +140,10 @@ def get_status(body: StatusBody, memos: Opened, caller: Asked) -> dict[str, Any]
 def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
     """Store what a request says, unless it did; a request that broke off goes on where it was."""
     messages = _without_nulls(required("messages", body.messages))
-    messages, files = without_files(messages, memos.settings.limits.file_bytes)
+    messages, files = without_files(messages, memos.settings.limits.file_bytes, memos.documents.fetch)
     check_tokens("messages", said(messages), ADD_TOKENS)
     targets = _targets(memos, caller, body)
-    submission = memos.submissions.take(caller.identity.id, _same("add/message", body), [t[2] for t in targets])
+    submission = memos.submissions.take(caller.identity.id, same("add/message", body), [t[2] for t in targets])
     if submission.answer is not None:
         return submission
     items: list[str] = []
@@ -188,7 +190,7 @@ def _correct(memos: MemOS, caller: Caller, body: FeedbackBody) -> Submission | N
     check_tokens("feedback_content", text, ADD_TOKENS)
     [(_, acting)] = scopes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
     targets = [(acting.actor, acting.home), *_besides(memos, caller, acting, body)]
-    submission = memos.submissions.take(caller.identity.id, _same("add/feedback", body), [cube for _, cube in targets])
+    submission = memos.submissions.take(caller.identity.id, same("add/feedback", body), [cube for _, cube in targets])
     if not submission.fresh:
         return submission if submission.answer is not None else None
     items: list[str] = []
@@ -205,18 +207,6 @@ def _correct(memos: MemOS, caller: Caller, body: FeedbackBody) -> Submission | N
     return memos.submissions.answered(submission, {"items": items})
 
 
-async def _ended(memos: MemOS, submission: Submission) -> dict[str, Any]:
-    """Return the receipt when the reading has ended, or after a while as it is then."""
-    until = time.monotonic() + _WAIT_S
-    pause, slowest = _PAUSES_S
-    while True:
-        receipt = await to_thread.run_sync(_receipt, memos, submission)
-        if receipt["status"] != Progress.RUNNING or time.monotonic() > until:
-            return ok(receipt)
-        await anyio.sleep(pause)
-        pause = min(slowest, pause * 1.5)
-
-
 def _receipt(memos: MemOS, submission: Submission) -> dict[str, Any]:
     status = memos.submissions.progress(submission)
     return {"success": status is not Progress.FAILED, "task_id": submission.id, "status": str(status)}
@@ -228,10 +218,10 @@ def _followed(memos: MemOS, submission: Submission) -> dict[str, Any]:
     return {"task_id": submission.id, "status": status, "memory_views": {"memory": {"added": items}}}
 
 
-def _same(path: str, body: Body) -> str:
+def same(path: str, body: Body) -> str:
     """Return what makes a request the same as another."""
     try:
-        return path + json.dumps(body.model_dump(mode="python"), sort_keys=True)
+        return json.dumps([path, body.model_dump(mode="python")], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise Conflict("The body cannot be read as JSON again.") from error
 

@@ -55,10 +55,12 @@ def take(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str]
     return Row(id_, caller, tuple(cubes), None, fresh=True)
 
 
-def answer(connection: sa.Connection, id_: str, told: Mapping[str, Json]) -> None:
-    """Keep what a request was answered, unless it was already."""
+def answer(connection: sa.Connection, id_: str, told: Mapping[str, Json], *, known: bool = True) -> None:
+    """Keep what a request was answered, unless it was already, and whether the same is still `known`."""
     unanswered = sa.update(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None))
     connection.execute(unanswered.values(answer=dict(told)))
+    if not known:
+        connection.execute(sa.update(submissions).where(submissions.c.id == id_).values(digest=None))
 
 
 def get(connection: sa.Connection, id_: str) -> Row | None:
@@ -115,7 +117,8 @@ def _digest(connection: sa.Connection, caller: str, body: str) -> str:
     if found is None:
         queues.insert_new(connection, meta, {"key": _SECRET, "value": secrets.token_hex(32)})
         found = connection.execute(sa.select(meta.c.value).where(meta.c.key == _SECRET)).scalar_one()
-    return hmac.new(bytes.fromhex(str(found)), f"{caller}\0{body}".encode(), hashlib.sha256).hexdigest()
+    text = f"{caller}\0{body}".encode("utf-8", "surrogatepass")
+    return hmac.new(bytes.fromhex(str(found)), text, hashlib.sha256).hexdigest()
 
 
 def _to_row(row: sa.Row[Any]) -> Row:
