@@ -60,7 +60,7 @@ def _found(document: dict[str, Any], path: str, method: str, operation: dict[str
         where[parameter["in"]].add(parameter["name"])
     fields, media = {}, None
     for media, content in operation.get("requestBody", {}).get("content", {}).items():  # noqa: B007 - the last one
-        schema = _resolved(document, content["schema"])
+        schema = _resolved(document, content.get("schema", {}))
         fields = {name: name in schema.get("required", ()) for name in schema.get("properties", {})}
     return Found(method, path, True, frozenset(where["path"]), frozenset(where["query"]), fields, media)
 
