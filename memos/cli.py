@@ -50,6 +50,7 @@ from memos.cli_shared import (
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
 from memos.cli_tools import tools_app
+from memos.cli_users import keys_app, share_app, users_app
 from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
@@ -103,6 +104,9 @@ app.add_typer(preview_app)
 app.add_typer(serve_app)
 app.add_typer(mcp_app)
 app.add_typer(kb_app, name="kb")
+app.add_typer(users_app, name="users")
+app.add_typer(keys_app, name="keys")
+app.add_typer(share_app, name="share")
 app.add_typer(chat_app)
 
 

@@ -48,7 +48,8 @@ def every_route(app: Any, prefix: str = "") -> Iterator[Found]:
                 yield from every_route(inner, prefix + original.path)
             continue
         path = getattr(route, "path_format", None) or original.path_format
-        for method in sorted(set(getattr(route, "methods", None) or original.methods or ()) - {"HEAD", "OPTIONS"}):
+        named = getattr(route, "methods", None) or original.methods or {"ANY"}  # none: all of them
+        for method in sorted(set(named) - {"HEAD", "OPTIONS"}):
             seen.add((path, method))
             yield told.get((path, method)) or Found(method, prefix + path, told=False)
     assert set(told) <= seen, set(told) - seen
@@ -60,7 +61,7 @@ def _found(document: dict[str, Any], path: str, method: str, operation: dict[str
         where[parameter["in"]].add(parameter["name"])
     fields, media = {}, None
     for media, content in operation.get("requestBody", {}).get("content", {}).items():  # noqa: B007 - the last one
-        schema = _resolved(document, content["schema"])
+        schema = _resolved(document, content.get("schema", {}))
         fields = {name: name in schema.get("required", ()) for name in schema.get("properties", {})}
     return Found(method, path, True, frozenset(where["path"]), frozenset(where["query"]), fields, media)
 
