@@ -65,6 +65,9 @@ def failures(address: Address, request_id: str) -> Iterator[None]:
     """Raise what HTTP meets inside as errors of this project."""
     try:
         yield
+    except MemosError as error:
+        error.request_id = error.request_id or request_id
+        raise
     except httpx2.RequestError as error:
         told = _failure(address.root, error)
         told.request_id = request_id
