@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,15 +76,27 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A server as a reader of the README would start it; what it says is in the environment of the blocks."""
+    home = tmp_path_factory.mktemp("served")
+    command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        url, key = (process.stdout.readline().split()[-1] for _ in range(2))
+        yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key}
+        process.terminate()
+
+
 @pytest.mark.parametrize("block", blocks("python"), ids=range(len(blocks("python"))))
-def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path) -> None:
-    _run([sys.executable, "-W", "error", "-c", block], tmp_path)
+def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
+    _run([sys.executable, "-W", "error", "-c", block], tmp_path, {**os.environ, **server})
 
 
 @pytest.mark.parametrize("block", blocks("bash"), ids=range(len(blocks("bash"))))
-def test_shell_blocks_of_the_readme_run(block: str, tmp_path: Path) -> None:
+def test_shell_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    _run(["/bin/bash", "-euo", "pipefail", "-c", block], tmp_path, {"PATH": path, "HOME": str(tmp_path)})
+    _run(["/bin/bash", "-euo", "pipefail", "-c", block], tmp_path, {"PATH": path, "HOME": str(tmp_path), **server})
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)

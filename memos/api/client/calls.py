@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from memos.api.client.address import Misused, Options
 from memos.api.client.failures import failure, strange
 from memos.clock import new_id
-from memos.errors import BackendTimeout, BackendUnavailable, LimitReached, MemosError
+from memos.errors import BackendTimeout, BackendUnavailable, Conflict, LimitReached, MemosError
 from memos.model import Json
 
 T = TypeVar("T")
@@ -114,7 +114,10 @@ def exchange(
         if error is None:
             assert isinstance(outcome, Reply)
             return call.read(outcome)
-        again = pause_before(attempt, error, options) if call.repeatable else None
+        if attempt > 1 and isinstance(error, Conflict) and _IDEMPOTENCY_KEY in call.headers:
+            again = _pause(attempt, options)  # what was sent before is perhaps still being carried out
+        else:
+            again = pause_before(attempt, error, options) if call.repeatable else None
         late = call.again_within_s is not None and clock() - began + (again or 0.0) > call.again_within_s
         if again is None or late:
             raise error
@@ -129,20 +132,26 @@ def problem(reply: Reply) -> MemosError | None:
 
 
 def pause_before(attempt: int, error: MemosError, options: Options) -> float | None:
-    """Return how long to wait before the next attempt, None when there is none to make.
-
-    Pauses double, and each is drawn between half and the whole, so that clients which failed together do not return
-    together.
-    """
-    passing = isinstance(error, LimitReached) or (isinstance(error, BackendUnavailable) and not error.permanent)
-    if attempt > options.retries or not passing:
+    """Return how long to wait before the next attempt, None when there is none to make."""
+    if isinstance(error, BackendUnavailable) and error.permanent:
         return None
-    assert isinstance(error, LimitReached | BackendUnavailable)
-    doubled = min(options.pause_s * 2 ** min(attempt - 1, 60), options.most_pause_s)
-    pause = _random.uniform(doubled / 2, doubled)
-    if error.retry_after_s is None:
+    if not isinstance(error, BackendUnavailable | LimitReached):
+        return None
+    pause = _pause(attempt, options)
+    if pause is None or error.retry_after_s is None:
         return pause
     return None if error.retry_after_s > options.most_pause_s else error.retry_after_s + pause
+
+
+def _pause(attempt: int, options: Options) -> float | None:
+    """Return a pause that doubles with attempts, None when they are used up.
+
+    Each is drawn between half and the whole, so that clients which failed together do not return together.
+    """
+    if attempt > options.retries:
+        return None
+    doubled = min(options.pause_s * 2 ** min(attempt - 1, 60), options.most_pause_s)
+    return _random.uniform(doubled / 2, doubled)
 
 
 def encoded(fields: Mapping[str, Json]) -> bytes:

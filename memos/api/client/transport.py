@@ -19,7 +19,8 @@ from memos.version import __version__
 
 CHUNK_BYTES = 1 << 16
 
-_DESCRIBED = ("Call[", "Stream[", "Waiting[", "Download[")
+_STREAM = "Stream["
+_DESCRIBED = ("Call[", _STREAM, "Waiting[", "Download[")
 _UNKNOWN_TYPE = "application/octet-stream"
 
 Client = TypeVar("Client", httpx2.Client, httpx2.AsyncClient)
@@ -64,6 +65,9 @@ def failures(address: Address, request_id: str) -> Iterator[None]:
     """Raise what HTTP meets inside as errors of this project."""
     try:
         yield
+    except MemosError as error:
+        error.request_id = error.request_id or request_id
+        raise
     except httpx2.RequestError as error:
         told = _failure(address.root, error)
         told.request_id = request_id
@@ -117,15 +121,20 @@ def appearing(target: Path) -> Iterator[BinaryIO]:
 def told_like(method: Callable[..., Any], described: Callable[..., Any]) -> None:
     """Give a client's method the name, text and parameters of the function that describes its request."""
     signature = inspect.signature(described)
-    annotation = str(signature.return_annotation)
-    for kind in _DESCRIBED:
-        annotation = annotation.replace(kind, "").replace("]", "") if annotation.startswith(kind) else annotation
-    holder = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    told = " | ".join(_returned(part) for part in str(signature.return_annotation).split(" | "))
+    holder = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__name__, method.__doc__ = described.__name__.rstrip("_"), described.__doc__
     parameters = [holder, *signature.parameters.values()]
-    if any(parameter.kind is not inspect.Parameter.POSITIONAL_ONLY for parameter in parameters[1:]):
-        parameters[0] = holder.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    method.__name__, method.__doc__ = described.__name__, described.__doc__
-    method.__signature__ = signature.replace(parameters=parameters, return_annotation=annotation)  # type: ignore[attr-defined]
+    method.__signature__ = signature.replace(parameters=parameters, return_annotation=told)  # type: ignore[attr-defined]
+
+
+def _returned(described: str) -> str:
+    """Return what a call returns whose description is of this type, as text."""
+    kind = next((kind for kind in _DESCRIBED if described.startswith(kind)), None)
+    if kind is None:
+        return described
+    inner = described.removeprefix(kind).removesuffix("]")
+    return f"Iterator[{inner}]" if kind == _STREAM else inner
 
 
 def _failure(root: str, error: httpx2.RequestError) -> MemosError:

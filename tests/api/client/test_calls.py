@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from memos.api.client import openmem
+from memos.api.client import openmem, own_memories
 from memos.api.client.address import Options
 from memos.api.client.calls import Call, Reply, Waiting, exchange, pause_before
 from memos.api.client.failures import failure, retry_after_s
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
+    Conflict,
     ConnectionLost,
     InvalidInput,
     LimitReached,
@@ -58,6 +59,21 @@ def test_an_add_is_not_sent_again_when_the_server_may_have_forgotten_it() -> Non
     assert steps.send(LOST) == 0
     with pytest.raises(ConnectionLost):
         steps.send(LOST)
+
+
+def test_what_was_sent_before_may_still_be_carried_out() -> None:
+    busy = Conflict("A call with this idempotency key is being answered.")
+    steps = exchange(own_memories.add("x"), Options(pause_s=0.0))
+    next(steps)
+    assert steps.send(LOST) == 0
+    assert steps.send(busy) == 0
+    with pytest.raises(Conflict):  # the retries are used up
+        steps.send(busy)
+    for call in (own_memories.add("x"), own_memories.update("m", "x")):
+        steps = exchange(call, Options(pause_s=0.0))
+        next(steps)
+        with pytest.raises(Conflict):  # nothing of this call was sent before
+            steps.send(busy)
 
 
 @pytest.mark.parametrize(

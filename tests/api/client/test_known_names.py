@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from memos.api.client import AsyncMemOSClient, MemOSClient
+from memos.api.client.parts import Cubes, Tasks
 
 KNOWN = """
 get_message(user_id, conversation_id=None, conversation_limit_number=None, message_limit_number=None,
@@ -80,6 +81,16 @@ def test_both_clients_have_the_same_methods() -> None:
         }
 
     assert methods(MemOSClient) == methods(AsyncMemOSClient)
+
+
+def test_a_method_tells_what_it_returns() -> None:
+    told = {
+        MemOSClient.add_message: "results.TaskAnswer", Tasks.list: "list[values.Task]", Tasks.wait: "values.Task",
+        Tasks.follow: "Iterator[values.Task]", Cubes.dump: "Path",
+        MemOSClient.chat: "results.ChatAnswer | Iterator[str]",
+    }  # fmt: skip
+    for method, returned in told.items():
+        assert inspect.signature(method).return_annotation == returned
 
 
 def test_importing_the_clients_imports_no_server_and_no_engine() -> None:

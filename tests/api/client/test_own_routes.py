@@ -13,7 +13,7 @@ import pytest
 
 from memos.api.client import AsyncMemOSClient, MemOSClient
 from memos.clock import new_id
-from memos.errors import BackendTimeout, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
+from memos.errors import Conflict, MemosError, NotFound, PermissionDenied
 from tests.api.client.conftest import Listening, Open
 
 
@@ -157,18 +157,6 @@ def test_tasks_are_listed_waited_for_and_followed(listening: Listening, opened: 
     for call in (client.tasks.get, client.tasks.wait, client.tasks.follow):
         with pytest.raises(NotFound):
             call(new_id())
-
-
-def test_waiting_for_a_task_ends_when_its_time_is_over(listening: Listening, opened: Open) -> None:
-    client = opened(listening.url, listening.ana)
-    task = client.memories.add("I sail on Sundays.", mode="fine", conversation=new_id()).task
-    if not client.tasks.get(task).ended:
-        try:
-            assert client.tasks.wait(task, timeout_s=0).ended
-        except BackendTimeout as error:
-            assert task in str(error)
-    with pytest.raises(InvalidInput, match="timeout_s"):
-        client.tasks.wait(task, timeout_s=-1)
 
 
 def test_events_are_listed_and_followed(listening: Listening, opened: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ from tests.api.client.flaky import CUT, SILENT, Flaky, Step, answer
 ADDED = {"code": 0, "message": "ok", "data": {"success": True, "task_id": "t1", "status": "running"}}
 FOUND = {"code": 0, "message": "ok", "data": {"memory_detail_list": [{"id": "m1", "memory_value": "tea"}], "more": 1}}
 DONE = {"code": 0, "message": "ok", "data": {"success": True}}
+TASK = {
+    "id": "t1", "kind": "read", "cube": "c", "state": "running", "ended": False, "created_at": "2026-11-22T00:00:00Z"
+}  # fmt: skip
 HELLO = [{"role": "user", "content": "hello"}]
 QUICK = {"pause_s": 0.001}
 
@@ -185,6 +189,34 @@ def test_a_stream_that_breaks_says_so(flaky: Flaky, opened: Open) -> None:
     assert next(pieces) == "1"
     with pytest.raises(ConnectionLost):
         next(pieces)
+
+
+def test_waiting_for_a_task_goes_on_until_it_has_ended_or_the_time_is_over(flaky: Flaky, opened: Open) -> None:
+    client = opened(flaky.url, **QUICK)
+    flaky.plays(answer(200, TASK), CUT, answer(200, {**TASK, "ended": True, "state": "done"}))
+    assert client.tasks.wait("t1").state == "done"
+    assert [request.path for request in flaky.requests] == ["/api/v1/tasks/t1/wait?timeout_s=20.0"] * 3
+    flaky.plays(answer(200, TASK))
+    with pytest.raises(BackendTimeout, match="t1"):
+        client.tasks.wait("t1", timeout_s=0)
+    for wrong in (-1, "1", 10**400, float("nan")):
+        with pytest.raises(InvalidInput, match="timeout_s"):
+            client.tasks.wait("t1", timeout_s=wrong)
+
+
+def test_what_ends_a_stream_early_is_raised_as_it_is(flaky: Flaky, opened: Open) -> None:
+    gone = {"code": "not_found", "message": "No such task: 't1'."}
+    lines = [": begun", "event: task", f"data: {json.dumps(TASK)}", "", ": alive", "event: error"]
+    events = "\n".join([*lines, f"data: {json.dumps(gone)}", "", ""]).encode()
+    flaky.plays(CUT, answer(200, events, Content_Type="text/event-stream; charset=utf-8"))
+    followed = iter(opened(flaky.url, **QUICK).tasks.follow("t1"))
+    assert next(followed).state == "running"
+    with pytest.raises(NotFound, match="t1") as told:
+        next(followed)
+    assert told.value.request_id == flaky.requests[1].headers["x-request-id"]
+    flaky.plays(answer(200, b"<html>", Content_Type="text/html"))
+    with pytest.raises(BackendUnavailable):
+        next(iter(opened(flaky.url).tasks.follow("t1")))
 
 
 def test_a_dump_appears_whole_or_not_at_all(flaky: Flaky, opened: Open, tmp_path: Path) -> None:
