@@ -103,7 +103,7 @@ def _server(settings: Settings) -> Found:
             yield (
                 State.BAD,
                 (
-                    f"process {endpoint.pid} said it listens on {endpoint.url} and gives no answer ({type(error).__name__}): "
+                    f"process {endpoint.pid} should listen on {endpoint.url} and is silent ({type(error).__name__}): "
                     "see its log; if it is gone, the next start takes over"
                 ),
             )
