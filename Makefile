@@ -8,10 +8,15 @@ WORKERS ?= 3
 # pip's advice to upgrade it is noise here.
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-servers check lint types layers setup setup-dev bench picture clean
+.PHONY: demo serve test test-servers check lint types layers setup setup-dev bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
+
+# A server on this machine alone; the first start prints an admin's key. PORT=0 takes a free port.
+serve: $(VENV)/.base
+	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server]'
+	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

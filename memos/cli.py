@@ -23,6 +23,7 @@ from rich.table import Table
 
 from memos.api.views import error_view
 from memos.cli_chat import chat_app
+from memos.cli_doctor import doctor_app
 from memos.cli_kb import kb_app
 from memos.cli_mcp import mcp_app
 from memos.cli_moving import moving_app
@@ -103,6 +104,7 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(preview_app)
 app.add_typer(serve_app)
 app.add_typer(mcp_app)
+app.add_typer(doctor_app)
 app.add_typer(kb_app, name="kb")
 app.add_typer(users_app, name="users")
 app.add_typer(keys_app, name="keys")

@@ -47,7 +47,7 @@ from memos.ports import (
     VectorIndex,
 )
 from memos.quotas import Quotas
-from memos.settings import ChatSettings, EmbedSettings, Settings
+from memos.settings import ChatSettings, EmbedSettings, Neo4jSettings, QdrantSettings, Settings
 
 log = logging.getLogger("memos.engines")
 
@@ -310,6 +310,29 @@ def _open_ledger(home: Path, settings: Settings) -> Ledger:
         ledger.close()
         raise
     return ledger
+
+
+def embedder_of(settings: EmbedSettings) -> Embedder:
+    """Return the embedder that is set. Raises: InvalidInput (its extra is not installed)."""
+    return _choose_embedder(settings)
+
+
+def reach_vector(settings: QdrantSettings) -> None:
+    """See that a Qdrant server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
+    try:
+        from memos.backends.qdrant_calls import connect  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable("Qdrant needs its client: pip install 'memstrata-os[qdrant]'.") from error
+    connect(settings).close()
+
+
+def reach_graph(settings: Neo4jSettings) -> None:
+    """See that a Neo4j server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
+    try:
+        from memos.backends.neo4j_connection import Neo4jConnection  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable("Neo4j needs its driver: pip install 'memstrata-os[neo4j]'.") from error
+    Neo4jConnection.open(settings).close()
 
 
 def _choose_embedder(settings: EmbedSettings) -> Embedder:

@@ -17,7 +17,7 @@ import uvicorn
 
 from memos.api.app import create_app
 from memos.api.endpoint import Endpoint, announced, new_token
-from memos.errors import BackendUnavailable, InvalidInput
+from memos.errors import BackendUnavailable, Conflict, InvalidInput
 from memos.kernel import MemOS
 from memos.settings import Settings
 
@@ -109,7 +109,10 @@ def first_key(memos: MemOS) -> str | None:
     """Make an admin with a key in an installation that has no users yet; return the key, None when there are some."""
     if memos.users.list(limit=1):
         return None
-    memos.users.create(ADMIN, admin=True)
+    try:
+        memos.users.create(ADMIN, admin=True)
+    except Conflict:  # another process made it at this moment, and told its key
+        return None
     return memos.keys.create(ADMIN, _FIRST_KEY).secret
 
 

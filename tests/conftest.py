@@ -18,7 +18,8 @@ __all__ = ["neo4j_server", "postgres_server"]
 _LONG = (
     "test_long_tier_crash.py", "test_tiers.py", "test_crash.py", "test_packaging.py", "test_fine_reading.py",
     "test_documents_crash.py", "test_project.py", "test_processes.py", "test_moving_to_servers.py", "test_llama.py",
-    "test_erase.py", "test_documents.py", "test_threads.py", "test_faults.py", "test_against_a_dict.py",
+    "test_fleet.py", "test_erase.py", "test_documents.py", "test_threads.py", "test_faults.py",
+    "test_against_a_dict.py",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,10 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+import memos
+from memos.settings import Settings
 from tests.servers import postgres_server
+from tests.test_project import env_names
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "docker-compose.yml"
@@ -30,8 +34,27 @@ def variables(text: str) -> set[str]:
     return set(re.findall(r"\$\{(\w+)", text))
 
 
-def test_the_three_servers_are_there_and_no_other() -> None:
-    assert set(SERVICES) == {"postgres", "qdrant", "neo4j"}
+def test_the_program_and_its_servers_are_there_and_profiles_add_more() -> None:
+    profiles = {name: service.get("profiles", []) for name, service in SERVICES.items()}
+    assert {name for name in profiles if not profiles[name]} == {"memos", "worker", "postgres", "qdrant", "neo4j"}
+    assert profiles["vllm"] == ["vllm"]
+    assert profiles["prometheus"] == profiles["grafana"] == ["observability"]
+
+
+def test_the_image_of_the_program_is_its_version_and_runs_as_nobody_special() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert all("-slim" in line for line in dockerfile.splitlines() if line.startswith("FROM"))
+    assert re.search(r"^USER (?!root)\w+$", dockerfile, re.MULTILINE)
+    assert "HEALTHCHECK" in dockerfile
+    for name in ("memos", "worker"):
+        assert SERVICES[name]["image"] == f"memstrata:{memos.__version__}"
+        assert SERVICES[name]["build"] == "."
+        unknown = set(SERVICES[name]["environment"]) - set(env_names(Settings, every=True))
+        assert unknown == set()
+    extras = re.search(r"'\.\[([\w,]+)\]'", dockerfile)
+    assert extras is not None
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(extras[1].split(",")) <= set(known)
 
 
 @every_service
@@ -64,7 +87,7 @@ def test_memory_and_cpus_are_limited(name: str) -> None:
 
 
 def test_the_limits_fit_a_host_of_8_gib_and_what_the_servers_take_fits_the_limits() -> None:
-    assert sum(map(limit_mib, SERVICES)) <= 6 * 1024
+    assert sum(limit_mib(name) for name in SERVICES if "profiles" not in SERVICES[name]) <= 7.5 * 1024
     neo4j = SERVICES["neo4j"]["environment"]
     taken = mib(neo4j["NEO4J_server_memory_heap_max__size"]) + mib(neo4j["NEO4J_server_memory_pagecache_size"])
     assert taken + 512 <= limit_mib("neo4j")  # Java's own: classes, threads, network buffers
@@ -74,15 +97,23 @@ def test_the_limits_fit_a_host_of_8_gib_and_what_the_servers_take_fits_the_limit
 
 @every_service
 def test_ports_are_open_on_loopback_only(name: str) -> None:
-    assert SERVICES[name]["ports"]
-    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in SERVICES[name]["ports"])
+    assert ("ports" in SERVICES[name]) is (name != "worker")
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in SERVICES[name].get("ports", []))
 
 
 def test_data_is_in_named_volumes() -> None:
-    folders = {"postgres": "/var/lib/postgresql/data", "qdrant": "/qdrant/storage", "neo4j": "/data"}
+    folders = {
+        "postgres": "/var/lib/postgresql/data", "qdrant": "/qdrant/storage", "neo4j": "/data",
+        "memos": "/var/lib/memstrata", "worker": "/var/lib/memstrata", "prometheus": "/prometheus",
+        "grafana": "/var/lib/grafana", "vllm": "/root/.cache/huggingface",
+    }  # fmt: skip
     used = set()
     for name, folder in folders.items():
-        mounts = dict(reversed(mount.split(":")) for mount in SERVICES[name]["volumes"])
+        volumes = [mount for mount in SERVICES[name]["volumes"] if not mount.startswith("./")]
+        mounts = dict(reversed(mount.split(":")) for mount in volumes)
+        for given in set(SERVICES[name]["volumes"]) - set(volumes):
+            assert (ROOT / given.split(":")[0]).exists()
+            assert given.endswith(":ro")
         assert mounts[folder] in COMPOSE["volumes"]
         used |= set(mounts.values())
     assert used == set(COMPOSE["volumes"])
@@ -92,7 +123,7 @@ def test_no_secret_stands_in_the_file() -> None:
     found = set()
     for service in SERVICES.values():
         for name, value in service.get("environment", {}).items():
-            if re.search(r"PASSWORD|SECRET|TOKEN|KEY|AUTH", name, re.IGNORECASE):
+            if value not in ("true", "false") and re.search(r"PASSWORD|SECRET|TOKEN|KEY|AUTH", name, re.IGNORECASE):
                 # Nothing but a variable that has to be set; Neo4j's user stands before its password.
                 assert re.fullmatch(r"(neo4j/)?\$\{\w+:\?[^}]+\}", value), name
                 found |= variables(value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -73,6 +75,19 @@ def test_the_totals_tell_tiers_tasks_events_and_caches_of_the_ledger(server: Ser
     assert set(after.tiers) == {"short", "mid", "long", "archive"}
     assert {("vector", "parked"), ("graph", "waiting")} <= set(after.outbox)
     assert after.caches["embeddings"][0] > before.caches["embeddings"][0]
+
+
+def test_every_number_of_the_dashboard_is_one_that_is_told(server: Server) -> None:
+    server.memos.add("one", cube="ana")
+    server.memos.search("one", cubes=["ana"])
+    folder = Path(__file__).parents[2] / "deploy/grafana/dashboards"
+    panels = json.loads((folder / "memstrata.json").read_text(encoding="utf-8"))["panels"]
+    asked = {
+        name for panel in panels for target in panel["targets"] for name in re.findall(r"memos_\w+", target["expr"])
+    }
+    assert len(asked) > 10
+    told = "\n" + server.http.get("/metrics").text
+    assert [name for name in asked if f"\n# HELP {name.removesuffix('_bucket')} " not in told] == []
 
 
 def test_two_applications_do_not_count_together(server: Server) -> None:

@@ -134,6 +134,19 @@ def test_a_key_made_with_a_limited_key_uses_up_the_same(server: Server) -> None:
     server.http.post("/api/v1/memories", json={"messages": "more"}, headers=headers(made)).raise_for_status()
 
 
+def test_an_admin_sets_limits_over_http_and_nobody_else(server: Server) -> None:
+    body = {"name": "web", "identity": "ben", "limits": {"items_per_day": 3}}
+    made = server.http.post("/api/v1/keys", json=body, headers=server.headers("admin"))
+    assert made.status_code == 201, made.text
+    assert made.json()["key"]["limits"]["items_per_day"] == 3
+    assert (
+        server.http.post("/api/v1/keys", json=body | {"identity": "ana"}, headers=server.headers("ana")).status_code
+        == 403
+    )
+    wrong = body | {"limits": {"items": 3}}
+    assert server.http.post("/api/v1/keys", json=wrong, headers=server.headers("admin")).status_code == 400
+
+
 @pytest.mark.parametrize(
     "limits",
     [

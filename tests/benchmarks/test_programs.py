@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import beam, capacity, latency, locomo, longmemeval, prefeval, reading
+from benchmarks import beam, capacity, http, latency, locomo, longmemeval, prefeval, reading
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
 from benchmarks.servers import NO_QDRANT, Servers
@@ -186,3 +186,13 @@ def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> N
     assert told["one by one"]["calls"] == 100
     assert told["in a whole"]["calls"] <= told["by the session"]["calls"] < 10
     assert all(told[way][count] > 0 for way in told for count in ("asked", "answered", "facts"))
+
+
+def test_http_tells_of_each_number_of_clients_and_of_the_soak(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "1", "--soak-seconds", "1"]
+    figures = closing_line(http, sizes, capsys)
+    assert list(figures["clients"]) == ["1", "3"]
+    for found in [*figures["clients"].values(), figures["soak"]]:
+        assert found["errors"] == 0
+        assert found["requests"] > 0
+    assert min(figures["soak"]["rss_mib"]) > 10

@@ -12,7 +12,7 @@ from memos.api.callers import who
 from memos.api.families import Asked, Opened
 from memos.api.v1.errors import ERRORS
 from memos.api.v1.given import Acting, Body, IdempotencyKey, Place, creation
-from memos.api.v1.shapes_access import KeyShape, NewKeyShape
+from memos.api.v1.shapes_access import KeyShape, LimitsShape, NewKeyShape
 from memos.identities import NewKey
 
 router = APIRouter(prefix="/keys", tags=["keys"], responses=ERRORS)
@@ -29,6 +29,7 @@ class CreateKeyBody(Body):
         default=["read", "write", "own"], description="What calls with it may do at the most: `read`, `write`, `own`"
     )
     expires_at: AwareDatetime | None = Field(None, description="When it stops opening anything, with its offset")
+    limits: LimitsShape | None = Field(None, description="How much it may use; only admins set this")
 
 
 @router.post("", status_code=201)
@@ -37,9 +38,12 @@ def create(body: CreateKeyBody, memos: Opened, caller: Asked, idempotency_key: I
     actor = who(memos, caller, body.user, new=False).actor
     identity = actor if body.identity is None else body.identity
     expires_at: datetime | None = body.expires_at
+    limits = None if body.limits is None else body.limits.model_dump(exclude_none=True)
     made = memos.idempotency.once(
         creation(idempotency_key, "keys.create", Place(actor, identity), body),
-        lambda: memos.keys.create(identity, body.name, rights=body.rights, expires_at=expires_at, actor=actor),
+        lambda: memos.keys.create(
+            identity, body.name, rights=body.rights, expires_at=expires_at, limits=limits, actor=actor
+        ),
         ids=lambda new: [new.key.id],
         again=lambda ids: NewKey(memos.keys.get(ids[0], actor=actor), ""),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from memos.api.v1.shapes import Shape
 
@@ -46,6 +46,17 @@ class RevokedShape(Shape):
     revoked: bool = Field(description="False when there was none")
 
 
+class LimitsShape(Shape):
+    """How much a key may use; what is null is as the installation's settings say."""
+
+    model_config = ConfigDict(from_attributes=True, extra="forbid")
+
+    requests_per_minute: int | None = Field(None, description="Requests a minute")
+    items_per_day: int | None = Field(None, description="Memories stored a UTC day")
+    bytes_per_day: int | None = Field(None, description="Bytes of text and files stored a UTC day")
+    tokens_per_day: int | None = Field(None, description="Tokens of the chat model a UTC day")
+
+
 class KeyShape(Shape):
     """A key, without its secret."""
 
@@ -59,6 +70,7 @@ class KeyShape(Shape):
     expires_at: datetime | None = Field(description="When it stops opening anything")
     revoked_at: datetime | None = Field(description="When it was revoked")
     last_used_at: datetime | None = Field(description="When it was used last, to the minute")
+    limits: LimitsShape = Field(description="How much it may use")
 
 
 class NewKeyShape(Shape):

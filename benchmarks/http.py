@@ -1,0 +1,223 @@
+"""Loads a server over HTTP: 70 % searches and 30 % adds by 1, 8, 32 and 128 clients at once, then a soak by 32.
+
+The server is a process of its own with its defaults; the clients share the machine with it.
+Errors are answers of 400 and more, and requests that got none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import psutil
+from rich.table import Table
+
+from benchmarks.dialogues import Dialogues
+from benchmarks.report import Report, output_parser, positive, run
+from benchmarks.volumes import BagOfWords, Volume, build_graphs, fill
+from memos import MemOS
+from memos.backends.minilm import MiniLmEmbedder
+from memos.serving import first_key
+from memos.settings import Settings
+
+_SEARCH_SHARE = 0.7
+_QUESTIONS = 2_000
+_TIMEOUT_S = 120.0
+_SAMPLES = 30
+_MIB = 2**20
+
+
+@dataclass(slots=True)
+class Load:
+    """What the clients of one round saw: milliseconds of each answer, and what went wrong."""
+
+    search_ms: list[float] = field(default_factory=list)
+    add_ms: list[float] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def figures(self, seconds: float) -> dict[str, Any]:
+        """Return rates and percentiles."""
+        found: dict[str, Any] = {
+            "requests": len(self.search_ms) + len(self.add_ms),
+            "errors": sum(self.errors.values()),
+        }
+        found["requests_per_s"] = round(found["requests"] / seconds, 1)
+        for name, times in (("search", self.search_ms), ("add", self.add_ms)):
+            p50, p99 = np.percentile(times, [50, 99]) if times else (0.0, 0.0)
+            found |= {f"{name}_p50_ms": round(float(p50), 1), f"{name}_p99_ms": round(float(p99), 1)}
+        return found | ({"kinds_of_errors": self.errors} if self.errors else {})
+
+
+class Clients:
+    """Asks a server what people would: questions never asked before, and things to remember."""
+
+    def __init__(self, url: str, key: str, cubes: Sequence[str], seed: int, pause_s: float = 0.0) -> None:
+        self._url, self._cubes, self._pause_s = url, cubes, pause_s
+        self._headers = {"Authorization": f"Bearer {key}"}
+        dialogues = Dialogues(seed + 1)
+        self._questions = [dialogues.question() for _ in range(_QUESTIONS)]
+        self._said = dialogues.messages(_QUESTIONS)
+        self._random = np.random.default_rng(seed)
+
+    async def load(self, count: int, seconds: float) -> Load:
+        """Return what so many clients saw, each asking its next thing when it was answered."""
+        seen, until = Load(), time.perf_counter() + seconds
+        limits = httpx2.Limits(max_connections=count, max_keepalive_connections=count)
+        async with httpx2.AsyncClient(
+            base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, limits=limits, trust_env=False
+        ) as http:
+            await asyncio.gather(*(self._client(http, seen, until) for _ in range(count)))
+        return seen
+
+    async def _client(self, http: httpx2.AsyncClient, seen: Load, until: float) -> None:
+        while time.perf_counter() < until:
+            if self._pause_s:
+                await asyncio.sleep(float(self._random.exponential(self._pause_s)))
+            searches = bool(self._random.random() < _SEARCH_SHARE)
+            path, body = self._next(searches)
+            began = time.perf_counter()
+            try:
+                answer = await http.post(path, json=body)
+                problem = "" if answer.status_code < 400 else str(answer.status_code)
+            except httpx2.TransportError as error:
+                problem = type(error).__name__
+            if problem:
+                seen.errors[problem] = seen.errors.get(problem, 0) + 1
+            else:
+                (seen.search_ms if searches else seen.add_ms).append((time.perf_counter() - began) * 1000)
+
+    def _next(self, searches: bool) -> tuple[str, dict[str, Any]]:
+        cube = self._cubes[int(self._random.integers(len(self._cubes)))]
+        place = int(self._random.integers(_QUESTIONS))
+        if searches:
+            return "/api/v1/search", {
+                "query": f"{self._questions[place]} {self._random.integers(10**9)}",
+                "cubes": [cube],
+            }
+        said = {"role": "user", "content": f"{self._said[place]['content']} {self._random.integers(10**9)}"}
+        return "/api/v1/memories", {"messages": [said], "cube": cube, "conversation": f"live-{place % 50}"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure as the arguments say; return the exit code."""
+    parser = output_parser(__doc__)
+    parser.add_argument("--memories", type=positive, default=20_000, help="memories stored before (default 20,000)")
+    parser.add_argument("--cubes", type=positive, default=20, help="cubes they are in (default 20)")
+    parser.add_argument("--clients", type=positive, nargs="+", default=[1, 8, 32, 128], help="clients at once")
+    parser.add_argument("--seconds", type=positive, default=60, help="seconds of each round (default 60)")
+    parser.add_argument("--pause-s", type=float, default=0, help="mean pause of a client before it asks (default 0)")
+    parser.add_argument("--soak-clients", type=positive, default=32, help="clients of the soak (default 32)")
+    parser.add_argument("--soak-seconds", type=int, default=600, help="seconds of the soak, 0 for none (default 600)")
+    return run("http", parser.parse_args(argv), measure)
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Return latencies by number of clients, and the memory of the server's processes over the soak."""
+    with tempfile.TemporaryDirectory(prefix="memstrata-http-") as folder:
+        home = Path(folder) / "home"
+        volume = Volume(arguments.memories, arguments.cubes)
+        key = _prepare(home, volume, arguments.seed)
+        with _server(home) as (url, process, start_s):
+            clients = Clients(url, key, volume.names, arguments.seed, arguments.pause_s)
+            asyncio.run(clients.load(1, min(5.0, arguments.seconds)))  # warm
+            rounds = {
+                str(count): asyncio.run(clients.load(count, arguments.seconds)).figures(arguments.seconds)
+                for count in arguments.clients
+            }
+            soak = asyncio.run(_soak(clients, process, arguments)) if arguments.soak_seconds > 0 else None
+    figures = {
+        "n": {name: getattr(arguments, name) for name in ("memories", "cubes", "seconds", "pause_s")},
+        "start_s": round(start_s, 2), "clients": rounds, "soak": soak,
+    }  # fmt: skip
+    single = next(iter(rounds.values()))["search_p50_ms"]
+    for found in rounds.values():
+        found["search_p99_by_single_p50"] = round(found["search_p99_ms"] / single, 1) if single else None
+    return Report(figures, tables=_tables(rounds, soak))
+
+
+def _prepare(home: Path, volume: Volume, seed: int) -> str:
+    settings, embedder = Settings(home=home), MiniLmEmbedder(threads=2)
+    fill(settings, volume, Dialogues(seed), BagOfWords(embedder, seed))
+    with MemOS.open(settings=settings, embedder=embedder) as memos:
+        memos.tasks.wait()
+        key = first_key(memos)
+    build_graphs(settings, embedder)
+    assert key is not None
+    return key
+
+
+@contextmanager
+def _server(home: Path) -> Iterator[tuple[str, psutil.Process, float]]:
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memos", "serve", "--port", "0", "--log-level", "error", "--data-dir", str(home)],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        httpx2.get(f"{url}/health", timeout=_TIMEOUT_S, trust_env=False).raise_for_status()
+        yield url, psutil.Process(process.pid), time.perf_counter() - began
+    finally:
+        process.terminate()
+        process.communicate(timeout=_TIMEOUT_S)
+
+
+async def _soak(clients: Clients, process: psutil.Process, arguments: argparse.Namespace) -> dict[str, Any]:
+    rss, ended = [_rss_mib(process)], asyncio.Event()
+
+    async def sample() -> None:
+        while not ended.is_set():
+            await asyncio.sleep(max(0.5, arguments.soak_seconds / _SAMPLES))
+            rss.append(_rss_mib(process))
+
+    sampling = asyncio.create_task(sample())
+    seen = await clients.load(arguments.soak_clients, arguments.soak_seconds)
+    ended.set()
+    await sampling
+    third = len(rss) // 3 or 1
+    return {
+        "clients": arguments.soak_clients, "seconds": arguments.soak_seconds,
+        **seen.figures(arguments.soak_seconds), "rss_mib": rss,
+        "rss_second_third_mib": round(float(np.mean(rss[third : 2 * third] or rss)), 1),
+        "rss_last_third_mib": round(float(np.mean(rss[2 * third :] or rss)), 1),
+    }  # fmt: skip
+
+
+def _rss_mib(process: psutil.Process) -> float:
+    """Return the memory of the server and its children."""
+    return round(sum(each.memory_info().rss for each in [process, *process.children(recursive=True)]) / _MIB, 1)
+
+
+def _tables(rounds: dict[str, dict[str, Any]], soak: dict[str, Any] | None) -> list[Table]:
+    names = ("requests", "errors", "requests_per_s", "search_p50_ms", "search_p99_ms", "search_p99_by_single_p50",
+             "add_p50_ms", "add_p99_ms")  # fmt: skip
+    table = Table(title="clients at once, 70 % searches, 30 % adds", title_justify="left")
+    for name in ("clients", *names):
+        table.add_column(name.replace("_", " "), justify="right")
+    for count, found in rounds.items():
+        table.add_row(count, *(str(found[name]) for name in names))
+    if soak is None:
+        return [table]
+    over = Table(title=f"soak: {soak['clients']} clients, {soak['seconds']} s", title_justify="left")
+    kept = ("requests", "errors", "search_p99_ms", "rss_second_third_mib", "rss_last_third_mib")
+    for name in kept:
+        over.add_column(name.replace("_", " "), justify="right")
+    over.add_row(*(str(soak[name]) for name in kept))
+    return [table, over]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

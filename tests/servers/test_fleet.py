@@ -1,0 +1,136 @@
+"""Three servers and two workers on one installation, killed in the middle: nothing acknowledged is lost or doubled."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import httpx2
+
+from memos import MemOS
+from memos.memcube.ledger import tasks
+from memos.settings import HeatSettings, TaskSettings
+from tests.servers.installation import environment, on_servers
+from tests.servers.neo4j_server import Neo4jServer
+from tests.servers.postgres_server import PostgresServer
+
+MESSAGES = 48
+CLIENTS = 4
+
+
+class Fleet:
+    """The processes of one installation; what it starts, it ends."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = {**environment, "PYTHONUNBUFFERED": "1", "MEMOS_HEAT__SHORT_CAPACITY": "1"}
+        self._processes: list[subprocess.Popen[str]] = []
+        self.servers: list[tuple[str, subprocess.Popen[str]]] = []
+        self.workers: list[subprocess.Popen[str]] = []
+        self.key = ""
+
+    def serve(self) -> None:
+        process = self._start({"MEMOS_TASKS__WORKERS": "0"}, "serve", "--port", "0", "--log-level", "error")
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        if not self.key:
+            self.key = process.stdout.readline().split()[-1]
+        self.servers.append((url, process))
+
+    def work(self) -> None:
+        process = self._start({}, "work", "--log-level", "error")
+        assert process.stdout is not None
+        assert "works on" in process.stdout.readline()
+        self.workers.append(process)
+
+    def _start(self, more: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "memos", *arguments], env={**self._environment, **more}, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def stop(self) -> list[int]:
+        """End the living in order; return how they ended."""
+        living = [process for process in self._processes if process.poll() is None]
+        for process in living:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            process.communicate(timeout=60)
+        return [process.returncode for process in living]
+
+
+def clients(fleet: Fleet, acknowledged: queue.Queue[tuple[int, str]]) -> list[threading.Thread]:
+    """Return threads that add numbered messages, each until some server has acknowledged it."""
+    numbers, lock = iter(range(MESSAGES)), threading.Lock()
+
+    def run(client: int) -> None:
+        choice = random.Random(client)
+        with httpx2.Client(timeout=60, trust_env=False) as http:
+            while True:
+                with lock:
+                    number = next(numbers, None)
+                if number is None:
+                    return
+                body = {"messages": f"fact number {number}", "conversation": f"talk {number % 3}"}
+                for _ in itertools.count():
+                    headers = {"Authorization": f"Bearer {fleet.key}", "Idempotency-Key": f"key {number}"}
+                    try:
+                        url, _ = choice.choice(fleet.servers)
+                        answer = http.post(f"{url}/api/v1/memories", json=body, headers=headers)
+                    except httpx2.TransportError:
+                        continue  # it was killed: another one is asked the same
+                    if answer.status_code == 201:
+                        acknowledged.put((number, answer.json()["item_ids"][0]))
+                        break
+                    assert answer.status_code >= 500, answer.text
+
+    return [threading.Thread(target=run, args=(client,)) for client in range(CLIENTS)]
+
+
+def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer
+) -> None:
+    short = HeatSettings(short_capacity=1)
+    with on_servers(tmp_path / "home", postgres_server, neo4j_server, heat=short) as settings:
+        fleet, acknowledged, chance = Fleet(environment(settings)), queue.Queue[tuple[int, str]](), random.Random(7)
+        try:
+            fleet.serve()
+            for start in (fleet.serve, fleet.serve, fleet.work, fleet.work):
+                start()
+            threads = clients(fleet, acknowledged)
+            for thread in threads:
+                thread.start()
+            done = [acknowledged.get(timeout=120) for _ in range(MESSAGES // 4)]
+            fleet.servers.pop(chance.randrange(3))[1].kill()
+            done += [acknowledged.get(timeout=120) for _ in range(MESSAGES // 4)]
+            fleet.workers.pop(chance.randrange(2)).kill()
+            done += [acknowledged.get(timeout=120) for _ in range(MESSAGES // 4)]
+            fleet.servers.pop(chance.randrange(2))[1].kill()
+            for thread in threads:
+                thread.join(timeout=120)
+                assert not thread.is_alive()
+            done += [acknowledged.get_nowait() for _ in range(acknowledged.qsize())]
+        finally:
+            codes = fleet.stop()
+        assert codes == [0, 0]
+        assert sorted(number for number, _ in done) == list(range(MESSAGES))
+        alone = settings.model_copy(update={"tasks": TaskSettings(workers=2, busy_share=1)})
+        with MemOS.open(settings=alone) as memos:
+            with memos.ledger.write() as connection:  # the time of leases of the dead has come
+                connection.exec_driver_sql("UPDATE tasks SET lease_until = 0 WHERE state = 'running'")
+            memos.tasks.wait(timeout_s=120)
+            with memos.ledger.read() as connection:
+                assert not tasks.unended(connection, None)
+            stored = memos.list(cube="admin", limit=1_000, filter={"type": "message"})
+            assert Counter(item.memory for item in stored) == {f"fact number {n}": 1 for n in range(MESSAGES)}
+            assert {item.id for item in stored} == {item for _, item in done}
+            assert sum(segment.pages for segment in memos.segments(cube="admin")) > 0
+            assert memos.verify().differences == ()
