@@ -50,6 +50,7 @@ from memos.cli_shared import (
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
 from memos.cli_tools import tools_app
+from memos.cli_travel import travel_app
 from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
@@ -88,8 +89,9 @@ def main_options(
         raise typer.Exit
 
 
-cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
+cubes_app = typer.Typer(help="Make, list, drop, dump and load cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
+cubes_app.add_typer(travel_app)
 app.add_typer(moving_app)
 app.add_typer(tiers_app)
 app.add_typer(reading_app)
