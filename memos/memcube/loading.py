@@ -337,9 +337,8 @@ def _leave_tasks(change: Change, work: Load) -> None:
         t.files.c.cube_id == cube, t.files.c.state == FileState.PROCESSING
     )
     new += [_reading_of(row.id, row.kind) for row in connection.execute(unread)]
-    if work.target.merge:
-        new.append(tiers.overflow_task(None, now))
-    elif not work.vectors_fit:
+    new.append(tiers.overflow_task(None, now))  # conversations that are too long are looked for anyway
+    if not work.target.merge and not work.vectors_fit:
         segments = list(connection.scalars(sa.select(t.segments.c.id).where(t.segments.c.cube_id == cube)))
         tiers.remake(connection, cube, segments, now)
     tasks.enqueue(connection, cube, new, now)
