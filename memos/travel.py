@@ -18,6 +18,7 @@ from memos.errors import Conflict, InvalidInput
 from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import dump_check, dumping, loading
+from memos.memcube.changes import Charge
 from memos.memcube.dump_format import POINTS, DumpManifest
 from memos.memcube.dump_ids import Ids
 from memos.memcube.dump_rows import Bounds
@@ -48,6 +49,7 @@ class Means:
     home: Path
     dump_bytes: int
     check_space: Callable[[], None]
+    charge: Charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +91,6 @@ class Travel:
         with _written_aside(path) as out:
             return self._write(cube, out, passphrase, vectors, on_progress)
 
-    def dump_open(
-        self, cube: str, *, passphrase: str | None = None, vectors: bool = True, actor: str = LOCAL_OWNER
-    ) -> IO[bytes]:
-        """Return such a dump as an open file without a name, at its beginning; close it. Raises: as `dump`."""
-        self._check_dump(cube, actor)
-        with disk_errors(self._means.home):
-            out = self.scratch_file()
-            try:
-                self._write(cube, out, passphrase, vectors, None)
-                out.seek(0)
-            except BaseException:
-                out.close()
-                raise
-        return out
-
     def inspect(self, file: Given, *, passphrase: str | None = None, actor: str = LOCAL_OWNER) -> DumpInfo:
         """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
         self._check_actor(actor)
@@ -137,14 +124,6 @@ class Travel:
         self._handles.settle()
         return done
 
-    def check_space(self) -> None:
-        """See that the disk has room for more. Raises: BackendUnavailable."""
-        self._means.check_space()
-
-    def scratch_file(self) -> IO[bytes]:
-        """Return a new file without a name, on the disk of the installation where that has one."""
-        return tempfile.TemporaryFile(dir=self._scratch())
-
     def _loaded(self, work: Load) -> Loaded:
         means, manifest = self._means, work.reader.manifest
         lent = None
@@ -155,6 +134,7 @@ class Travel:
         try:
             with self._doors.writing() as connection:
                 done = loading.load(connection, work)
+                means.charge(connection, done.items, loading.size_of(connection, work))
                 if lent is not None:
                     lent.name(work.reader, work.ids)
                     means.follower.lend(lent)  # before others see that there is something to follow
@@ -223,7 +203,7 @@ class Travel:
             if passphrase is None:
                 raise InvalidInput("passphrase", "is missing: the file is sealed with one")
             secret = check_passphrase(passphrase)
-            with disk_errors(self._means.home), self.scratch_file() as plain:
+            with disk_errors(self._means.home), tempfile.TemporaryFile(dir=self._scratch()) as plain:
                 unseal(given, plain, secret)
                 yield DumpReader(plain, self._means.dump_bytes), size, True
 
@@ -237,6 +217,35 @@ class Travel:
 
     def _scratch(self) -> Path | None:
         return self._means.home if self._means.home.is_dir() else None
+
+
+def open_dump(
+    travel: Travel, cube: str, *, passphrase: str | None = None, vectors: bool = True, actor: str = LOCAL_OWNER
+) -> IO[bytes]:
+    """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Travel.dump`."""
+    travel._check_dump(cube, actor)
+    out = scratch_file(travel)
+    try:
+        with disk_errors(travel._means.home):
+            travel._write(cube, out, passphrase, vectors, None)
+        out.seek(0)
+    except BaseException:
+        out.close()
+        raise
+    return out
+
+
+def scratch_file(travel: Travel) -> IO[bytes]:
+    """Return a new file without a name, on the disk of the installation where that has one."""
+    with disk_errors(travel._means.home):
+        return tempfile.TemporaryFile(dir=travel._scratch())
+
+
+def write_scratch(travel: Travel, file: IO[bytes], data: bytes | bytearray) -> None:
+    """Write into such a file while there is room. Raises: BackendUnavailable."""
+    travel._means.check_space()
+    with disk_errors(travel._means.home):
+        file.write(data)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memos import MemOS, Settings
+from memos.memcube import sealing
 from memos.model import Item, Status, Tier
 from memos.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
@@ -32,15 +33,19 @@ STEP = st.one_of(
     st.tuples(st.just("describe"), TEXT),
 )
 NUMBERS = itertools.count()
+LATER = {"load", "move"}
+"""Events of the load itself, and of the background, which goes on where the dump was made."""
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemOS, MemOS, Path]]:
     folder = tmp_path_factory.mktemp("pair")
     with (
+        pytest.MonkeyPatch.context() as patched,
         MemOS.open(folder / "a", settings=SETTINGS, embedder=WordEmbedder()) as one,
         MemOS.open(folder / "b", settings=SETTINGS, embedder=WordEmbedder()) as two,
     ):
+        patched.setattr(sealing, "_LOG_N", 10)
         yield one, two, folder
 
 
@@ -84,10 +89,11 @@ def all_of(memos: MemOS, cube: str) -> dict[str, Any]:
         "items": [settled(item) for item in items],
         "sources": [settled(item) for item in alive],
         "history": [
-            [(e.version, e.recorded_at, e.actor, e.reason, settled(e.after)) for e in memos.history(item.id)] for item in items
+            [(entry.version, entry.recorded_at, entry.actor, entry.reason, settled(entry.after)) for entry in history]
+            for history in (memos.history(item.id) for item in items)
         ],
         "cube": replace(memos.cubes.get(cube), owner=""),
-        "events": [event for event in memos.events.list(cube, limit=10_000) if event.kind != "load"],
+        "events": [event for event in memos.events.list(cube, limit=10_000) if event.kind not in LATER],
     }
     for word in ("apple", "Oslo", "埃及"):
         hits = memos.search(word, cubes=[cube], top_k=50)

@@ -124,6 +124,21 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
         raise bad(f"its rows contradict each other ({why})") from error
 
 
+def size_of(connection: sa.Connection, work: Load) -> int:
+    """Return how many bytes of text and files are new."""
+    text = sa.cast(t.versions.c.memory, sa.LargeBinary)
+    size = sa.func.length(text) if connection.dialect.name == "sqlite" else sa.func.octet_length(t.versions.c.memory)
+    queries = (
+        (Kind.ITEM, sa.select(sa.func.sum(size)), t.versions.c.item_id),
+        (Kind.FILE, sa.select(sa.func.sum(t.files.c.bytes)), t.files.c.id),
+    )
+    return sum(
+        int(connection.scalar(query.where(column.in_(batch))) or 0)
+        for kind, query, column in queries
+        for batch in work.ids.new_ids(kind)
+    )
+
+
 def _make(connection: sa.Connection, work: Load) -> None:
     head, target = work.reader.manifest.cube, work.target
     # Of a cube that was dropped here this is another one: a restored backup must not drop it again.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, Annotated, Any
 
@@ -20,6 +19,7 @@ from memos.api.v1.errors import ERRORS
 from memos.api.v1.shapes import Shape
 from memos.errors import InvalidInput
 from memos.kernel import MemOS
+from memos.travel import open_dump, scratch_file, write_scratch
 
 router = APIRouter(prefix="/cubes", tags=["cubes"], responses=ERRORS)
 
@@ -80,7 +80,7 @@ def dump(
 ) -> StreamingResponse:
     """Return a cube as a file, with its history; its owners may."""
     actor = who(memos, caller, user, new=False).actor
-    out = memos.travel.dump_open(cube, passphrase=_decoded(passphrase), vectors=vectors, actor=actor)
+    out = open_dump(memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, actor=actor)
     size = out.seek(0, 2)
     out.seek(0)
     name = _UNSAFE.sub("_", cube)[:80] or "cube"
@@ -104,7 +104,7 @@ async def load(
     user: User = None, passphrase: Passphrase = None,
 ) -> LoadedShape:  # fmt: skip
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
-    with _scratch(memos) as file:
+    with scratch_file(memos.travel) as file:
         await _take(request, memos, file)
 
         def loaded() -> LoadedShape:
@@ -121,7 +121,7 @@ async def load(
 @router.post("/inspect", openapi_extra=_FILE)
 async def inspect(request: Request, memos: Opened, caller: Asked, passphrase: Passphrase = None) -> DumpShape:
     """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
-    with _scratch(memos) as file:
+    with scratch_file(memos.travel) as file:
         await _take(request, memos, file)
 
         def inspected() -> DumpShape:
@@ -131,19 +131,12 @@ async def inspect(request: Request, memos: Opened, caller: Asked, passphrase: Pa
         return await to_thread.run_sync(inspected)
 
 
-@contextmanager
-def _scratch(memos: MemOS) -> Iterator[IO[bytes]]:
-    with memos.travel.scratch_file() as file:
-        yield file
-
-
 async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     """Write the body into a file, a block at a time, as long as there is room for it. Raises: Refused."""
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:
-        memos.travel.check_space()
-        file.write(held)
+        write_scratch(memos.travel, file, held)
 
     async for chunk in request.stream():
         size += len(chunk)
