@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -337,3 +338,12 @@ def test_a_load_that_is_killed_leaves_nothing_and_can_be_repeated(dump: Path, tm
         assert memos.travel.load(dump, trust=True).items > 25
         assert memos.verify().clean
     assert [path.name for path in home.iterdir() if "part" in path.name or "tmp" in path.name] == []
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs/memcube-format.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        command = [sys.executable, "-W", "error", "-c", block]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert "lives in" in done.stdout

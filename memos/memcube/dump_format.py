@@ -166,7 +166,7 @@ def line_of(table: sa.Table, values: rows.Values) -> bytes:
 def object_of(raw: bytes) -> dict[str, Any]:
     """Return the object that a line is: finite numbers, no text twice named, not too deep. Raises: ValueError."""
     try:
-        found = json.loads(raw, parse_constant=_refused, parse_float=_finite, parse_int=_whole, object_pairs_hook=_once)
+        found = _DECODER.decode(raw.decode())
     except RecursionError as error:
         raise ValueError from error
     if not isinstance(found, dict) or _depth(found) > _NESTING:
@@ -251,6 +251,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_DECODER = json.JSONDecoder(
+    parse_constant=_refused, parse_float=_finite, parse_int=_whole, object_pairs_hook=_once
+)  # fmt: skip
+
+
 def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0) if isinstance(value, dict | list) else 0
+    if isinstance(value, str | int | float) or not value:
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from types import TracebackType
 from typing import Self
-from uuid import UUID
 
 _BATCH = 500
 
@@ -176,8 +175,9 @@ def other_id(secret: bytes, kind: Kind, old: str, number: int) -> str:
 
 
 def _raw(id_: str) -> bytes:
-    return UUID(id_).bytes
+    return bytes.fromhex(id_.replace("-", ""))
 
 
 def _text(raw: bytes) -> str:
-    return str(UUID(bytes=raw))
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
