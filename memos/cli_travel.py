@@ -98,6 +98,8 @@ def _say_loaded(done: Loaded) -> None:
         say(f"{done.skipped} were here already")
     if done.erased:
         say(f"{done.erased} were erased here and stay so; --restore-erased brings them back")
+    if done.unsourced:
+        say(f"{done.unsourced} are untrusted and said to come from messages that are here already: left out")
     if done.differing:
         say(f"{len(done.differing)} are here at another version and stay as they are:")
     for item in done.differing[:_SHOWN]:

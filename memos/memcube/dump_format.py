@@ -37,6 +37,17 @@ TABLES: tuple[sa.Table, ...] = (
 )  # fmt: skip
 """The tables of a cube that travel, each after those it refers to."""
 
+STAYING: frozenset[str] = frozenset({
+    # The installation's own, and what its indexes, its queues and its background are doing.
+    "alembic_version", "meta", "outbox", "tasks", "queues", "usage", "leases", "backups", "tombstone_backups",
+    # Who may do what, how much, and what calls were made.
+    "identities", "memberships", "grants", "api_keys", "key_usage", "requests", "request_items", "repeats",
+    "submissions",
+    # Receipts of erasures; what was erased travels with nothing.
+    "tombstones", "tombstone_items",
+})  # fmt: skip
+"""The tables of which nothing travels as rows; a cube's own row and its template stand in the manifest."""
+
 # Places of later versions: what a model computed from memories, and what it learnt.
 RESERVED = re.compile(r"(?:kv|adapters)/[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 FILE = re.compile(r"files/[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")

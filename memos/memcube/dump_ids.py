@@ -117,6 +117,14 @@ class Ids:
             (Fate.LEFT_OUT, kind, Fate.NEW, Kind.ITEM, Fate.NEW, kind),
         )
 
+    def leave_out_unspoken(self) -> None:
+        """Leave out new items that only messages are told to say which were here before."""
+        self._db.execute(
+            "UPDATE ids SET fate = ? WHERE kind = ? AND fate = ? AND old NOT IN (SELECT parts.item FROM parts "
+            "JOIN ids AS one ON one.kind = parts.kind AND one.old = parts.whole AND one.fate = ? WHERE parts.kind = ?)",
+            (Fate.LEFT_OUT, Kind.ITEM, Fate.NEW, Fate.NEW, Kind.MESSAGE),
+        )
+
     def count(self, kind: Kind, fate: Fate) -> int:
         """Return how many ids of a kind have a fate."""
         query = "SELECT count(*) FROM ids WHERE kind = ? AND fate = ?"

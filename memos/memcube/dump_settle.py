@@ -71,6 +71,9 @@ def settle(work: Settling) -> None:
             if kind is Kind.PAGE:
                 batch = _pages_of_items(ids, batch)  # noqa: PLW2901 - what is left of it
             _settle_batch(work, kind, [old for old in batch if ids.find(kind, old) is None])
+    if target.merge and not target.trust:
+        # Nobody is to put words into the mouth of a message that is trusted here.
+        ids.leave_out_unspoken()
     ids.leave_out_empty(Kind.EXTRACTION)
     if target.merge:
         ids.leave_out_empty(Kind.MESSAGE)

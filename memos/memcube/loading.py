@@ -31,7 +31,7 @@ from memos.memcube.files import Ticker
 from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks, templates, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
-from memos.model import Cube, CubeKind, FileKind, FileState, Fingerprint, ItemType, Json, Tier, Trust
+from memos.model import Cube, CubeKind, FileKind, FileState, Fingerprint, ItemType, Json, LinkKind, Tier, Trust
 
 _NEW_REVISION = 1  # an index never saw these ids: what was erased here does not get them again
 
@@ -63,7 +63,8 @@ class Loaded:
     """What a load did, in numbers.
 
     `skipped` were here at the same version, `differing` are here at another and stayed as they are, `erased` were
-    erased here and stay so, `left_out` names what a dump of this version does not bring along.
+    erased here and stay so, `unsourced` are not trusted and say that messages say so which are here already: they are
+    left out. `left_out` names parts that this version does not load.
     """
 
     cube: str
@@ -76,6 +77,7 @@ class Loaded:
     skipped: int
     differing: tuple[str, ...]
     erased: int
+    unsourced: int
     left_out: tuple[str, ...]
 
 
@@ -205,6 +207,8 @@ def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.V
             row["id"], fate = _found(work.ids, OWN[table.name], old, table, number)
             if fate is not Fate.NEW:
                 continue
+        if _is_cut(work, table, row, number):
+            continue
         _rename(work, table, row, number)
         _adapt(work, table, row, old, change)
         yield shaped.values(row, cube_id=work.target.cube, revision=_NEW_REVISION)
@@ -217,12 +221,24 @@ def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tupl
     return found
 
 
+def _is_cut(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> bool:
+    """Say whether a row leads to what is left out, or to what is here and none of its business."""
+    if table is t.extraction_items:
+        return _found(work.ids, Kind.ITEM, row["item_id"], table, number)[1] is Fate.LEFT_OUT
+    if table is not t.links:
+        return False
+    fate = _found(work.ids, Kind.ITEM, row["to_id"], table, number)[1]
+    # What was made of something goes when that is erased, whoever says so.
+    strange = fate is Fate.KEPT and not work.target.trust and row["kind"] != LinkKind.DERIVED_FROM
+    return fate is Fate.LEFT_OUT or strange
+
+
 def _rename(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> None:
     """Put the ids of here in the place of the dump's; an id that the dump does not have is refused."""
     for column, kind in _REFERENCES.get(table.name, {}).items():
         if row[column] is not None:
             id_, fate = _found(work.ids, kind, row[column], table, number)
-            row[column] = None if fate is Fate.LEFT_OUT and column == "extraction_id" else id_
+            row[column] = None if fate is Fate.LEFT_OUT and table.c[column].nullable else id_
     if work.ids.changed:
         for column in _QUOTING.get(table.name, ()):
             row[column] = _requoted(work.ids, row[column])
@@ -339,7 +355,7 @@ def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
     return Loaded(
         cube, work.target.merge, work.target.trust, ids.count(Kind.ITEM, Fate.NEW) - gone_items,
         _written(connection, ids), ids.count(Kind.MESSAGE, Fate.NEW), ids.count(Kind.FILE, Fate.NEW), skipped,
-        differing, gone_items, tuple(work.reader.reserved),
+        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), tuple(work.reader.reserved),
     )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from memos.errors import Conflict, InvalidInput, MemosError
-from memos.memcube import dump_check, dump_zip
+from memos.memcube import dump_check, dump_zip, holders
+from memos.memcube.dump_format import STAYING, TABLES
 from memos.memcube.dump_ids import Ids
 from memos.memcube.dump_rows import Bounds
 from memos.memcube.dump_zip import DumpReader
@@ -496,6 +497,39 @@ def test_a_cube_that_masks_personal_data_takes_none_that_was_not_masked(raw: byt
     assert loaded(small, masking, "other").cube == "other"
     with small.read() as connection:
         assert set(connection.exec_driver_sql("SELECT redact_pii FROM cubes").scalars()) == {1}
+
+
+def test_every_table_travels_or_is_known_to_stay() -> None:
+    apart = {"cubes", "file_parts"}  # in the manifest, and as parts of their own
+    travelling = {table.name for table in TABLES}
+    assert travelling | STAYING | apart == {holder.name for holder in holders.TABLES}
+    assert not travelling & STAYING
+
+
+def test_who_is_not_trusted_puts_no_words_into_the_mouth_of_a_message(tmp_path: Path, small: Ledger) -> None:
+    here = Store(small)
+    here.make("default")
+    here.add([{"role": "user", "content": "I live in Paris.", "message_id": "m1"}], conversation="talk")
+    with sqlite_ledger(tmp_path / "there") as there:
+        store = Store(there)
+        store.make("default")
+        store.add([{"role": "user", "content": "I live in Paris.", "message_id": "m1"}], conversation="talk")
+        said = store.add([{"role": "user", "content": "I hate Paris.", "message_id": "m2"}], conversation="talk")
+        parts = TakenApart(dumped(there, "default").getvalue())
+    first = parts.rows("messages")[0]["id"]
+
+    def claim(source: dict[str, Any]) -> None:
+        if source["item_id"] == said.item_ids[0]:
+            source["message_id"] = first
+
+    for place in range(2):
+        parts.edit("sources", claim, place)
+    file = io.BytesIO(parts.whole())
+    done = loaded(small, file, merge=True)
+    assert (done.items, done.skipped, done.unsourced) == (0, 1, 1)
+    assert here.memories() == {"I live in Paris."}
+    assert loaded(small, file, merge=True, trust=True).items == 1
+    assert here.memories() == {"I live in Paris.", "I hate Paris."}
 
 
 def test_the_id_of_a_cube_that_is_there_is_refused(raw: bytes, small: Ledger) -> None:

@@ -67,6 +67,7 @@ class LoadedShape(Shape):
     skipped: int = Field(description="Memories that were here at the same version")
     differing: list[str] = Field(description="Memories that are here at another version and stayed as they are")
     erased: int = Field(description="Memories that were erased here and stay so")
+    unsourced: int = Field(description="Memories left out: untrusted, and said to come from messages here")
     left_out: list[str] = Field(description="Parts that this version does not load")
 
 
