@@ -76,6 +76,7 @@ LEFT_OUT = {
     "memory", "confidence", "type", "status", "valid_from", "valid_to", "top_k", "as_of", "reference_time",
     "token_budget", "explain", "max_tokens", "confirmed", "chat_time", "everything", "description", "redact_pii",
     "time_zone", "repair", "admin", "rights", "expires_at", "arguments", "until", "types", "statuses", "age_days",
+    "vectors", "merge", "trust", "restore_erased",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {"GET /api/v1/openapi.json": "the document itself, of no installation"}
