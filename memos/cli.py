@@ -51,6 +51,7 @@ from memos.cli_shared import (
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
 from memos.cli_tools import tools_app
+from memos.cli_travel import travel_app
 from memos.cli_users import keys_app, share_app, users_app
 from memos.cli_watch import watch_app
 from memos.errors import InvalidInput, MemosError
@@ -90,8 +91,9 @@ def main_options(
         raise typer.Exit
 
 
-cubes_app = typer.Typer(help="Make, list and drop cubes.", no_args_is_help=True, rich_markup_mode=None)
+cubes_app = typer.Typer(help="Make, list, drop, dump and load cubes.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cubes_app, name="cubes")
+cubes_app.add_typer(travel_app)
 app.add_typer(moving_app)
 app.add_typer(tiers_app)
 app.add_typer(reading_app)

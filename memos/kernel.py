@@ -103,6 +103,8 @@ from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
 from memos.tool_memory import ToolMemory
 from memos.totals import Totals
+from memos.travel import Means as TravelMeans
+from memos.travel import Travel
 from memos.upkeep import Upkeep
 from memos.user_profiles import Profiles
 from memos.working import FACTS, Compose, WorkingMemory
@@ -177,6 +179,11 @@ class MemOS:
         self.images, self.exchanges = Images(handles), Exchanges(handles)
         self.retention, self.review = Retention(handles), Review(handles)
         self.tools = ToolMemory(handles)
+        carrying = TravelMeans(
+            parts.embedder, parts.vector, parts.vector_follower, parts.home, parts.settings.limits.dump_bytes,
+            parts.check_space, self.quotas.charge,
+        )  # fmt: skip
+        self.travel = Travel(handles, doors, carrying)
         self.documents = Documents(handles, self._scheduler.runner.wake, parts.web_files)
         dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
         self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)

@@ -86,6 +86,14 @@ class ScoredPoint(NamedTuple):
         return self.key.rsplit(":", 1)[0]
 
 
+class HeldPoint(NamedTuple):
+    """What an index holds of one point: its item's revision and its vectors, as exact as the index keeps them."""
+
+    revision: int
+    turn: Vector
+    window: Vector
+
+
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """What an index holds of one item's one point, for `verify`."""
@@ -168,6 +176,10 @@ class VectorIndex(Protocol):
 
     def turns(self, ids: Sequence[str]) -> dict[str, Vector]:
         """Return the turn vectors of those points that are held, by point id, as exact as the index keeps them."""
+        ...
+
+    def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
+        """Return those of these points that are held, by point id."""
         ...
 
     def scan(self, cube: str) -> Iterator[Stamp]:

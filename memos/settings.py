@@ -244,6 +244,7 @@ class LimitSettings(BaseModel):
     top_k: int = Field(1000, ge=1, description="Largest `top_k`; more is refused")
     query_chars: int = Field(20_000, ge=100, description="Longest question in characters")
     min_free_bytes: int = Field(67_108_864, ge=0, description="Free disk space under which writes are refused")
+    dump_bytes: int = Field(8_589_934_592, ge=1024, description="Most bytes that a dump of a cube may unpack to")
 
 
 class ImageSettings(BaseModel):
@@ -333,6 +334,9 @@ class Settings(BaseSettings):
     time_zone: str = Field("UTC", description="Time zone new cubes get; naive times are read in their cube's")
     retention_days: int = Field(
         30, ge=0, le=36_500, description="Days a deleted item can still be rolled back; then it is erased"
+    )
+    cube_passphrase: SecretStr | None = Field(
+        None, description="Passphrase of sealed cube files for `memos cubes`; without it the command asks"
     )
     mask_secrets: bool = Field(
         True, description="Mask keys, tokens and passwords of known formats in everything that comes in"

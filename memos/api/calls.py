@@ -34,6 +34,7 @@ from memos.review import Review
 from memos.tasks import Tasks
 from memos.tool_memory import ToolMemory
 from memos.totals import Totals
+from memos.travel import Travel
 from memos.user_profiles import Profiles
 
 PARTS: Mapping[str, type] = MappingProxyType(
@@ -41,7 +42,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "": MemOS, "cubes": Cubes, "users": Users, "keys": Keys, "sharing": Sharing, "tasks": Tasks,
         "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
         "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge, "chat": Chat, "totals": Totals,
-        "exchanges": Exchanges,
+        "exchanges": Exchanges, "travel": Travel,
     }
 )  # fmt: skip
 """The parts of the façade by the names they have there; without a name, itself."""

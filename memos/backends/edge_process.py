@@ -151,6 +151,19 @@ class Shard:
         records: list[Any] = self._shard.retrieve(asked, with_payload=False, with_vector=["turn"])
         return {str(record.id): array("f", record.vector["turn"]).tobytes() for record in records}
 
+    def held(self, points: Sequence[str]) -> dict[str, tuple[int, bytes, bytes]]:
+        """Return revision, turn and window vector of those points that are there, the vectors as float32 bytes."""
+        asked: list[Any] = list(points)
+        records: list[Any] = self._shard.retrieve(asked, with_payload=["revision"], with_vector=["turn", "window"])
+        return {
+            str(record.id): (
+                record.payload["revision"],
+                array("f", record.vector["turn"]).tobytes(),
+                array("f", record.vector["window"]).tobytes(),
+            )
+            for record in records
+        }
+
     def _ask_keys(self, points: Sequence[int]) -> dict[int, str]:
         asked: list[Any] = [UUID(int=point) for point in points]
         records = self._shard.retrieve(asked, with_payload=["item", "version"], with_vector=False)

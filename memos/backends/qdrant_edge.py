@@ -19,7 +19,7 @@ import numpy as np
 from memos.backends.child import Child, Died, current_file, write_durably
 from memos.backends.edge_process import WireArm, WirePoint, copy_sparse
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
-from memos.ports import ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
+from memos.ports import HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 
 _NAME = re.compile(r"gen-\d{6,}")
 # Journal entries that may be left for the last step of a switch, while writers wait.
@@ -100,6 +100,14 @@ class QdrantEdgeIndex:
         """Return the turn vectors of those points that are held."""
         found = self._call("turns", list(ids)) if ids else {}
         return {id_: np.frombuffer(vector, dtype=np.float32) for id_, vector in found.items()}
+
+    def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
+        """Return those of these points that are held."""
+        found = self._call("held", list(ids)) if ids else {}
+        return {
+            id_: HeldPoint(revision, np.frombuffer(turn, np.float32), np.frombuffer(window, np.float32))
+            for id_, (revision, turn, window) in found.items()
+        }
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube."""

@@ -19,7 +19,7 @@ from memos.backends.qdrant_filters import compile_search
 from memos.backends.qdrant_points import SEARCH_WIDTH, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
-from memos.ports import ArmQuery, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
+from memos.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.settings import QdrantSettings
 
 _SERVER = ServerDialect()
@@ -130,17 +130,30 @@ class QdrantServerIndex:
         """Return the turn vectors of those points that are held."""
         found: dict[str, Vector] = {}
         for start in range(0, len(ids), _PRUNE_BATCH):
-            records = self._retrieve(ids[start : start + _PRUNE_BATCH])
+            records = self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn"])
             for record in records:
                 vectors = record.vector if isinstance(record.vector, dict) else {}
                 if "turn" in vectors:
                     found[str(record.id)] = np.asarray(vectors["turn"], dtype=np.float32)
         return found
 
-    def _retrieve(self, ids: Sequence[str]) -> list[models.Record]:
+    def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
+        """Return those of these points that are held."""
+        found: dict[str, HeldPoint] = {}
+        for start in range(0, len(ids), _PRUNE_BATCH):
+            for record in self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn", "window"], ["revision"]):
+                vectors = record.vector if isinstance(record.vector, dict) else {}
+                if {"turn", "window"} <= vectors.keys():
+                    turn, window = (np.asarray(vectors[name], dtype=np.float32) for name in ("turn", "window"))
+                    found[str(record.id)] = HeldPoint((record.payload or {})["revision"], turn, window)
+        return found
+
+    def _retrieve(
+        self, ids: Sequence[str], vectors: list[str], payload: list[str] | None = None
+    ) -> list[models.Record]:
         return self._connection.run(
             lambda left_s: self._client.retrieve(
-                self._name, list(ids), with_payload=False, with_vectors=["turn"], timeout=left_s
+                self._name, list(ids), with_payload=payload or False, with_vectors=vectors, timeout=left_s
             )
         )
 

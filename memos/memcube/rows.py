@@ -77,11 +77,18 @@ def tables() -> list[sa.Table]:
 
 
 def stream(
-    connection: sa.Connection, table: sa.Table, *, ordered: bool = False, after: Sequence[Any] | None = None
+    connection: sa.Connection,
+    table: sa.Table,
+    *,
+    ordered: bool = False,
+    after: Sequence[Any] | None = None,
+    cube: str | None = None,
 ) -> Iterator[Values]:
-    """Yield a table's rows; `ordered` by primary key, and then only those `after` a key."""
+    """Yield a table's rows, all or those of a `cube`; `ordered` by primary key, and then only those `after` a key."""
     plain = _plain(table)
     query = sa.select(*plain.c)
+    if cube is not None:
+        query = query.where(_of_cube(plain, table, cube))
     if table is t.meta:
         query = query.where(plain.c.key != COPYING, ~plain.c.key.like("mark:%"))
     if ordered:
@@ -216,6 +223,13 @@ def _plain(table: sa.Table) -> sa.TableClause:
             for column in table.columns
         ),
     )
+
+
+def _of_cube(plain: sa.TableClause, table: sa.Table, cube: str) -> sa.ColumnElement[bool]:
+    if "cube_id" in table.c:
+        return plain.c.cube_id == cube
+    parent, column = (t.items, plain.c.item_id) if "item_id" in table.c else (t.files, plain.c.file_id)
+    return column.in_(sa.select(parent.c.id).where(parent.c.cube_id == cube))
 
 
 def _encoded(value: Any) -> Any:

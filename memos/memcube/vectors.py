@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from typing import Protocol
 
 import numpy as np
 import sqlalchemy as sa
@@ -43,6 +44,14 @@ class _Chunk:
     window: str
 
 
+class Lent(Protocol):
+    """Vectors that somebody has already."""
+
+    def of(self, point: str) -> tuple[Vector, Vector] | None:
+        """Return turn and window vector of a point."""
+        ...
+
+
 class VectorFollower:
     """Keeps a `VectorIndex` equal to the ledger."""
 
@@ -51,6 +60,11 @@ class VectorFollower:
         self._index = index
         self._embedder = embedder
         self._terms = terms
+        self._lent: Lent | None = None
+
+    def lend(self, lent: Lent | None) -> None:
+        """Use these vectors for items at their first revision, in place of any lent before; None: no more."""
+        self._lent = lent
 
     def project(self, item_ids: Sequence[str]) -> None:
         """Write every version's points of these items and remove points they no longer have."""
@@ -138,19 +152,31 @@ class VectorFollower:
         return self._embedder.split(text, CHUNK_TOKENS) or [(0, len(text))]
 
     def _points(self, chunks: Sequence[_Chunk], revisions: Mapping[str, int]) -> list[VectorPoint]:
-        texts = [chunk.turn for chunk in chunks] + [chunk.window for chunk in chunks]
-        dense = self._embedder.embed_documents(texts)
+        dense = self._dense(chunks, revisions)
         return [
             VectorPoint(
                 id=point_id(chunk.item.version_id, chunk.number),
                 payload=payload_of(chunk.item, chunk.number, revisions.get(chunk.item.id, 0)),
-                turn=dense[place],
-                window=dense[len(chunks) + place],
+                turn=turn,
+                window=window,
                 turn_terms=self._terms.encode_document(chunk.turn),
                 window_terms=self._terms.encode_document(chunk.window),
             )
-            for place, chunk in enumerate(chunks)
+            for chunk, (turn, window) in zip(chunks, dense, strict=True)
         ]
+
+    def _dense(self, chunks: Sequence[_Chunk], revisions: Mapping[str, int]) -> list[tuple[Vector, Vector]]:
+        """Return turn and window vector of each chunk: those that were lent, the others embedded."""
+        found: list[tuple[Vector, Vector] | None] = [None] * len(chunks)
+        if (lent := self._lent) is not None:
+            found = [
+                lent.of(point_id(chunk.item.version_id, chunk.number)) if revisions.get(chunk.item.id) == 1 else None
+                for chunk in chunks
+            ]
+        missing = [chunk for chunk, vectors in zip(chunks, found, strict=True) if vectors is None]
+        dense = self._embedder.embed_documents([chunk.turn for chunk in missing] + [chunk.window for chunk in missing])
+        made = iter(zip(dense[: len(missing)], dense[len(missing) :], strict=True))
+        return [next(made) if vectors is None else vectors for vectors in found]
 
 
 def _at(versions: Sequence[Item], item: Item) -> Item | None:

@@ -99,6 +99,7 @@ LEFT_OUT = {
     "knowledgebase_description", "top_n", "remove_fields", "is_feedback", "custom_tags", "chat_history",
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
+    "vectors", "merge", "trust", "restore_erased",
 }  # fmt: skip
 # Routes that no document tells of, and why nothing of a tenant can be in them.
 UNTOLD = {

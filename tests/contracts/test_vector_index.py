@@ -45,6 +45,16 @@ def index(factory: Factory, tmp_path: Path) -> Iterator[VectorIndex]:
     opened.close()
 
 
+def test_what_is_held_of_points_is_their_revision_and_both_vectors(index: VectorIndex) -> None:
+    one, two = point(1, revision=3), point(2)
+    index.upsert([one, two])
+    held = index.held([one.id, two.id, str(uuid.UUID(int=99))])
+    assert {id_: found.revision for id_, found in held.items()} == {one.id: 3, two.id: 1}
+    assert np.allclose(held[one.id].turn, one.turn, atol=1e-2)  # an index may keep them less exactly
+    assert np.allclose(held[one.id].window, one.window, atol=1e-2)
+    assert index.held([]) == {}
+
+
 def axis(number: int) -> np.ndarray:
     vector = np.zeros(DIMENSION, dtype=np.float32)
     vector[number % DIMENSION] = 1

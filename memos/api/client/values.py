@@ -293,4 +293,5 @@ class Loaded(Result):
     skipped: int = 0
     differing: tuple[str, ...] = ()
     erased: int = 0
+    unsourced: int = 0
     left_out: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from memos.api.v1 import (
     tasks,
     tiers,
     tools,
+    travel,
     users,
 )
 from memos.api.v1.errors import show
@@ -29,8 +30,8 @@ from memos.kernel import MemOS
 
 # Those with a fixed word come before those with an id in its place.
 _ROUTES = (
-    evidence, memories, search, chat, tiers, cubes, users, keys, documents, knowledge, images, tools, profile, keeping,
-    tasks, events,
+    evidence, memories, search, chat, tiers, travel, cubes, users, keys, documents, knowledge, images, tools, profile,
+    keeping, tasks, events,
 )  # fmt: skip
 
 

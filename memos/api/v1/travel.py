@@ -1,0 +1,165 @@
+"""`/cubes/{cube}/dump`, `/cubes/load`, `/cubes/inspect`: cubes as files, streamed both ways; a file is never held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import IO, Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import Field
+from starlette.background import BackgroundTask
+from starlette.responses import StreamingResponse
+
+from memos.api.callers import who
+from memos.api.families import Asked, Opened, Refused
+from memos.api.v1.errors import ERRORS
+from memos.api.v1.shapes import Shape
+from memos.errors import InvalidInput
+from memos.kernel import MemOS
+from memos.travel import open_dump, scratch_file, write_scratch
+
+router = APIRouter(prefix="/cubes", tags=["cubes"], responses=ERRORS)
+
+_BLOCK = 1 << 20
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_FILE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+Passphrase = Annotated[
+    str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
+]
+User = Annotated[str | None, Query(description="User or agent to act for; default: whom the key belongs to")]
+
+
+class DumpShape(Shape):
+    """What a dump is of."""
+
+    cube: str = Field(description="Cube it was made of")
+    description: str = Field(description="What the cube is for")
+    created_at: datetime = Field(description="The moment it shows")
+    program: str = Field(description="Version of memstrata that wrote it")
+    embedder: str = Field(description="Embedder of its vectors")
+    fits: bool = Field(description="Whether that is the embedder here")
+    vectors: int = Field(description="How many pairs of vectors it has")
+    sealed: bool = Field(description="Whether it is sealed with a passphrase")
+    bytes: int = Field(description="Size of the file")
+    counts: dict[str, int] = Field(description="Rows by table")
+    left_out: list[str] = Field(description="Parts that this version does not load")
+
+
+class LoadedShape(Shape):
+    """What a load did."""
+
+    cube: str = Field(description="Cube it was loaded as, or into")
+    merged: bool = Field(description="Whether the cube was there before")
+    trusted: bool = Field(description="Whether what it says is trusted")
+    items: int = Field(description="Memories that are new")
+    versions: int = Field(description="Their versions")
+    messages: int = Field(description="Messages that are new")
+    files: int = Field(description="Documents and pictures that are new")
+    skipped: int = Field(description="Memories that were here at the same version")
+    differing: list[str] = Field(description="Memories that are here at another version and stayed as they are")
+    erased: int = Field(description="Memories that were erased here and stay so")
+    unsourced: int = Field(description="Memories left out: untrusted, and said to come from messages here")
+    left_out: list[str] = Field(description="Parts that this version does not load")
+
+
+@router.get(
+    "/{cube}/dump",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "The file"}},
+)
+def dump(
+    cube: str, memos: Opened, caller: Asked, vectors: bool = True, user: User = None, passphrase: Passphrase = None
+) -> StreamingResponse:
+    """Return a cube as a file, with its history; its owners may."""
+    actor = who(memos, caller, user, new=False).actor
+    out = open_dump(memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, actor=actor)
+    size = out.seek(0, 2)
+    out.seek(0)
+    name = _UNSAFE.sub("_", cube)[:80] or "cube"
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": f'attachment; filename="{name}.memcube"',
+        "Cache-Control": "no-store",
+    }
+    blocks = _blocks(out)
+    closing = BackgroundTask(out.close)
+    return StreamingResponse(blocks, media_type="application/octet-stream", headers=headers, background=closing)
+
+
+@router.post("/load", status_code=201, openapi_extra=_FILE)
+async def load(
+    request: Request, memos: Opened, caller: Asked,
+    cube: Annotated[str | None, Query(description="Id to load it under; default: its own")] = None,
+    merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
+    trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
+    restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
+    user: User = None, passphrase: Passphrase = None,
+) -> LoadedShape:  # fmt: skip
+    """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
+    with scratch_file(memos.travel) as file:
+        await _take(request, memos, file)
+
+        def loaded() -> LoadedShape:
+            actor = who(memos, caller, user, new=False).actor
+            done = memos.travel.load(
+                file, cube=cube, merge=merge, trust=trust, restore_erased=restore_erased,
+                passphrase=_decoded(passphrase), actor=actor,
+            )  # fmt: skip
+            return LoadedShape.model_validate(done)
+
+        return await to_thread.run_sync(loaded)
+
+
+@router.post("/inspect", openapi_extra=_FILE)
+async def inspect(request: Request, memos: Opened, caller: Asked, passphrase: Passphrase = None) -> DumpShape:
+    """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
+    with scratch_file(memos.travel) as file:
+        await _take(request, memos, file)
+
+        def inspected() -> DumpShape:
+            found = memos.travel.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
+            return DumpShape.model_validate(found)
+
+        return await to_thread.run_sync(inspected)
+
+
+async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
+    """Write the body into a file, a block at a time, as long as there is room for it. Raises: Refused."""
+    most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
+
+    def write() -> None:
+        write_scratch(memos.travel, file, held)
+
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > most:
+            raise Refused(413, f"The file has more than the {most:,} bytes that are taken (MEMOS_LIMITS__DUMP_BYTES).")
+        held += chunk
+        if len(held) >= _BLOCK:
+            await to_thread.run_sync(write)
+            held.clear()
+    if held:
+        await to_thread.run_sync(write)
+
+
+def _decoded(header: str | None) -> str | None:
+    """Return a header as the UTF-8 it was sent as. Raises: InvalidInput."""
+    try:
+        return None if header is None else header.encode("latin-1").decode()
+    except UnicodeError as error:
+        raise InvalidInput("X-Memos-Passphrase", "is no UTF-8") from error
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while block := file.read(_BLOCK):
+            yield block
