@@ -10,8 +10,6 @@ from memos.clock import new_id
 from memos.errors import Conflict, InvalidInput, NotFound
 from tests.api.client.conftest import Listening, Open
 
-pytest.importorskip("memos.travel")
-
 
 def test_a_cube_travels_as_a_file(listening: Listening, opened: Open, tmp_path: Path) -> None:
     ana, cube, file = opened(listening.url, listening.ana), new_id(), tmp_path / "cube.memcube"
