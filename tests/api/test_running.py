@@ -83,7 +83,7 @@ def test_a_stop_lets_a_request_under_way_end_and_gives_everything_back(tmp_path:
     assert [entry["status"] for entry in entries if entry.get("route") == "/api/v1/memories"] == [201]
     assert key not in log
     assert endpoint.find(home) is None
-    with MemOS.open(home) as memos:
+    with MemOS.open(home, settings=Settings(tasks={"workers": 0})) as memos:  # which takes no task itself
         assert {item.id for item in memos.list(cube="admin")} == set(stored)
         with memos.ledger.read() as connection:
             assert counts.running(connection, None) == []
