@@ -177,3 +177,22 @@ def test_bad_input_is_400_and_names_the_field(chats: Chats, more: dict[str, Any]
     got = chats.ask("ana", **{"stream": stream, **more})
     assert got.status_code == 400, got.text
     assert got.json()["error"]["code"] == "invalid_input"
+
+
+def product(chats: Chats, who: str, path: str, **body: Any) -> httpx2.Response:
+    url = chats.url.removesuffix("/api/v1/chat") + f"/product/chat/{path}"
+    asked = {"user_id": who, "query": "What is my secret?", **body}
+    return httpx2.post(url, json=asked, headers={"Authorization": f"Bearer {chats.keys[who]}"}, timeout=60)
+
+
+def test_self_hosted_clients_chat_with_each_users_own_memory(chats: Chats) -> None:
+    chats.says(lambda request: "blue" if "blue door" in str(request) and "red door" not in str(request) else "other")
+    answer = product(chats, "ana", "complete", add_message_on_answer=False).json()
+    assert answer == {"code": 200, "message": "ok", "data": {"response": "blue", "reasoning": ""}}
+    events = [json.loads(part[6:]) for part in product(chats, "ana", "stream").text.split("\n\n") if part]
+    assert [event["type"] for event in events][-2:] == ["reference", "end"]
+    assert "".join(event["data"] for event in events if event["type"] == "text") == "blue"
+    assert product(chats, "ana", "complete", readable_cube_ids=["ben"]).status_code == 404
+    chats.says(BackendUnavailable("The endpoint rests."))
+    refused = product(chats, "ana", "complete")
+    assert (refused.status_code, refused.json()["code"], refused.json()["data"]) == (503, 503, None)
