@@ -23,6 +23,8 @@ from tests.api.conftest import Server
 
 DOCUMENT = "/api/v1/openapi.json"
 EXAMPLES = 6
+# A cube that comes as a file is there then: loading it again is refused, or adds nothing.
+MADE_ONCE = {"/cubes/load"}
 
 
 def no_mistake(_: CheckContext, response: schemathesis.Response, __: schemathesis.Case) -> None:
@@ -52,7 +54,7 @@ def test_every_part_of_the_document_is_told(server: Server) -> None:
             assert "422" not in operation["responses"], where
             for parameter in operation.get("parameters", ()):
                 assert parameter.get("description"), f"{where} {parameter['name']}"
-            if method == "post" and "201" in operation["responses"]:
+            if method == "post" and "201" in operation["responses"] and path not in MADE_ONCE:
                 assert "idempotency-key" in {one["name"] for one in operation["parameters"]}, where
     assert len(names) == len(set(names))
     assert {"memories_add", "search_search", "cubes_share", "keys_create", "tasks_wait"} <= set(names)
