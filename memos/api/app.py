@@ -7,15 +7,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
 from memos.api import local, openai_proxy, openmem, product, v1
+from memos.api.families import Refused
 from memos.api.mcp.http import Mcp
 from memos.api.metrics import Metrics
 from memos.api.openai_proxy.upstream import Upstream
 from memos.api.requests import RequestLog
+from memos.api.v1.errors import show
 from memos.errors import BackendUnavailable
 from memos.kernel import MemOS
 from memos.version import __version__
@@ -50,6 +53,13 @@ def create_app(
     app = FastAPI(
         title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
     )
+
+    @app.exception_handler(HTTPException)
+    async def nowhere(_: Request, error: HTTPException) -> Response:
+        # Also what has a line break in its path: mounted applications do not get it.
+        response = show(Refused(error.status_code, "There is no such route for this method."), error.status_code)
+        response.headers.update(error.headers or {})
+        return response
 
     @app.get("/health")
     async def health() -> dict[str, str]:

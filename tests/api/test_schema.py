@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
+from schemathesis.checks import CheckContext
 from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig, SchemathesisConfig
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -23,8 +23,17 @@ from tests.api.conftest import Server
 
 DOCUMENT = "/api/v1/openapi.json"
 EXAMPLES = 6
+# A cube that comes as a file is there then: loading it again is refused, or adds nothing.
+MADE_ONCE = {"/cubes/load"}
+
+
+def no_mistake(_: CheckContext, response: schemathesis.Response, __: schemathesis.Case) -> None:
+    """See that the server did not fail; without a language model 503 is the right answer to some."""
+    assert response.status_code not in {500, 502, 504}, response.text
+
+
 CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
+    no_mistake, status_code_conformance, content_type_conformance, response_headers_conformance,
     response_schema_conformance,
 ]  # fmt: skip
 # They go on for minutes, as they should; test_waiting is about them.
@@ -45,7 +54,7 @@ def test_every_part_of_the_document_is_told(server: Server) -> None:
             assert "422" not in operation["responses"], where
             for parameter in operation.get("parameters", ()):
                 assert parameter.get("description"), f"{where} {parameter['name']}"
-            if method == "post" and "201" in operation["responses"]:
+            if method == "post" and "201" in operation["responses"] and path not in MADE_ONCE:
                 assert "idempotency-key" in {one["name"] for one in operation["parameters"]}, where
     assert len(names) == len(set(names))
     assert {"memories_add", "search_search", "cubes_share", "keys_create", "tasks_wait"} <= set(names)

@@ -98,6 +98,7 @@ LEFT_OUT = {
     "include_preference", "include_skill", "size", "page", "page_size", "title", "memory_type", "extraction_types",
     "knowledgebase_description", "top_n", "remove_fields", "is_feedback", "custom_tags", "chat_history",
     "corrected_answer", "pref_top_k", "search_tool_memory", "search_memory_type", "skill_mem_top_k", "internet_search",
+    "limits", "model_name", "model_name_or_path", "add_message_on_answer", "max_new_tokens",
     "dedup", "tool_mem_top_k", "include_skill_memory", "search_type", "cube_path", "language",
     "vectors", "merge", "trust", "restore_erased",
 }  # fmt: skip
@@ -126,6 +127,8 @@ TAKES_NAMES = {
 DESTROYS = {"delete", "erase", "reject", "retention/run"}
 # For admins, for the person at the machine, or in need of a language model or of a segment that is not there.
 OUT_OF_REACH = {
+    "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
+    "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
     "PATCH /api/v1/users/{identity}", "GET /api/v1/groups/{group}/members",
@@ -307,12 +310,17 @@ def _as_if(nowhere: httpx2.Response, things: Things) -> str:
 
 
 def _state(memos: MemOS) -> list[Any]:
-    """Return all of the victim's that a request could change."""
+    """Return all of the victim's that a request could change, without what the background may."""
+    cubes = [VICTIM, BASE]
+    events = [event for cube in cubes for event in memos.events.list(cube, limit=10_000)]
+    items = [item for cube in cubes for item in memos.list(cube=cube)]
+    files = [file for cube in cubes for file in memos.documents.list(cube=cube)]
     return [
-        memos.list(cube=VICTIM), memos.events.head(VICTIM), memos.cubes.get(VICTIM), memos.keys.list(VICTIM),
-        memos.documents.list(cube=BASE), memos.events.head(BASE),
-        memos.users.get(VICTIM), memos.sharing.grants(VICTIM), memos.documents.list(cube=VICTIM),
-        memos.retention.list(cube=VICTIM), [task.id for task in memos.tasks.list(cubes=[VICTIM])],
+        {(item.id, item.version_id, item.memory, item.status) for item in items if item.type == "message"},
+        {(event.cube, event.seq) for event in events if event.actor == OTHER},
+        [(memos.cubes.get(cube).description, memos.cubes.get(cube).owner) for cube in cubes],
+        memos.keys.list(VICTIM), memos.users.get(VICTIM), [memos.sharing.grants(cube) for cube in cubes],
+        [(file.id, file.state) for file in files], memos.retention.list(cube=VICTIM), memos.tools.list(cube=VICTIM),
     ]  # fmt: skip
 
 

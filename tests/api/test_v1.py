@@ -66,6 +66,12 @@ def test_a_memory_lives_through_its_versions(ana: Asking) -> None:
     assert ana("GET", f"/memories/{item}/history").status_code == 404
 
 
+def test_what_is_no_route_is_told_in_the_shape_of_every_error(ana: Asking) -> None:
+    for path in ("/nothing", "/memories/a%0Ab", "/../../nothing"):
+        answer = ana("GET", path)
+        assert (answer.status_code, set(answer.json()["error"]) >= {"code", "message"}) == (404, True), path
+
+
 def test_memories_are_listed_by_filter_and_page(ana: Asking) -> None:
     for number in range(3):
         ana.ok("POST", "/memories", {"messages": f"listed {number}", "tags": ["listed"]})
