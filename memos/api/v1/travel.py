@@ -16,6 +16,7 @@ from starlette.responses import StreamingResponse
 from memos.api.callers import who
 from memos.api.families import Asked, Opened, Refused
 from memos.api.v1.errors import ERRORS
+from memos.api.v1.given import CubeId
 from memos.api.v1.shapes import Shape
 from memos.errors import InvalidInput
 from memos.kernel import MemOS
@@ -32,6 +33,7 @@ _FILE: dict[str, Any] = {
     }
 }
 
+Vectors = Annotated[bool, Query(description="Also the vectors, so that the same embedder need not make them again")]
 Passphrase = Annotated[
     str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
 ]
@@ -77,7 +79,12 @@ class LoadedShape(Shape):
     responses={200: {"content": {"application/octet-stream": {}}, "description": "The file"}},
 )
 def dump(
-    cube: str, memos: Opened, caller: Asked, vectors: bool = True, user: User = None, passphrase: Passphrase = None
+    cube: CubeId,
+    memos: Opened,
+    caller: Asked,
+    vectors: Vectors = True,
+    user: User = None,
+    passphrase: Passphrase = None,
 ) -> StreamingResponse:
     """Return a cube as a file, with its history; its owners may."""
     actor = who(memos, caller, user, new=False).actor
