@@ -27,7 +27,7 @@ def mcp(
         from memos.api.mcp import stdio  # noqa: PLC0415
         from memos.reaching import Reached  # noqa: PLC0415
     except ImportError as error:
-        raise InvalidInput("mcp", "needs the extra `server`: pip install 'memstrata-os[server]'") from error
+        raise InvalidInput("mcp", "needs the extra `server`: pip install '.[server]' in the clone") from error
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     with Reached(data_dir, Settings()) as reached:
         memos = reached()

@@ -57,7 +57,7 @@ def _serving() -> ModuleType:
     try:
         from memos import serving  # noqa: PLC0415 - the extra `server`
     except ImportError as error:
-        raise InvalidInput("serve", "needs the extra `server`: pip install 'memstrata-os[server]'") from error
+        raise InvalidInput("serve", "needs the extra `server`: pip install '.[server]' in the clone") from error
     return serving
 
 

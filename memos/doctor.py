@@ -220,7 +220,7 @@ def _extras(settings: Settings) -> Found:
             yield State.GOOD, extra
         else:
             state = State.BAD if needed.get(extra) else State.MISSING
-            yield state, f"{extra}: pip install 'memstrata-os[{extra}]'"
+            yield state, f"{extra}: pip install '.[{extra}]' in the clone"
 
 
 def _installed(name: str) -> bool:

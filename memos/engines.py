@@ -322,7 +322,7 @@ def reach_vector(settings: QdrantSettings) -> None:
     try:
         from memos.backends.qdrant_calls import connect  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
-        raise BackendUnavailable("Qdrant needs its client: pip install 'memstrata-os[qdrant]'.") from error
+        raise BackendUnavailable("Qdrant needs its client: pip install '.[qdrant]' in the clone.") from error
     connect(settings).close()
 
 

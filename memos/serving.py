@@ -96,7 +96,7 @@ def _tracing(settings: Settings) -> Iterator[Tracing | None]:
         from memos.api.tracing import exporting  # noqa: PLC0415 - the extra `tracing`
     except ImportError as error:
         raise InvalidInput(
-            "OTEL_EXPORTER_OTLP_ENDPOINT", "needs the extra `tracing`: pip install 'memstrata-os[tracing]'"
+            "OTEL_EXPORTER_OTLP_ENDPOINT", "needs the extra `tracing`: pip install '.[tracing]' in the clone"
         ) from error
     tracing = exporting(settings.otlp_endpoint)
     try:

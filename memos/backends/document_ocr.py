@@ -25,7 +25,7 @@ MOST_OCR_PAGES = 500
 MOST_IMAGE_PIXELS = 50_000_000
 """Of an image before it is made smaller; A4 at 600 dots an inch has 35 million."""
 
-EXTRA = "pip install 'memstrata-os[ocr]'"
+EXTRA = "pip install '.[ocr]' in the clone"
 _LONGEST = 2_000  # pixels of a side as it is read; beyond it the models make it smaller themselves
 _MOST_PIXELS = 3_000_000
 _DPI = 200

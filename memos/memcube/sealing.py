@@ -130,7 +130,7 @@ def _cipher(key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise BackendUnavailable(
-            "A passphrase needs the extra `sealing`: install it with `pip install 'memstrata-os[sealing]'`.",
+            "A passphrase needs the extra `sealing`: pip install '.[sealing]' in the clone.",
             permanent=True,
         ) from error
     return AESGCM(key)

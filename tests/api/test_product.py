@@ -40,6 +40,8 @@ def test_what_is_added_is_searched_listed_and_looked_at(server: Server) -> None:
     assert memory["metadata"]["trip"] == 7
     assert memory["metadata"]["session_id"] == "monday"
     assert 0 <= memory["metadata"]["relativity"] <= 1
+    unsaid = post(server, "search", {"query": "How does she like to go abroad?", "user_id": "pia"})
+    assert unsaid["text_mem"][0]["total_nodes"] == 1
     assert post(server, "search", {"query": "night trains", "user_id": "pia", "relativity": 1})["text_mem"] == [
         {"cube_id": "pia", "memories": [], "total_nodes": 0}
     ]

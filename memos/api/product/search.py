@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,7 +13,7 @@ from memos.api.families import Asked, Opened
 from memos.api.product.envelope import Body, acting, done
 from memos.api.product.shapes import bucket, buckets, memory, memory_type, types_named
 from memos.errors import InvalidInput
-from memos.model import Item
+from memos.model import Hit, Item
 from memos.recalling import Kind, only
 
 router = APIRouter()
@@ -20,6 +21,10 @@ router = APIRouter()
 _PER_CUBE = 10_000
 _MOST_IDS = 1_000
 _KINDS = {"text_mem": Kind.MEMORY, "pref_mem": Kind.PREFERENCE, "tool_mem": Kind.TOOL, "skill_mem": Kind.SKILL}
+# What clients mean by saying nothing. The best few stay whatever their relevance: a short question in other words than
+# the memory's has little of it, and no answer at all would look as if nothing was remembered.
+_RELEVANT = 0.45
+_AT_LEAST = 3
 _PREFERENCES = "What is known of what the user wants; follow it where it bears on the request."
 
 
@@ -32,7 +37,7 @@ class SearchBody(Body):
     mode: str = "fast"
     session_id: str | None = None
     top_k: int = Field(10, ge=1)
-    relativity: float = 0.45
+    relativity: float | None = None
     dedup: str | None = None
     include_preference: bool = True
     pref_top_k: int = Field(6, ge=0)
@@ -63,14 +68,20 @@ def search(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, Any]:
         Kind.SKILL: body.skill_mem_top_k if body.include_skill_memory else 0,
     }
     found = memos.recall(
-        body.query, limits, cubes=cubes, actor=whom.actor, filter=body.filter, relevance=body.relativity,
+        body.query, limits, cubes=cubes, actor=whom.actor, filter=body.filter, relevance=body.relativity or 0,
         reference_time=body.reference_time,
     )  # fmt: skip
+    if body.relativity is None:
+        found = {kind: _usual(hits) for kind, hits in found.items()}
     data: dict[str, Any] = {name: buckets(cubes, found[kind]) for name, kind in _KINDS.items()}
     preferences = [hit.item.memory for hit in found[Kind.PREFERENCE]]
     data |= {"act_mem": [], "para_mem": [], "pref_string": "\n".join(f"- {text}" for text in preferences)}
     data["pref_note"] = _PREFERENCES if preferences else ""
     return done(data)
+
+
+def _usual(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    return tuple(hit for place, hit in enumerate(hits) if place < _AT_LEAST or hit.relevance >= _RELEVANT)
 
 
 class GetBody(Body):
