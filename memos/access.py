@@ -44,7 +44,7 @@ class Doors:
     guard: Guard
     writing: Callable[[], AbstractContextManager[sa.Connection]]
     check_open: Callable[[], None]
-    make_cube: Callable[[sa.Connection, str, str], None]
+    make_home: Callable[[sa.Connection, str, bool], str]
     quotas: Quotas
 
 
@@ -59,10 +59,11 @@ class Users:
 
     def create(
         self, id_: str, *, kind: str = "user", name: str = "", acts_for: str | None = None, admin: bool = False,
-        actor: str = LOCAL_OWNER,
+        adopt: bool = True, actor: str = LOCAL_OWNER,
     ) -> Identity:  # fmt: skip
-        """Make a user, agent or group; a user or agent gets a cube of its own under its id, unless there is one.
+        """Make a user, agent or group; a user or agent gets a cube of its own, under its id if that is free.
 
+        With `adopt` a cube that the local owner made under the id becomes it, with all that is in it.
         An agent that acts for a user has that user's roles besides its own.
         Raises: InvalidInput, Conflict (the id is taken), NotFound (`acts_for`), PermissionDenied (no admin).
         """
@@ -75,19 +76,15 @@ class Users:
         if admin and kind_ is IdentityKind.GROUP:
             raise InvalidInput("admin", "is for users and agents, not for a group")
         self._check_admin(actor)
-        home = None if kind_ is IdentityKind.GROUP else id_
+        name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
         with doors.writing() as connection:
-            made = Identity(
-                id_, kind_, check_text("name", name, 1_000) or id_, admin, False, home, acts_for,
-                check_name("actor", actor, 128), doors.clock.now(),
-            )  # fmt: skip
             if rows.find_identity(connection, id_) is not None:
                 raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
             if acts_for is not None and rows.require_identity(connection, acts_for).kind is not IdentityKind.USER:
                 raise InvalidInput("acts_for", f"{shown(acts_for)} is no user")
+            home = None if kind_ is IdentityKind.GROUP else doors.make_home(connection, id_, adopt)
+            made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, doors.clock.now())
             rows.add_identity(connection, made)
-            if home is not None:
-                doors.make_cube(connection, home, id_)
         doors.guard.forget()
         return made
 

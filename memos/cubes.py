@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from memos.errors import Conflict, InvalidInput
+from memos.clock import new_id
+from memos.errors import InvalidInput
 from memos.guard import Guard
 from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes, erase
 from memos.memcube.ledger import cubes as cube_rows
-from memos.model import LOCAL_OWNER, Cube, CubeKind, EraseReceipt, Fingerprint, Scope
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, Fingerprint, Scope
 from memos.reader.fields import member_of, switch, zone_of
 from memos.repeated import repeated
 from memos.text.checks import check_name, check_text
+
+_LONGEST_OWNER = 90
 
 Cubes_ = list[Cube]  # `list` is a method here
 
@@ -115,14 +118,20 @@ class Cubes:
         self._making.guard.forget()
         return self._making.finish_erasure(receipt)
 
-    def give_home(self, connection: sa.Connection, cube: str, owner: str) -> None:
-        """Make an identity's own cube; one that the local owner made under its id becomes its own. Raises: Conflict."""
-        now = self._handles.clock.now()
+    def give_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:
+        """Make an identity's own cube and return its id: the owner's, or a longer one when that is taken.
+
+        With `adopt` one that the local owner made under the id becomes it; the cube of calls that name none never does.
+        """
+        cube, now = owner, self._handles.clock.now()
         if cube_rows.exists(connection, cube):
-            if cube_rows.get(connection, cube).owner != LOCAL_OWNER:
-                raise Conflict(f"There is a cube {cube!r} of somebody else already; choose another id.")
-            cube_rows.set_owner(connection, cube, owner)
-        else:
-            zone = zone_of(self._making.time_zone).key
-            cube_rows.create(connection, Cube(cube, owner, "", zone, self._making.fingerprint, now))
+            theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
+            if adopt and theirs and cube != DEFAULT_CUBE:
+                cube_rows.set_owner(connection, cube, owner)
+                cube_rows.record_event(connection, cube, now, owner, "create", None, {})
+                return cube
+            cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"
+        zone = zone_of(self._making.time_zone).key
+        cube_rows.create(connection, Cube(cube, owner, "", zone, self._making.fingerprint, now))
         cube_rows.record_event(connection, cube, now, owner, "create", None, {})
+        return cube

@@ -221,13 +221,11 @@ def test_an_admin_may_do_everything_and_others_nothing_about_the_installation(tw
         ({"id_": "eve", "acts_for": "ana"}, InvalidInput, "is for agents"),
         ({"id_": "bot", "kind": "agent", "acts_for": "nobody"}, NotFound, "nobody"),
         ({"id_": "team", "kind": "group", "admin": True}, InvalidInput, "not for a group"),
-        ({"id_": "shared"}, Conflict, "of somebody else"),
     ],
 )
 def test_an_identity_that_cannot_be_is_refused(
     two: MemOS, wanted: dict[str, Any], error: type[MemosError], told: str
 ) -> None:
-    two.cubes.create("shared", actor="ana")
     before = two.users.list()
     with pytest.raises(error, match=told):
         two.users.create(**wanted)
@@ -239,6 +237,22 @@ def test_a_cube_the_local_owner_made_becomes_the_users_own(memos: MemOS) -> None
     memos.add("from before there were users", cube="ana")
     memos.users.create("ana")
     assert [item.memory for item in memos.list(cube="ana", actor="ana")] == ["from before there were users"]
+
+
+def test_nobody_keeps_a_user_from_being_made_nor_takes_over_a_cube_by_its_name(two: MemOS) -> None:
+    two.cubes.create("carl", actor="ana")
+    two.cubes.create("work")
+    two.add("of the person at the machine", cube="work")
+    two.add("also theirs")
+    homes = {id_: two.users.create(id_, adopt=False).home for id_ in ("carl", "work", "default", "free")}
+    assert homes["free"] == "free"
+    for id_ in ("carl", "work", "default"):
+        assert homes[id_] != id_
+        assert [cube.id for cube in two.cubes.list(actor=id_)] == [homes[id_]]
+        with pytest.raises(NotFound):
+            two.list(cube=id_, actor=id_)
+    assert two.users.create("default-agent", kind="agent").home == "default-agent"
+    assert two.cubes.get("default").owner == "owner"
 
 
 def test_a_key_stands_for_its_identity_until_it_is_revoked(two: MemOS) -> None:

@@ -82,10 +82,15 @@ def create_app(
     async def numbers() -> Response:
         return await to_thread.run_sync(metrics.response, limiter=watchers)
 
-    app.mount("/api/v1", v1.create(memos, local_token))
-    app.mount("/api/openmem/v1", openmem.create(memos, local_token))
-    app.mount("/product", product.create(memos, local_token))
-    app.mount("/openai/v1", openai_proxy.create(memos, local_token, upstream))
+    families: dict[str, FastAPI] = {
+        "/api/v1": v1.create(memos, local_token),
+        "/api/openmem/v1": openmem.create(memos, local_token),
+        "/product": product.create(memos, local_token),
+        "/openai/v1": openai_proxy.create(memos, local_token, upstream),
+    }
+    for path, family in families.items():
+        family.state.stopping = stopping
+        app.mount(path, family)
     app.router.routes.append(mcp.route)
     if local_token is not None:
         app.mount(local.PATH, local.create(memos, local_token, stopping))

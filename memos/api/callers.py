@@ -151,7 +151,7 @@ def _known(memos: MemOS, admin: str, name: str, *, agent: bool, new: bool) -> Id
         if not (new and memos.settings.server.new_users):
             raise
     with suppress(Conflict):  # somebody else's request made it meanwhile
-        return memos.users.create(name, kind="agent" if agent else "user", actor=admin)
+        return memos.users.create(name, kind="agent" if agent else "user", adopt=False, actor=admin)
     return memos.users.get(name, actor=admin)
 
 

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from memos.api.callers import Authenticated, wait
+from memos.api.limits import BodyLimit
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -76,8 +77,12 @@ def family(
     summary: str = "",
     open_paths: frozenset[str] = frozenset(),
     documented: bool = False,
+    large: frozenset[str] = frozenset(),
 ) -> FastAPI:
-    """Return an application for a family of routes, whose errors look as `show` makes them."""
+    """Return an application for a family of routes, whose errors look as `show` makes them.
+
+    Routes at `large` bound their bodies themselves.
+    """
     app = FastAPI(
         title=title, version=__version__, summary=summary or None, docs_url=None, redoc_url=None,
         openapi_url="/openapi.json" if documented else None,
@@ -113,6 +118,7 @@ def family(
     app.add_exception_handler(RequestValidationError, unreadable)
     app.add_exception_handler(HTTPException, wrong_here)
     app.add_exception_handler(Exception, broken)
+    app.add_middleware(BodyLimit, most=memos.settings.server.body_bytes, apart=large)
     app.add_middleware(
         Authenticated, memos=memos, refuse=show, local_token=local_token,
         open_paths=open_paths | ({"/openapi.json"} if documented else set()),

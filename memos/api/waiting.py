@@ -47,12 +47,16 @@ async def look(request: Request, call: Callable[[], _Seen]) -> _Seen:
 
 
 async def looks(request: Request, call: Callable[[], _Seen], timeout_s: float) -> AsyncIterator[_Seen]:
-    """Yield what a call says now and again, more and more rarely, for so long; the last time at the end of it."""
+    """Yield what a call says now and again, more and more rarely, for so long; the last time at the end of it.
+
+    A server that is about to stop ends it early: a stop waits for requests.
+    """
+    stopping = getattr(request.app.state, "stopping", lambda: False)
     deadline, (pause, slowest) = time.monotonic() + timeout_s, _PAUSES_S
     while True:
         yield await look(request, call)
         left = deadline - time.monotonic()
-        if left <= 0:
+        if left <= 0 or stopping():
             return
         await anyio.sleep(min(pause, left))
         pause = min(slowest, pause * 1.5)

@@ -8,13 +8,19 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from starlette.testclient import TestClient
 
+from memos import MemOS, Settings
 from memos.api import endpoint
+from memos.api.app import create_app
+from memos.settings import IndexSettings, LimitSettings, ServerSettings
 from tests.api.conftest import Server
+from tests.fakes import WordEmbedder
 
 BEARER = "Authorization"
 
@@ -127,3 +133,51 @@ def test_serving_prints_the_key_once_tells_tools_where_it_is_and_ends_in_order(t
         assert rest == ""
         assert endpoint.find(tmp_path / "home") is None
     assert json.dumps(key) not in (tmp_path / "home" / "ledger.db").read_bytes().decode("latin-1")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
+    limit = 100_000
+    settings = Settings(
+        index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
+        server=ServerSettings(body_bytes=limit),
+    )  # fmt: skip
+
+    def chunks() -> Iterator[bytes]:
+        yield from [b"x" * 10_000] * 100
+
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        app = create_app(memos, local_token="local-token")
+        with TestClient(app, raise_server_exceptions=False) as http:
+            headers = {BEARER: "Bearer local-token", "Content-Type": "application/json"}
+            for path in (
+                "/api/v1/search",
+                "/product/add",
+                "/api/openmem/v1/add/message",
+                "/openai/v1/chat/completions",
+            ):
+                declared = http.post(path, content=b"x" * (limit + 1), headers=headers)
+                assert (path, declared.status_code) == (path, 413)
+                streamed = http.post(path, content=chunks(), headers=headers)
+                assert (path, streamed.status_code) == (path, 413)
+                assert "100,000" in declared.text
+            form = {"file": ("a.md", b"x" * limit)}
+            upload = http.post("/api/v1/documents/upload", files=form, headers={BEARER: "Bearer local-token"})
+            assert upload.status_code == 413
+            assert http.get("/api/v1/cubes", headers=headers).status_code == 200
+
+
+def test_streams_and_waits_end_when_the_server_is_about_to(tmp_path: Path) -> None:
+    settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
+    asked = []
+
+    def stopping() -> bool:
+        asked.append(True)
+        return True
+
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        app = create_app(memos, local_token="local-token", stopping=stopping)
+        with TestClient(app, raise_server_exceptions=False) as http:
+            headers = {BEARER: "Bearer local-token"}
+            told = http.get("/api/v1/events/stream?cube=default&timeout_s=30", headers=headers)
+            assert told.status_code == 200
+    assert len(asked) == 1

@@ -38,8 +38,9 @@ _ROUTES = (
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     app = family(
-        "memstrata", memos, show, local_token=local_token, summary="Memory for agents", open_paths=frozenset({DOCUMENT})
-    )
+        "memstrata", memos, show, local_token=local_token, summary="Memory for agents",
+        open_paths=frozenset({DOCUMENT}), large=frozenset({"/cubes/load", "/cubes/inspect"}),
+    )  # fmt: skip
     for routes in _ROUTES:
         app.include_router(routes.router, generate_unique_id_function=operation_id)
     describe(app)
