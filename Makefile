@@ -19,7 +19,7 @@ serve: $(VENV)/.base
 	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	TMPDIR="$$(sh scripts/test_folder.sh)" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What needs PostgreSQL and Neo4j: starts both on loopback, from temporary folders, and stops them. Qdrant's tests use
 # the server in QDRANT_URL, or a stand-in. CI=1 makes a missing server a failure instead of a skipped test.

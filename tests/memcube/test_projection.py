@@ -99,11 +99,10 @@ def test_an_engine_that_died_gets_its_unflushed_changes_again(idle: MemOS) -> No
     idle.add("before the flush")
     idle._vector.flush()
     idle.add("after the flush")
-    ours = [child for child in psutil.Process().children() if "memos.backends" in " ".join(child.cmdline())]
-    assert len(ours) == 2
-    for child in ours:
+    for index in (idle._parts.vector, idle._parts.graph):
+        child = psutil.Process(index._child.pid)
         child.kill()
-        child.wait()
+        psutil.wait_procs([child], timeout=10)
     result = idle.search("flush")
     assert {hit.item.memory for hit in result} == {"before the flush", "after the flush"}
     assert result.missing_arms  # this search noticed, and said what it could not ask
