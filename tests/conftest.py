@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.backends import child
+from memos.memcube.ledger import migrate
 from memos.settings import IndexSettings, LimitSettings
+from tests import forks, migrated
 from tests.fakes import WordEmbedder
 from tests.servers.fixtures import neo4j_server, postgres_server
 
@@ -27,6 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first."""
     order = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(_LONG)))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick_openings() -> Iterator[None]:
+    """Fork the engines' processes and copy new tables; programs that tests start load and migrate for themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "started", forks.started)
+        patch.setattr(migrate, "upgrade", migrated.upgrade)
+        yield
+    forks.stop()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from memos import MemOS
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.lock import FolderLock
 from memos.version import __version__
-from tests import commands
+from tests import forks
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPORT = ROOT / "examples" / "data" / "chat_export.json"
@@ -53,7 +53,7 @@ class Store:
     def run(self, *arguments: str | bytes, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
         """Run one command on this folder; whatever comes of it, it is no traceback."""
         if not env and all(isinstance(argument, str) and argument.isprintable() for argument in arguments):
-            done = commands.run([str(argument) for argument in arguments], stdin=stdin, env=self.env())
+            done = forks.command([str(argument) for argument in arguments], stdin=stdin, env=self.env())
             assert "Traceback" not in done.stderr
             return done
         done = subprocess.run(

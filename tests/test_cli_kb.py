@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memos.errors import Conflict, InvalidInput, NotFound
-from tests import commands
 from tests import documents as make
+from tests import forks
 
 ROOT = Path(__file__).resolve().parents[1]
 ODD = "odd [red] :smile: \x1b[31m.md"
@@ -25,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(home: Path, *arguments: str | Path, stdin: str = "") -> tuple[int, str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
     env = {**kept, "MEMOS_HOME": str(home)}
-    done = commands.run([str(argument) for argument in arguments], stdin=stdin.encode(), env=env)
+    done = forks.command([str(argument) for argument in arguments], stdin=stdin.encode(), env=env)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
 

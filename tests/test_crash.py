@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from memos import MemOS, Settings
+from tests import forks
 from tests.fakes import WordEmbedder
 
 EXCHANGES = 2_000
@@ -23,7 +22,7 @@ import sys
 from memos import MemOS, Settings
 from tests.fakes import WordEmbedder
 folder, start, end = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-settings = Settings(index={"flush_every_rows": 40, "flush_every_s": 0.2, "wait_s": 30}, limits={"min_free_bytes": 0})
+settings = Settings(index={"flush_every_rows": 100, "flush_every_s": 0.5, "wait_s": 30}, limits={"min_free_bytes": 0})
 with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
     for number in range(start, end):
         memos.add(
@@ -39,10 +38,7 @@ with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
 
 def run_and_kill(folder: Path, start: int, end: int, lines: int | None) -> int:
     """Let a child add; kill it after `lines` acknowledgements (None: let it finish). Return the next number."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), str(start), str(end)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
+    process = forks.Script(CHILD, str(folder), str(start), str(end))
     acknowledged = start
     if lines is not None:
         for _ in range(lines):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 from memos import MemOS, Settings
 from memos.model import FileState
 from memos.settings import IndexSettings, LimitSettings
+from tests import forks
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -40,9 +39,7 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
 def test_nothing_acknowledged_is_lost_halved_or_doubled(tmp_path: Path) -> None:
     home, chance, known = tmp_path / "home", random.Random(5), []
     for kill in range(KILLS):
-        command = [sys.executable, "-c", WORKER, str(home), str(kill * 1000)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-            assert process.stdout is not None
+        with forks.Script(WORKER, str(home), str(kill * 1000)) as process:
             assert process.stdout.readline() == "open\n"
             for _ in range(chance.randint(1, 4)):
                 known.append(process.stdout.readline().strip())

@@ -17,14 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
 from memos.memcube.ledger.engine import HEAD
 from memos.settings import IndexSettings, LimitSettings
-from tests import commands
+from tests import forks
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +45,7 @@ def opened(home: Path, **limits: int) -> MemOS:
 
 
 def cli(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return commands.run([*arguments, "--data-dir", str(home)])
+    return forks.command([*arguments, "--data-dir", str(home)])
 
 
 def texts_in_ledger(home: Path) -> list[str]:
@@ -444,9 +443,9 @@ def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def kill_vector_process() -> None:
-    [child] = [c for c in psutil.Process().children() if "memos.backends.edge_process" in " ".join(c.cmdline())]
+    [child] = forks.running("memos.backends.edge_process")
     child.kill()
-    psutil.wait_procs([child], timeout=10)
+    child.wait(10)
 
 
 def test_a_killed_vector_process_is_started_again_and_nothing_is_lost(home: Path) -> None:

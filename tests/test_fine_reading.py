@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +19,7 @@ from memos.memcube.ledger import schema as t
 from memos.model import LinkKind, TaskState
 from memos.ports import ChatRequest
 from memos.settings import IndexSettings, LimitSettings
+from tests import forks
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat
 from tests.test_long_tier import facts, linked, settled
@@ -340,10 +339,7 @@ class Later:
 
 
 def test_a_process_killed_while_the_model_answers_loses_nothing_and_the_task_goes_on(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        assert process.stdout is not None
+    with forks.Script(WORKER, str(tmp_path)) as process:
         assert process.stdout.readline() == "asked\n"
         process.kill()
     settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))

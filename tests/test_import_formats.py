@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from memos import MemOS, Settings
 from memos.errors import InvalidInput
 from memos.importing import ImportSummary, import_export
 from memos.reader.exports.formats import Format
+from tests import forks
 from tests.fakes import WordEmbedder
 
 
@@ -222,10 +221,7 @@ def test_a_killed_import_run_again_ends_as_an_undisturbed_one(
     chats = [MAKERS[format](name, *(f"{name} says {n // 2}" for n in range(200))) for name in "abcd"]
     path = write(tmp_path / "export.json", chats)
     home = tmp_path / "killed"
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(home), str(path)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
+    with forks.Script(CHILD, str(home), str(path)) as process:
         for _ in range(5):
             done = int(process.stdout.readline())
         process.send_signal(signal.SIGKILL)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,6 +15,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tiers
 from memos.model import DERIVED, LinkKind, Status
 from memos.settings import HeatSettings, IndexSettings, LimitSettings
+from tests import forks
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -70,10 +69,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("crash") / "home"
     chance, kills = random.Random(23), 50
     for number in range(kills):
-        with subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(home), str(number)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        ) as process:
-            assert process.stdout is not None
+        with forks.Script(WORKER, str(home), str(number)) as process:
             assert process.stdout.readline() == "open\n"
             time.sleep(chance.uniform(0.05, 0.7))  # when the kill comes is the test
             process.kill()

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError,
 from memos.memcube.lock import FolderLock
 from memos.memcube.moving import copy_ledger
 from memos.moving import backup, migrate, restore, settings_of
-from tests import commands
+from tests import forks
 from tests.fakes import WordEmbedder
 from tests.ledgers import BIG, ODD, contents, sqlite_ledger
 from tests.servers.postgres_server import PostgresServer
@@ -379,11 +378,7 @@ def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Pat
     source = tmp_path / ("backup" if what == "restore" else "home")
     target, cut_off = tmp_path / "new", 0
     for lines in (1, 3, 5, 7, 8, 9, 2, 10):
-        process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, what, str(source), str(target)],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
-        assert process.stdout is not None
+        process = forks.Script(CHILD, what, str(source), str(target))
         seen = [process.stdout.readline() for _ in range(lines)]
         process.send_signal(signal.SIGKILL)
         process.stdout.close()
@@ -506,7 +501,7 @@ def test_a_toml_file_that_is_wrong_is_refused(text: str, message: str, tmp_path:
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
-    done = commands.run(arguments, env={**kept, "MEMOS_HOME": str(home)})
+    done = forks.command(arguments, env={**kept, "MEMOS_HOME": str(home)})
     assert "Traceback" not in done.stderr
     return done
 

@@ -21,7 +21,7 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.model import TaskState
 from memos.scheduler.periodic import Chore
 from memos.scheduler.task_run import Job, Run
-from tests import commands
+from tests import forks
 from tests.fakes import WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -196,7 +196,7 @@ def test_an_erasure_clears_what_errors_of_its_cube_may_quote(memos: MemOS, go: t
 def test_the_commands(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
-        return commands.run(["tasks", *arguments, "--data-dir", str(tmp_path)], env=kept)
+        return forks.command(["tasks", *arguments, "--data-dir", str(tmp_path)], env=kept)
 
     assert run("list").stdout.startswith("no task") or "retention" in run("list").stdout
     with MemOS.open(tmp_path, embedder=None) as memos:

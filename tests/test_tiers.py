@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,6 +23,7 @@ from memos.scheduler.periodic import Chore
 from memos.scheduler.runner import Runner
 from memos.scheduler.task_run import Job
 from memos.scheduler.triggers import Triggers
+from tests import forks
 from tests.fakes import FixedClock, WordEmbedder
 
 ROOT = Path(__file__).parents[1]
@@ -276,10 +275,7 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
 def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> None:
     chance, kills = random.Random(11), 20
     for _ in range(kills):
-        with subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        ) as process:
-            assert process.stdout is not None
+        with forks.Script(WORKER, str(tmp_path)) as process:
             assert process.stdout.readline() == "open\n"
             time.sleep(chance.uniform(0.05, 0.5))  # when the kill comes is the test
             process.kill()

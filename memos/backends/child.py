@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -60,16 +60,7 @@ class Child:
                 mine.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)
                 self._channels.append((threading.Lock(), Connection(mine.detach())))
                 numbers.append(theirs.enter_context(its).fileno())
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-P", "-c", _START.format(module=module), _PACKAGE_ROOT, *map(str, numbers)],
-                pass_fds=(*numbers, *keep),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=with_huge_pages(os.environ) if huge_pages else None,
-                # A Ctrl-C in the terminal is for the program, which then closes its children in order.
-                start_new_session=True,
-            )
+            self._process = started(module, numbers, keep, huge_pages=huge_pages)
 
     @property
     def pid(self) -> int:
@@ -139,6 +130,22 @@ class Child:
             self._process.wait(_CLOSE_WAIT_S)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+def started(
+    module: str, numbers: Sequence[int], keep: Sequence[int] = (), *, huge_pages: bool = False
+) -> subprocess.Popen[bytes]:
+    """Return a new process that runs `main` of a module with its sockets' numbers; `keep` stays open in it, too."""
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        [sys.executable, "-P", "-c", _START.format(module=module), _PACKAGE_ROOT, *map(str, numbers)],
+        pass_fds=(*numbers, *keep),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=with_huge_pages(os.environ) if huge_pages else None,
+        # A Ctrl-C in the terminal is for the program, which then closes its children in order.
+        start_new_session=True,
+    )
 
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import memos
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.minilm import MiniLmEmbedder
 from memos.errors import IntegrityError, InvalidInput
@@ -127,3 +131,16 @@ def test_the_cache_keeps_the_last_texts_and_computes_each_once() -> None:
     assert float(np.linalg.norm(cached.embed_query("a"))) == pytest.approx(1)
     cached.forget()
     assert len(cached) == 0
+
+
+EMBED = """
+from memos.backends.minilm import MiniLmEmbedder
+MiniLmEmbedder().embed_documents(["what nobody else is to know"])
+"""
+
+
+def test_the_runtime_tells_its_makers_nothing(tmp_path: Path) -> None:
+    """Without our setting it keeps an id of the device in the home folder, and events that it sends."""
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(Path(memos.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", EMBED], env=env, check=True, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []

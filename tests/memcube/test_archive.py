@@ -28,6 +28,7 @@ from memos.memcube.holders import BACKUP_PATHS
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
 from memos.memcube.restoring import restore_archive
+from tests import forks
 from tests.fakes import FixedClock
 from tests.ledgers import BIG, ODD, Store, chains, contents, fill, sqlite_ledger, waiting
 
@@ -574,8 +575,7 @@ print("done", flush=True)
 
 def kill_after(lines: int, *arguments: object) -> bool:
     """Run the child and kill it after some lines; say whether it was cut off."""
-    process = subprocess.Popen([sys.executable, "-c", CHILD, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    process = forks.Script(CHILD, *map(str, arguments))
     seen = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)
     process.stdout.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +14,7 @@ from memos.errors import Conflict
 from memos.memcube import rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.moving import copy_ledger, unfinished_copy
+from tests import forks
 from tests.ledgers import Store, chains, contents, fill, sqlite_ledger, waiting
 
 
@@ -170,8 +169,7 @@ def test_a_copy_that_is_killed_again_and_again_comes_to_an_end(
     target.close()
     known = [0]
     for kill in range(20):
-        process = subprocess.Popen([sys.executable, "-c", CHILD, *urls], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
+        process = forks.Script(CHILD, *urls)
         lines = [process.stdout.readline() for _ in range(4 + kill % 3)]
         process.send_signal(signal.SIGKILL)
         process.stdout.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +26,7 @@ from memos.model import WHOLE, Task, TaskState
 from memos.scheduler.runner import Limits, Runner
 from memos.scheduler.task_run import Job, LeaseLost, Parked, Run
 from memos.settings import TaskSettings
+from tests import forks
 from tests.ledgers import Store
 
 ROOT = Path(__file__).parents[2]
@@ -405,19 +404,15 @@ def test_killed_workers_lose_no_task_and_double_no_effect(
     kills = 0
     while not done():
         assert kills < 200
-        workers = [
-            subprocess.Popen([sys.executable, "-c", WORKER, url], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-            for _ in range(count)
-        ]
+        workers = [forks.Script(WORKER, url) for _ in range(count)]
         for worker in workers:
-            assert worker.stdout is not None
             assert worker.stdout.readline() == "at work\n"
         deadline = time.monotonic() + (chance.uniform(0.1, 0.8) if kills < 8 else 30)
         while time.monotonic() < deadline and not done():
             time.sleep(0.02)
         for worker in workers:
-            worker.kill()
-            worker.communicate()
+            with worker:
+                worker.kill()
             kills += 1
     with ledger.read() as connection:
         assert tasks.counts(connection, None) == {TaskState.DONE: total}
