@@ -29,6 +29,7 @@ _ENGINES = ("memos.backends.edge_process", "memos.backends.graph_process", "lady
 _PROGRAMS = ("memos.cli", "memos.api.app", "tests.fakes")
 _REQUEST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 16
+start_anew = child.started
 _paths: dict[str, str] = {}  # of the templates' sockets
 _running = ExitStack()
 _engines: dict[str, WeakSet[Forked]] = {}
@@ -72,7 +73,8 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Send a signal unless the process has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has, and its template has not yet said so
+                os.kill(self.pid, number)
 
 
 class Script(Forked):

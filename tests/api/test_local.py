@@ -111,6 +111,7 @@ def test_progress_and_following_are_told_as_they_happen(served_folder: Served) -
     assert next(events).seq == 1
     stop.set()
     assert len(list(events)) < 10_000
+    remote.tasks.wait()
     with pytest.raises(StopIteration):
         next(remote.events.follow(timeout_s=0.1))
 

@@ -20,6 +20,7 @@ import pytest
 import qdrant_edge
 
 from benchmarks.edge_optimise import Phase, Probe, points
+from memos.backends import child
 from memos.backends.bm25 import QdrantBm25
 from memos.backends.child import with_huge_pages
 from memos.backends.edge_process import config
@@ -27,6 +28,7 @@ from memos.backends.qdrant_edge import QdrantEdgeIndex, wipe
 from memos.errors import BackendUnavailable, IntegrityError
 from memos.model import Arm
 from memos.ports import ArmQuery, VectorPoint, VectorSearch
+from tests import forks
 
 DIMENSION = 8
 BM25 = QdrantBm25()
@@ -94,6 +96,7 @@ def test_a_child_is_given_huge_pages_and_keeps_what_was_set_for_its_allocator() 
 
 def test_the_engine_runs_with_huge_pages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(child, "started", forks.start_anew)
     opened = QdrantEdgeIndex.open(folder, DIMENSION)
     try:
         assert child_of(opened).environ()["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"

@@ -151,12 +151,14 @@ def test_a_target_with_memories_is_refused(source: Ledger, target: Ledger) -> No
 
 
 CHILD = """
-import sys
-from pathlib import Path
+import sys, time
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.moving import copy_ledger
+def tell(done, total):
+    print(done, total, flush=True)
+    time.sleep(0.02)  # else a reader that has to wait for a core would kill what is finished
 source, target = map(Ledger.open, sys.argv[1:3])
-copy_ledger(source, target, lambda done, total: print(done, total, flush=True))
+copy_ledger(source, target, tell)
 print("done", flush=True)
 """
 
