@@ -1,6 +1,8 @@
 """Loads a server over HTTP: 70 % searches and 30 % adds by 1, 8, 32 and 128 clients at once, then a soak by 32.
 
-The server is a process of its own with its defaults; the clients share the machine with it.
+Clients pause as agents do between two turns, for an exponential time with the mean `--pause-s`; then the same without
+pauses, where each asks as soon as it was answered, so that n of them wait n times as long as one (docs/adr/0016). The
+soak has no pauses. The server is a process of its own with its defaults; the clients share the machine with it.
 Errors are answers of 400 and more, and requests that got none.
 """
 
@@ -63,28 +65,30 @@ class Load:
 class Clients:
     """Asks a server what people would: questions never asked before, and things to remember."""
 
-    def __init__(self, url: str, key: str, cubes: Sequence[str], seed: int, pause_s: float = 0.0) -> None:
-        self._url, self._cubes, self._pause_s = url, cubes, pause_s
+    def __init__(self, url: str, key: str, cubes: Sequence[str], seed: int) -> None:
+        self._url, self._cubes = url, cubes
         self._headers = {"Authorization": f"Bearer {key}"}
         dialogues = Dialogues(seed + 1)
         self._questions = [dialogues.question() for _ in range(_QUESTIONS)]
         self._said = dialogues.messages(_QUESTIONS)
         self._random = np.random.default_rng(seed)
 
-    async def load(self, count: int, seconds: float) -> Load:
-        """Return what so many clients saw, each asking its next thing when it was answered."""
+    async def load(self, count: int, seconds: float, pause_s: float = 0.0) -> Load:
+        """Return what so many clients saw, each asking its next thing a mean `pause_s` after it was answered."""
         seen, until = Load(), time.perf_counter() + seconds
         limits = httpx2.Limits(max_connections=count, max_keepalive_connections=count)
         async with httpx2.AsyncClient(
             base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, limits=limits, trust_env=False
         ) as http:
-            await asyncio.gather(*(self._client(http, seen, until) for _ in range(count)))
+            await asyncio.gather(*(self._client(http, seen, until, pause_s) for _ in range(count)))
         return seen
 
-    async def _client(self, http: httpx2.AsyncClient, seen: Load, until: float) -> None:
-        while time.perf_counter() < until:
-            if self._pause_s:
-                await asyncio.sleep(float(self._random.exponential(self._pause_s)))
+    async def _client(self, http: httpx2.AsyncClient, seen: Load, until: float, pause_s: float) -> None:
+        while True:
+            pause = float(self._random.exponential(pause_s)) if pause_s else 0.0
+            if time.perf_counter() + pause >= until:
+                return
+            await asyncio.sleep(pause)
             searches = bool(self._random.random() < _SEARCH_SHARE)
             path, body = self._next(searches)
             began = time.perf_counter()
@@ -117,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cubes", type=positive, default=20, help="cubes they are in (default 20)")
     parser.add_argument("--clients", type=positive, nargs="+", default=[1, 8, 32, 128], help="clients at once")
     parser.add_argument("--seconds", type=positive, default=60, help="seconds of each round (default 60)")
-    parser.add_argument("--pause-s", type=float, default=0, help="mean pause of a client before it asks (default 0)")
+    parser.add_argument("--pause-s", type=float, default=5, help="mean pause of a client before it asks (default 5)")
+    parser.add_argument("--busy-seconds", type=int, default=20, help="seconds of a round without pauses (default 20)")
     parser.add_argument("--soak-clients", type=positive, default=32, help="clients of the soak (default 32)")
     parser.add_argument("--soak-seconds", type=int, default=600, help="seconds of the soak, 0 for none (default 600)")
     return run("http", parser.parse_args(argv), measure)
@@ -130,21 +135,25 @@ def measure(arguments: argparse.Namespace) -> Report:
         volume = Volume(arguments.memories, arguments.cubes)
         key = _prepare(home, volume, arguments.seed)
         with _server(home) as (url, process, start_s):
-            clients = Clients(url, key, volume.names, arguments.seed, arguments.pause_s)
+            clients = Clients(url, key, volume.names, arguments.seed)
             asyncio.run(clients.load(1, min(5.0, arguments.seconds)))  # warm
-            rounds = {
-                str(count): asyncio.run(clients.load(count, arguments.seconds)).figures(arguments.seconds)
-                for count in arguments.clients
-            }
+            paced = _rounds(clients, arguments.clients, arguments.seconds, arguments.pause_s)
+            busy = _rounds(clients, arguments.clients, arguments.busy_seconds, 0.0)
             soak = asyncio.run(_soak(clients, process, arguments)) if arguments.soak_seconds > 0 else None
     figures = {
-        "n": {name: getattr(arguments, name) for name in ("memories", "cubes", "seconds", "pause_s")},
-        "start_s": round(start_s, 2), "clients": rounds, "soak": soak,
+        "n": {name: getattr(arguments, name) for name in ("memories", "cubes", "seconds", "pause_s", "busy_seconds")},
+        "start_s": round(start_s, 2), "with_pauses": paced, "without_pauses": busy, "soak": soak,
     }  # fmt: skip
-    single = next(iter(rounds.values()))["search_p50_ms"]
-    for found in rounds.values():
+    # A client alone without pauses is the quickest there is: what it waits in the mean is what others are measured by.
+    single = next(iter(busy.values()))["search_p50_ms"]
+    for found in (*paced.values(), *busy.values()):
         found["search_p99_by_single_p50"] = round(found["search_p99_ms"] / single, 1) if single else None
-    return Report(figures, tables=_tables(rounds, soak))
+    told = {f"with pauses of {arguments.pause_s:g} s in the mean": paced, "without pauses": busy}
+    return Report(figures, tables=[*(_table(name, rounds) for name, rounds in told.items()), *_soak_table(soak)])
+
+
+def _rounds(clients: Clients, counts: Sequence[int], seconds: float, pause_s: float) -> dict[str, dict[str, Any]]:
+    return {str(count): asyncio.run(clients.load(count, seconds, pause_s)).figures(seconds) for count in counts}
 
 
 def _prepare(home: Path, volume: Volume, seed: int) -> str:
@@ -201,22 +210,26 @@ def _rss_mib(process: psutil.Process) -> float:
     return round(sum(each.memory_info().rss for each in [process, *process.children(recursive=True)]) / _MIB, 1)
 
 
-def _tables(rounds: dict[str, dict[str, Any]], soak: dict[str, Any] | None) -> list[Table]:
+def _table(title: str, rounds: dict[str, dict[str, Any]]) -> Table:
     names = ("requests", "errors", "requests_per_s", "search_p50_ms", "search_p99_ms", "search_p99_by_single_p50",
              "add_p50_ms", "add_p99_ms")  # fmt: skip
-    table = Table(title="clients at once, 70 % searches, 30 % adds", title_justify="left")
+    table = Table(title=f"clients at once, 70 % searches, 30 % adds, {title}", title_justify="left")
     for name in ("clients", *names):
         table.add_column(name.replace("_", " "), justify="right")
     for count, found in rounds.items():
         table.add_row(count, *(str(found[name]) for name in names))
+    return table
+
+
+def _soak_table(soak: dict[str, Any] | None) -> list[Table]:
     if soak is None:
-        return [table]
+        return []
     over = Table(title=f"soak: {soak['clients']} clients, {soak['seconds']} s", title_justify="left")
     kept = ("requests", "errors", "search_p99_ms", "rss_second_third_mib", "rss_last_third_mib")
     for name in kept:
         over.add_column(name.replace("_", " "), justify="right")
     over.add_row(*(str(soak[name]) for name in kept))
-    return [table, over]
+    return [over]
 
 
 if __name__ == "__main__":

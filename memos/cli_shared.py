@@ -34,6 +34,12 @@ DataDir = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table")]
 CubeName = Annotated[str, typer.Option("--cube", "-c", help="Cube to use")]
 Actor = Annotated[str, typer.Option("--actor", help="Who asks")]
+ReadMode = Annotated[
+    str,
+    typer.Option(
+        "--mode", help="rough, or fine: also read into facts, in the background; `memos tasks wait` waits for that"
+    ),
+]
 ItemId = Annotated[str, typer.Argument(help="Item id")]
 
 
