@@ -21,7 +21,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.model import LOCAL_OWNER
 from memos.quotas import Quotas
 from memos.reader.fields import member_of, members_of, within
-from memos.text.checks import check_name, check_text
+from memos.text.checks import check_name, check_new_id, check_text
 
 _PREFIX = "mst_"
 _SECRET_BYTES = 32
@@ -68,7 +68,7 @@ class Users:
         Raises: InvalidInput, Conflict (the id is taken), NotFound (`acts_for`), PermissionDenied (no admin).
         """
         doors, kind_ = self._doors, member_of("kind", kind, IdentityKind)
-        id_ = check_name("id", id_, 128)
+        id_ = check_new_id("id", id_)
         if id_ in (LOCAL_OWNER, EVERYONE):
             raise InvalidInput("id", f"{id_!r} has a meaning of its own; choose another")
         if acts_for is not None and kind_ is not IdentityKind.AGENT:

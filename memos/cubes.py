@@ -18,7 +18,7 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, Fingerprint, Scope
 from memos.reader.fields import member_of, switch, zone_of
 from memos.repeated import repeated
-from memos.text.checks import check_name, check_text
+from memos.text.checks import check_name, check_new_id, check_text
 
 _LONGEST_OWNER = 90
 
@@ -53,7 +53,7 @@ class Cubes:
         Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
         """
         handles, making = self._handles, self._making
-        cube = check_name("cube", cube, 128)
+        cube = check_new_id("cube", cube)
         handles.readable(check_name("actor", actor, 128))
         making.guard.check_key(Right.OWN)
         zone = zone_of(time_zone or making.time_zone)

@@ -33,7 +33,7 @@ from memos.memcube.vectors import POINT_FORMAT, VectorFollower
 from memos.model import LOCAL_OWNER
 from memos.ports import Embedder, VectorIndex
 from memos.reader.fields import switch
-from memos.text.checks import check_name
+from memos.text.checks import check_name, check_new_id
 
 Given = str | Path | IO[bytes]
 """A path, or an open file that can seek."""
@@ -149,6 +149,7 @@ class Travel:
         if merge:
             self._handles.scoping([cube], actor, right=Right.OWN)
         else:
+            check_new_id("cube", cube)
             with self._handles.ledger.read() as connection:
                 if cubes.exists(connection, cube):
                     raise Conflict(f"Cube {cube!r} exists already; choose another id (cube=, --as), or merge into it.")

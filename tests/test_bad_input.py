@@ -637,6 +637,22 @@ def test_odd_but_valid_text_is_kept_exactly_and_found(memos: MemOS, kind: str) -
     assert memos.update(found.id, text + "!", reason=text).memory == text + "!"
 
 
+UNSEEN = ["a\nb", "a\x1b[31m", "\x07a", "\u202ea", "a\u200bb", "a\ufeff", "a\u2028b", "a\x85b"]
+
+
+@pytest.mark.parametrize(("name", "word"), [*((name, "not seen") for name in UNSEEN), (" a", "space"), ("a ", "space")])
+def test_nothing_is_made_under_an_id_that_cannot_be_read(memos: MemOS, name: str, word: str) -> None:
+    for field, call in (("cube", memos.cubes.create), ("id", memos.users.create), ("cube", memos.knowledge.create)):
+        with refused(memos, InvalidInput, field, word):
+            call(name)
+
+
+@pytest.mark.parametrize("name", ["café 本", "👩‍👩‍👧‍👦", "می‌خواهم", "a/b", "a b"])
+def test_ids_may_be_of_any_script(memos: MemOS, name: str) -> None:
+    assert memos.cubes.create(name).id == name
+    assert memos.get(memos.add("kept", cube=name).item_ids[0]).memory == "kept"
+
+
 def test_a_long_message_is_stored_whole_and_found_by_a_phrase_near_its_end(memos: MemOS) -> None:
     memos.cubes.create("long")
     memos.add([f"the decoy number {n} mentions filler words" for n in range(30)], cube="long", conversation="decoys")

@@ -51,8 +51,9 @@ def create_app(
             await upstream.close()
 
     app = FastAPI(
-        title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan
-    )
+        title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan,
+        redirect_slashes=False,  # else anyone is sent on to whatever address the request calls the server by
+    )  # fmt: skip
 
     @app.exception_handler(HTTPException)
     async def nowhere(_: Request, error: HTTPException) -> Response:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from memos.errors import InvalidInput
 from memos.model import Json
+
+_UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp"))  # controls, marks of direction, separators of lines
+_JOINERS = "\u200c\u200d"
 
 
 def check_text(where: str, value: Json, max_bytes: int) -> str:
@@ -30,6 +35,23 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
         raise InvalidInput(where, "is empty; give it a name or leave it out")
     if len(text) > max_chars:
         raise InvalidInput(where, f"has {len(text)} characters, at most {max_chars} are taken")
+    return text
+
+
+def check_new_id(where: str, value: Json) -> str:
+    """Return the id of what is about to be made; others will have to read and write it.
+
+    Raises: InvalidInput when `check_name` would, with characters that are not seen (but for those that join others in
+    emoji, Persian and Indian words), or with space at its ends.
+    """
+    text = check_name(where, value, 128)
+    if text != text.strip():
+        raise InvalidInput(where, "begins or ends with space; take it away")
+    for place, character in enumerate(text):
+        if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
+            raise InvalidInput(
+                where, f"has a character not seen (U+{ord(character):04X}) at {place}; remove it"
+            )
     return text
 
 

@@ -101,6 +101,13 @@ def test_unknown_routes_and_methods_are_told_in_the_same_shape(server: Server) -
     assert server.http.delete("/api/v1/search", headers=server.headers("ana")).status_code == 405
 
 
+@pytest.mark.parametrize("path", ["/mcp/", "/health/", "/metrics/"])
+def test_nobody_is_sent_on_to_the_address_a_request_calls_the_server_by(server: Server, path: str) -> None:
+    told = server.http.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+    assert told.status_code == 404
+    assert "location" not in told.headers
+
+
 def test_a_request_keeps_its_id_or_gets_one(server: Server) -> None:
     assert server.http.get("/health", headers={"X-Request-Id": "abc-1"}).headers["X-Request-Id"] == "abc-1"
     assert len(server.http.get("/health", headers={"X-Request-Id": "bad id\n"[:6]}).headers["X-Request-Id"]) > 10
