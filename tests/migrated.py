@@ -15,7 +15,7 @@ _migrated = migrate.upgrade
 
 def upgrade(connection: sa.Connection, found: str | None, where: str) -> None:
     """Stand in for `migrate.upgrade`: new SQLite databases get the same tables, indexes and rows from a dump."""
-    if found is not None or connection.dialect.name != "sqlite":
+    if found is not None or connection.dialect.name != "sqlite" or sa.inspect(connection).has_table("alembic_version"):
         _migrated(connection, found, where)
         return
     raw: Any = connection.connection.driver_connection

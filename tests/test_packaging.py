@@ -1,9 +1,10 @@
-"""The wheel and the sdist, each alone in an empty environment, import and run the demo from `/`."""
+"""The sdist, alone in an empty environment, imports and runs the demo from `/`; the wheel is what it installs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -29,18 +30,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("pattern", ["*.whl", "*.tar.gz"])
-def test_a_distribution_installs_imports_and_runs_the_demo(built: Path, tmp_path: Path, pattern: str) -> None:
-    [distribution] = built.glob(pattern)
+def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_what_it_installs(
+    built: Path, tmp_path: Path
+) -> None:
+    """What a wheel installs is decided by its bytes, so a second installation would show nothing more."""
+    [sdist], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
     environment = tmp_path / "env"
     run(sys.executable, "-m", "venv", environment, cwd=tmp_path)
     python = environment / "bin/python"
     empty = size_of(environment)  # pip's own size is not ours
-    run(python, "-m", "pip", "install", "--quiet", distribution, cwd=tmp_path)
+    run(python, "-m", "pip", "install", "--quiet", sdist, cwd=tmp_path)
     assert "torch" not in run(python, "-m", "pip", "list", cwd=tmp_path)
     assert size_of(environment) - empty < MAX_BASE_INSTALL_BYTES
-    location = run(python, "-c", "import memos; print(memos.__file__)", cwd=Path("/"))
-    assert str(environment) in location
+    location = Path(run(python, "-c", "import memos; print(memos.__file__)", cwd=Path("/")).strip())
+    assert environment in location.parents
     said = run(environment / "bin/memos", "demo", cwd=Path("/"))
     assert "clean" in said
     run(environment / "bin/memos", "--help", cwd=Path("/"))
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+        [told] = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")]
+    site = location.parents[1]
+    kept = (path for path in location.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert {str(path.relative_to(site)): path.read_bytes() for path in kept} == held
+    [installed] = site.glob("memstrata_os-*.dist-info/METADATA")
+    assert installed.read_text(encoding="utf-8") == told

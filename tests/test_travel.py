@@ -69,6 +69,7 @@ def fill(memos: MemOS) -> dict[str, str]:
     memos.tasks.wait(timeout_s=120)
     memos.consolidate(cube="life")
     memos.search("cheese", cubes=["life"])
+    memos._scheduler.accesses.flush()  # else what that warmed may come after the dump
     memos.tasks.wait(timeout_s=120)
     # Nobody is there to describe it: that waits, here and wherever it is loaded.
     seen = [{"role": "user", "content": [{"type": "text", "text": "look at this"}, part(picture())]}]

@@ -189,10 +189,13 @@ def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_http_tells_of_each_number_of_clients_and_of_the_soak(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "1", "--soak-seconds", "1"]
+    sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "2", "--pause-s", "0.05",
+             "--busy-seconds", "1", "--soak-seconds", "1"]  # fmt: skip
     figures = closing_line(http, sizes, capsys)
-    assert list(figures["clients"]) == ["1", "3"]
-    for found in [*figures["clients"].values(), figures["soak"]]:
+    for rounds in (figures["with_pauses"], figures["without_pauses"]):
+        assert list(rounds) == ["1", "3"]
+        assert min(found["search_p99_by_single_p50"] for found in rounds.values()) > 0
+    for found in [*figures["with_pauses"].values(), *figures["without_pauses"].values(), figures["soak"]]:
         assert found["errors"] == 0
         assert found["requests"] > 0
     assert min(figures["soak"]["rss_mib"]) > 10
