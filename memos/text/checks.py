@@ -49,9 +49,7 @@ def check_new_id(where: str, value: Json) -> str:
         raise InvalidInput(where, "begins or ends with space; take it away")
     for place, character in enumerate(text):
         if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
-            raise InvalidInput(
-                where, f"has a character not seen (U+{ord(character):04X}) at {place}; remove it"
-            )
+            raise InvalidInput(where, f"has a character not seen (U+{ord(character):04X}) at {place}; remove it")
     return text
 
 

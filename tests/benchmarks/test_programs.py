@@ -143,7 +143,7 @@ def test_latency_on_servers_says_what_to_install(
 
 def test_capacity_counts_what_an_add_and_a_search_cost(servers: Servers, tmp_path: Path) -> None:
     embedder, dialogues = WordEmbedder(), Dialogues(5)
-    arguments = capacity.parse(["--adds", "4", "--searches", "4"])
+    arguments = capacity.parse(["--adds", "20", "--searches", "4"])
     with servers.installation(tmp_path / "home") as settings:
         fill(settings, Volume(60, 2), dialogues, embedder)
         tables = capacity.table_bytes(servers, settings)
