@@ -153,17 +153,17 @@ def test_the_vectors_of_a_trusted_file_are_used_and_those_of_another_embedder_ar
     for name, trust, most in (("words", True, 0), ("words", False, None), ("other", True, None)):
         embedder = Counting(name)
         with MemOS.open(tmp_path / f"{name}{trust}", settings=SETTINGS, embedder=embedder) as memos:
-            done = memos.travel.load(dump, trust=trust)
+            memos.travel.load(dump, trust=trust)
             memos.catch_up()
             embedded = embedder.texts
+            texts = len({item.memory for item in memos.list(cube="life", limit=10_000)})  # equal ones share a vector
             assert memos.verify().clean
             assert memos.search("walrus", cubes=["life"])[0].item.type is ItemType.DOCUMENT
             assert memos.travel.inspect(dump).fits is (name == "words")
         if most == 0:
             assert embedded == 0
         else:
-            assert embedded > 25
-            assert done.items > 25
+            assert embedded >= texts > 25
 
 
 def test_what_is_not_trusted_is_fenced_wherever_it_is_shown(target: MemOS, dump: Path) -> None:
