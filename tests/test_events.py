@@ -373,3 +373,26 @@ def test_every_event_of_a_cube_is_in_its_list(memos: MemOS) -> None:
         kept = connection.execute(sa.select(t.events.c.seq, t.events.c.body)).all()
     found = memos.events.list()
     assert {event.seq: event.body for event in found} == {row.seq: json.loads(row.body) for row in kept}
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_what_is_committed_behind_the_end_of_a_share_is_not_told(memos: MemOS, followed: bool) -> None:
+    memos.users.create("ana")
+    memos.users.create("ben")
+    memos.cubes.create("lent", actor="ana")
+    memos.sharing.grant("lent", "ben", "reader", actor="ana")
+    ledger, known = memos.events._ledger, memos.events._known
+
+    def taken_back_then(names: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+        """Take the share back as soon as it was looked at for the first time, before anything is read."""
+        found = known(names, actor, right)
+        memos.sharing.revoke("lent", "ben", actor="ana")
+        memos.add("behind the end", cube="lent", actor="ana")
+        return found
+
+    events = Events(ledger, taken_back_then)
+    with pytest.raises(NotFound):
+        if followed:
+            next(events.follow("lent", actor="ben", after=0, timeout_s=5))
+        else:
+            events.list("lent", actor="ben")

@@ -26,7 +26,7 @@ def size_of(folder: Path) -> int:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    run(sys.executable, "-m", "build", "--installer", "uv", "--outdir", folder, ROOT, cwd=folder)
     return folder
 
 
@@ -36,12 +36,12 @@ def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_wha
     """What a wheel installs is decided by its bytes, so a second installation would show nothing more."""
     [sdist], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
     environment = tmp_path / "env"
-    run(sys.executable, "-m", "venv", environment, cwd=tmp_path)
+    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=tmp_path)
     python = environment / "bin/python"
-    empty = size_of(environment)  # pip's own size is not ours
-    run(python, "-m", "pip", "install", "--quiet", sdist, cwd=tmp_path)
-    assert "torch" not in run(python, "-m", "pip", "list", cwd=tmp_path)
-    assert size_of(environment) - empty < MAX_BASE_INSTALL_BYTES
+    installer = (sys.executable, "-m", "uv", "pip")
+    run(*installer, "install", "--quiet", "--compile-bytecode", "--python", python, sdist, cwd=tmp_path)
+    assert "torch" not in run(*installer, "list", "--python", python, cwd=tmp_path)
+    assert size_of(environment) < MAX_BASE_INSTALL_BYTES
     location = Path(run(python, "-c", "import memos; print(memos.__file__)", cwd=Path("/")).strip())
     assert environment in location.parents
     said = run(environment / "bin/memos", "demo", cwd=Path("/"))

@@ -41,7 +41,7 @@ def _install(home: Path) -> None:
     python = home / "bin" / "python"
     for command in (
         [sys.executable, "-m", "venv", "--without-pip", str(home)],
-        [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", f"MemoryOS=={VERSION}"],
+        [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(python), f"MemoryOS=={VERSION}"],
     ):
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_S)
