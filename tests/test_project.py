@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,15 +10,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 from pydantic import BaseModel
 
 import memos
 from memos.memcube.ledger import engine, migrate, schema
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.settings import Settings
+from tests.servers.fixtures import unavailable
+from tests.servers.memoryos_client import Missing, python_of
+from tests.servers.openai_server import OpenAIServer, answer
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -81,7 +88,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """A server as a reader of the README would start it; what it says is in the environment of the blocks."""
     home = tmp_path_factory.mktemp("served")
     command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", str(home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with (
+        OpenAIServer(lambda _: answer("You live in Lyon.")) as model,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "MEMOS_CHAT_MODEL__BASE_URL": f"{model.url}/v1", "MEMOS_CHAT_MODEL__MODEL": "scripted"},
+        ) as process,
+    ):  # fmt: skip
         assert process.stdout is not None
         url, key = (process.stdout.readline().split()[-1] for _ in range(2))
         yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key}
@@ -91,6 +104,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 @pytest.mark.parametrize("block", blocks("python"), ids=range(len(blocks("python"))))
 def test_python_blocks_of_the_readme_run(block: str, tmp_path: Path, server: dict[str, str]) -> None:
     _run([sys.executable, "-W", "error", "-c", block], tmp_path, {**os.environ, **server})
+
+
+@pytest.mark.parametrize("block", blocks("python memoryos"), ids=range(len(blocks("python memoryos"))))
+def test_blocks_for_the_client_of_another_package_run_with_it(
+    block: str, tmp_path: Path, server: dict[str, str]
+) -> None:
+    try:
+        python = python_of()
+    except Missing as missing:
+        unavailable(str(missing))
+    _run([str(python), "-I", "-c", block], tmp_path, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **server})
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=range(len(blocks("json"))))
+def test_a_host_can_start_what_the_readme_tells_it_to(block: str, tmp_path: Path) -> None:
+    [host] = json.loads(block)["mcpServers"].values()
+    assert host["command"] == "memos"
+    arguments = [argument.replace("/home/me/memory", str(tmp_path / "home")) for argument in host["args"]]
+    assert arguments != host["args"]
+    started = StdioServerParameters(command=str(Path(sys.executable).parent / "memos"), args=arguments)
+
+    async def run() -> None:
+        async with Client(started) as client:
+            assert "search" in {tool.name for tool in (await client.list_tools()).tools}
+
+    anyio.run(run)
 
 
 @pytest.mark.parametrize("block", blocks("bash"), ids=range(len(blocks("bash"))))
