@@ -1,10 +1,14 @@
-"""LoCoMo read by pattern: how much of the evidence is a source of a fact, and do stored facts help a search."""
+"""LoCoMo read by pattern, or with the configured model.
+
+How much of the evidence is a source of a fact, and do stored facts help a search.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +16,14 @@ from zoneinfo import ZoneInfo
 
 from benchmarks.data import BadData, Chat, first_questions, load_locomo
 from benchmarks.metrics import frac_at
+from benchmarks.reading_model import configured
 from benchmarks.reading_quality import stored
 from benchmarks.report import Report, figures_table, positive, progress
 from benchmarks.stores import ask, fill, installation, source_messages
 from memos import MemOS
 from memos.asking.meter import Meter
-from memos.model import Fact, Role
+from memos.errors import ModelError
+from memos.model import Fact, Item, Role
 from memos.reader.facts import FactReader
 
 _ZONE = ZoneInfo("UTC")
@@ -30,6 +36,7 @@ _SETTLED_S = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the part `locomo` takes beside the file."""
     parser.add_argument("--searches", type=positive, metavar="N", help="also ask N questions, without facts and with")
+    parser.add_argument("--with-model", action="store_true", help="read with the configured model, not by pattern")
 
 
 def measure(arguments: argparse.Namespace) -> Report:
@@ -37,8 +44,9 @@ def measure(arguments: argparse.Namespace) -> Report:
     if arguments.data is None:
         raise BadData(Path("--data"), "is missing: the part locomo needs the path of a LoCoMo file")
     chats = load_locomo(arguments.data)
-    figures, types = _coverage(chats)
-    tables = [figures_table("LoCoMo read by pattern", list(figures), {"all": figures})]
+    with configured() if arguments.with_model else nullcontext(("pattern", lambda: None)) as (name, asker):
+        figures, types = _coverage(chats, FactReader(asker))
+    tables = [figures_table(f"LoCoMo read by {name}", list(figures), {"all": figures})]
     told: dict[str, Any] = {**figures, "types": types}
     if arguments.searches is not None:
         told["dialog_frac@10"] = found = _searched(first_questions(chats, arguments.searches))
@@ -46,9 +54,8 @@ def measure(arguments: argparse.Namespace) -> Report:
     return Report({"n": sum(len(chat.questions) for chat in chats), "locomo": told}, tables=tables)
 
 
-def facts_of(chat: Chat) -> list[tuple[list[str], Fact]]:
-    """Return each fact with the ids of the turns it was read in."""
-    reader = FactReader(lambda: None)
+def facts_of(chat: Chat, reader: FactReader) -> list[tuple[list[str], Fact]]:
+    """Return each fact with the ids of the turns it was read in; of a message that a model fails at there is none."""
     found = []
     for session in chat.sessions:
         items = [
@@ -56,16 +63,27 @@ def facts_of(chat: Chat) -> list[tuple[list[str], Fact]]:
             for place, message in enumerate(session.messages)
         ]
         ids = {item.id: message.id for item, message in zip(items, session.messages, strict=True)}
-        for fact in reader.read(items, _ZONE, Meter("bench")).facts:
+        for fact in _read(reader, items):
             found.append((list(dict.fromkeys(ids[span.item] for span in fact.spans)), fact))
     return found
 
 
-def _coverage(chats: Sequence[Chat]) -> tuple[dict[str, float], dict[str, int]]:
+def _read(reader: FactReader, items: Sequence[Item]) -> Sequence[Fact]:
+    """Read messages as a task would: those of a failed attempt again, half as many at once."""
+    try:
+        return reader.read(items, _ZONE, Meter("bench")).facts
+    except ModelError:
+        if len(items) == 1:
+            return ()
+    middle = len(items) // 2
+    return [*_read(reader, items[:middle]), *_read(reader, items[middle:])]
+
+
+def _coverage(chats: Sequence[Chat], reader: FactReader) -> tuple[dict[str, float], dict[str, int]]:
     messages = facts = covered = gold = whole = asked = 0
     types: Counter[str] = Counter()
     for chat in chats:
-        found = facts_of(chat)
+        found = facts_of(chat, reader)
         named = {source for sources, _ in found for source in sources}
         messages += sum(len(session.messages) for session in chat.sessions)
         facts += len(found)

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from benchmarks import labelled
 from benchmarks.data import BadData
 from benchmarks.labelled import Labelled
-from benchmarks.reading_quality import SHOWN, ZONE, facts_of, item_of
+from benchmarks.reading_quality import SHOWN, ZONE, item_of
 from benchmarks.report import Report, figures_table, positive, progress
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.asking.reply_cache import ReplyCache
 from memos.backends.openai_chat import OpenAIChat
 from memos.errors import BackendTimeout, ModelError
-from memos.model import Fact
-from memos.reader.facts import FactReader
+from memos.model import Fact, Item
+from memos.reader import fact_patterns
+from memos.reader.choosing import facts_by_choice
+from memos.reader.facts import Extraction, FactReader
 from memos.settings import Settings
 
 _PART = "held_out"
@@ -32,48 +37,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the part `model` takes."""
     parser.add_argument("--sample", type=positive, metavar="N", help="only N of the held-out messages, evenly taken")
     parser.add_argument("--within", type=positive, metavar="S", help="ask for no more messages after so many seconds")
+    parser.add_argument(
+        "--unexamined", action="store_true", help="also: what the model chooses when nobody asks whether it can tell"
+    )
+
+
+@contextmanager
+def configured() -> Iterator[tuple[str, Callable[[], Asker]]]:
+    """Lend the configured model's name and its asker, which remembers nothing. Raises: BadData without a model."""
+    settings = Settings().model_for("reader")
+    if settings is None:
+        raise BadData(Path("MEMOS_CHAT_MODEL__BASE_URL"), "is not set: there is no model to ask")
+    with closing(OpenAIChat(settings)) as model:
+        yield model.name, lambda: Asker(model, ReplyCache(0), max_tokens=settings.max_tokens)
 
 
 def measure(arguments: argparse.Namespace) -> Report:
     """Read held-out messages one by one with the model, and by pattern. Raises: BadData without a model."""
-    settings = Settings().model_for("reader")
-    if settings is None:
-        raise BadData(Path("MEMOS_CHAT_MODEL__BASE_URL"), "is not set: the part model needs a model to ask")
     messages = [message for message in labelled.load() if message.part == _PART]
     step = max(1, len(messages) // (arguments.sample or len(messages)))
     messages = messages[::step][: arguments.sample]
-    meter, failed, rejected = Meter("bench"), Counter[str](), 0
-    model = OpenAIChat(settings)
-    begun, asked = perf_counter(), 0
-    try:
-        reader = FactReader(lambda: Asker(model, ReplyCache(0)))
-        read: list[tuple[Labelled, Sequence[Fact]]] = []
-        for message in progress(messages, "reading"):
-            if arguments.within is not None and perf_counter() - begun > arguments.within:
-                break
-            asked += 1
-            try:
-                found = reader.read([item_of(message, 0)], ZONE, meter)
-                read.append((message, found.facts))
-                rejected += found.rejected
-            except (ModelError, BackendTimeout) as error:  # as in `add`: the message stays, and nothing is found
-                failed[type(error).__name__] += 1
-                read.append((message, ()))
-    finally:
-        model.close()
-    seconds, messages = perf_counter() - begun, messages[:asked]
-    scores = {
-        settings.model or "model": labelled.score(read),
-        "patterns": labelled.score((message, facts_of(message)) for message in messages),
-    }
-    totals = {name: found[_PART, "all"] for name, found in scores.items()}
-    rows = {name: {**one.figures(), "junk items": one.junk, "misread": one.misread} for name, one in totals.items()}
-    figures = {
-        "n": asked, "rows": rows, "failed": dict(failed), "rejected": rejected, "tokens": meter.spent.tokens,
-        "calls": meter.spent.calls, "seconds": round(seconds, 1),
-    }  # fmt: skip
-    table = figures_table(
-        f"{asked} held-out messages, {failed.total()} without an answer that fits, {rejected} found things rejected, "
-        f"{meter.spent.calls} calls in {seconds:.0f} s", (*SHOWN, "junk items", "misread"), rows,
-    )  # fmt: skip
-    return Report(figures, tables=[table])
+    with configured() as (name, asker):
+        reader = FactReader(asker)
+        read = {name: _read(messages, arguments.within, lambda items, meter: reader.read(items, ZONE, meter))}
+        if arguments.unexamined:
+            read["its choices, unexamined"] = _read(
+                messages, arguments.within,
+                lambda items, meter: Extraction(tuple(facts_by_choice(asker(), items, ZONE, meter)[0])),
+            )  # fmt: skip
+    patterns = FactReader(lambda: None)
+    read["patterns"] = _read(messages, None, lambda items, meter: patterns.read(items, ZONE, meter))
+    rows = {name: each.figures() for name, each in read.items()}
+    shown = (*SHOWN, "junk items", "misread", "failed", "by pattern", "rejected", "calls", "tokens", "seconds")
+    table = figures_table(f"{len(messages)} held-out messages", shown, rows)
+    return Report({"n": len(messages), "rows": rows}, tables=[table])
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Messages with what was read in them, and what that took."""
+
+    read: list[tuple[Labelled, Sequence[Fact]]] = field(default_factory=list)
+    failed: Counter[str] = field(default_factory=Counter)
+    rejected: int = 0
+    by_pattern: int = 0
+    seconds: float = 0.0
+    meter: Meter = field(default_factory=lambda: Meter("bench"))
+
+    def figures(self) -> dict[str, Any]:
+        total = labelled.score(self.read)[_PART, "all"]
+        return total.figures() | {
+            "junk items": total.junk, "misread": total.misread, "failed": self.failed.total(),
+            "by pattern": self.by_pattern, "rejected": self.rejected, "calls": self.meter.spent.calls,
+            "tokens": self.meter.spent.tokens, "seconds": round(self.seconds, 1),
+        }  # fmt: skip
+
+
+def _read(
+    messages: Sequence[Labelled], within: float | None, how: Callable[[list[Item], Meter], Extraction]
+) -> _Reading:
+    done, begun = _Reading(), perf_counter()
+    for message in progress(messages, "reading"):
+        if within is not None and perf_counter() - begun > within:
+            break
+        try:
+            found = how([item_of(message, 0)], done.meter)
+        except (ModelError, BackendTimeout) as error:  # as in `add`: the message stays, and nothing is found
+            done.failed[type(error).__name__] += 1
+            done.read.append((message, ()))
+            continue
+        done.read.append((message, found.facts))
+        done.rejected += found.rejected
+        done.by_pattern += found.reader == fact_patterns.READER
+    done.seconds = perf_counter() - begun
+    return done

@@ -128,6 +128,13 @@ class ModelError(MemosError):
         self.tokens = tokens or Tokens()
 
 
+class UnfitAnswer(ModelError):
+    """A model answered, and not what was asked for: cut off, empty, of another shape, or asked for too much at once.
+
+    Another question, a smaller one, may fare better.
+    """
+
+
 class IntegrityError(MemosError):
     """Stored data is damaged, or was written in a form this program cannot read."""
 

@@ -92,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         OpenAIServer(lambda _: answer("You live in Lyon.")) as model,
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "MEMOS_CHAT_MODEL__BASE_URL": f"{model.url}/v1", "MEMOS_CHAT_MODEL__MODEL": "scripted"},
+            env={**os.environ, "MEMOS_CHAT_MODEL__BASE_URL": model.url, "MEMOS_CHAT_MODEL__MODEL": "scripted"},
         ) as process,
     ):  # fmt: skip
         assert process.stdout is not None

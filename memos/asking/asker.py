@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from memos.asking.json_text import json_values
 from memos.asking.meter import Meter
 from memos.asking.reply_cache import ReplyCache, key_of
-from memos.errors import MemosError, ModelError
+from memos.errors import MemosError, ModelError, UnfitAnswer
 from memos.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
 from memos.tokens import Tokens
 
@@ -163,7 +163,7 @@ class Asker:
             )
         if answer is None:
             # Without the problem itself: it quotes the answer, which may be memory text.
-            raise ModelError(
+            raise UnfitAnswer(
                 f"The model {self.model} gave no {schema.__name__}, even when shown what was wrong: use a larger "
                 "model, or ask for less at once.",
                 tokens=tokens,

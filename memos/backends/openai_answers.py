@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from memos.backends.openai_dialect import sendable
-from memos.errors import BackendTimeout, BackendUnavailable, ModelError
+from memos.errors import BackendTimeout, BackendUnavailable, ModelError, UnfitAnswer
 from memos.model import Json
 from memos.ports import ChatReply
 from memos.settings import ChatSettings
@@ -69,7 +69,7 @@ def finished_answer(
     _check_finished(finish, bool(message.get("refusal")), tokens, settings)
     if not answer:
         what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
-        raise ModelError(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
+        raise UnfitAnswer(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
     return ChatReply(answer, tokens)
 
 
@@ -80,7 +80,7 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
     if refused:
         raise ModelError(f"The model {model} refuses to answer.", permanent=True, tokens=tokens)
     if finish in ("length", "max_tokens"):
-        raise ModelError(
+        raise UnfitAnswer(
             f"The answer of the model {model} was cut off after {tokens.completion:,} tokens: raise MAX_TOKENS, or ask "
             "for less at once.",
             tokens=tokens,
@@ -104,7 +104,7 @@ def told_status(
 
 def _told_bad_request(shown: str, lowered: str, status: int, settings: ChatSettings) -> ModelError | Refused:
     if status == 413 or any(word in lowered for word in _TOO_LONG):
-        return ModelError(
+        return UnfitAnswer(
             f"The request is too long for the model {settings.model} ({shown}): send less text, or give the server a "
             "longer context.",
             permanent=True,

@@ -1,25 +1,34 @@
 """Reads messages into long-term facts: by pattern, or with one call of a model when there is one.
 
+A model that cannot write facts down is asked what it can answer: which sentences say what lasts (`choosing`).
 The one function through which hot segments become facts; it stores nothing and knows no segments.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
+from memos.errors import UnfitAnswer
 from memos.model import Fact, Item
 from memos.profiles.asking import TraitsAnswer, traits_of
 from memos.profiles.template import Template
 from memos.profiles.traits import find_traits
-from memos.reader import fact_asking, fact_patterns
+from memos.reader import choosing, fact_asking, fact_patterns
 from memos.reader.answer import answer_about
 from memos.reader.fact_asking import grounded, question, shown_tokens
 from memos.reader.fact_patterns import facts_by_pattern
+
+# So many useless answers in a row, and a model is asked less, but for each so many-th time.
+_UNFIT = 2
+_AGAIN = 50
 
 FEEDBACK = "feedback"
 """The tag of messages that correct what is stored."""
@@ -47,6 +56,10 @@ class FactReader:
 
     def __init__(self, asker: Callable[[], Asker | None]) -> None:
         self._asker = asker
+        self._examined = choosing.Examined()
+        self._lock = threading.Lock()
+        self._unfit: dict[str, int] = {}
+        self._reads: Counter[str] = Counter()
 
     def read(
         self,
@@ -61,27 +74,85 @@ class FactReader:
 
         With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
         only tell a model what the others mean: nothing is read in them.
+        A model whose answers do not fit, twice in a row or about a single message, is asked about sentences instead.
         Raises: ModelError, BackendUnavailable, InvalidInput; a model's failure is never text or an empty result.
         """
-        shown, messages = messages, [message for message in messages if message.id not in context]
-        if not messages:
+        shown = _Shown(messages, [message for message in messages if message.id not in context], zone, template)
+        if not shown.messages:
             return Extraction(())
         asker = self._asker()
         if asker is None:
-            facts = facts_by_pattern(messages, zone)
-            traits = [] if template is None else find_traits(messages, facts, template)
-            return Extraction(_ordered(_corrected([*facts, *traits], messages)))
-        wanted = answer_about(sum(shown_tokens(message) for message in messages))
-        answer = asker.ask(question(shown, zone, before, template, context), wanted, meter=meter)
-        around = [message for message in shown if message.id in context]
-        facts, summary, rejected = grounded(answer, messages, zone, around)
-        if template is not None:
-            believed = traits_of(TraitsAnswer(traits=answer.traits), messages, template)
-            facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
-        kept = _ordered(_corrected(facts, messages))
-        return Extraction(
-            kept, fact_asking.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected
-        )
+            return _by_patterns(shown)
+        if self._may_write(asker.model):
+            try:
+                found = _written(asker, shown, before, meter)
+            except UnfitAnswer:
+                # Of a window with several messages the next attempt shows fewer; a good model answers then.
+                if self._told_unfit(asker.model) < _UNFIT and len(shown.messages) > 1:
+                    raise
+            else:
+                self._unfit.pop(asker.model, None)
+                return found
+        return self._chosen(asker, shown, meter)
+
+    def _may_write(self, model: str) -> bool:
+        """Say whether a model is asked to write facts down: not after useless answers, but now and again."""
+        with self._lock:
+            self._reads[model] += 1
+            return self._unfit.get(model, 0) < _UNFIT or self._reads[model] % _AGAIN == 0
+
+    def _told_unfit(self, model: str) -> int:
+        with self._lock:
+            self._unfit[model] = self._unfit.get(model, 0) + 1
+            return self._unfit[model]
+
+    def _chosen(self, asker: Asker, shown: _Shown, meter: Meter) -> Extraction:
+        """Return what patterns find and, from a model that can tell, the sentences that it chooses beside that."""
+        if not self._examined.passes(asker, meter):
+            return _by_patterns(shown)
+        facts, output = choosing.facts_by_choice(asker, shown.messages, shown.zone, meter)
+        if output is None:
+            return Extraction(_with_traits(facts, shown))
+        return Extraction(_with_traits(facts, shown), choosing.READER, None, asker.model, output)
+
+
+class _Shown(NamedTuple):
+    """What is read: messages with their context, those of them in which facts are wanted, and how."""
+
+    everything: Sequence[Item]
+    messages: Sequence[Item]
+    zone: ZoneInfo
+    template: Template | None
+
+    @property
+    def context(self) -> list[Item]:
+        ids = {message.id for message in self.messages}
+        return [message for message in self.everything if message.id not in ids]
+
+
+def _by_patterns(shown: _Shown) -> Extraction:
+    return Extraction(_with_traits(facts_by_pattern(shown.messages, shown.zone), shown))
+
+
+def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
+    traits = [] if shown.template is None else find_traits(shown.messages, facts, shown.template)
+    return _ordered(_corrected([*facts, *traits], shown.messages))
+
+
+def _written(asker: Asker, shown: _Shown, before: str, meter: Meter) -> Extraction:
+    """Return the facts that a model writes down and the messages bear out."""
+    messages, context, template = shown.messages, shown.context, shown.template
+    wanted = answer_about(sum(shown_tokens(message) for message in messages))
+    ids = {message.id for message in context}
+    answer = asker.ask(question(shown.everything, shown.zone, before, template, ids), wanted, meter=meter)
+    facts, summary, rejected = grounded(answer, messages, shown.zone, context)
+    if template is not None:
+        believed = traits_of(TraitsAnswer(traits=answer.traits), messages, template)
+        facts, rejected = [*facts, *believed.traits], rejected + len(believed.refused)
+    kept = _ordered(_corrected(facts, messages))
+    return Extraction(
+        kept, fact_asking.READER, summary, asker.model, answer.model_dump_json(exclude_unset=True), rejected
+    )
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:

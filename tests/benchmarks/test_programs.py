@@ -18,6 +18,7 @@ from tests.benchmarks.samples import BEAM, LOCOMO, LONGMEMEVAL, PREFEVAL, write
 from tests.fakes import WordEmbedder
 from tests.servers import postgres_server as postgres
 from tests.servers.neo4j_server import Neo4jServer
+from tests.servers.openai_server import Asked, OpenAIServer, Said, answer
 from tests.servers.postgres_server import PostgresServer
 
 FLOORS = ["fusion", "bm25", "minilm", "random"]
@@ -177,6 +178,28 @@ def test_volumes_share_memories_evenly_in_large_adds() -> None:
     plan = Volume(1205, 2).plan()
     assert plan == [("cube-0", 500), ("cube-0", 102), ("cube-1", 500), ("cube-1", 103)]
     assert sum(size for _cube, size in Volume(100_000, 100).plan()) == 100_000
+
+
+def test_reading_with_a_model_that_tells_nothing_apart_is_reading_by_pattern(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(asked: Asked) -> Said:
+        shape = asked.body["response_format"]["json_schema"]
+        return answer(
+            json.dumps(dict.fromkeys(shape["schema"]["properties"], "fact")) if shape["name"] == "Choices" else "no"
+        )
+
+    with OpenAIServer(said) as server:
+        for name, value in (("BASE_URL", server.url), ("MODEL", "eager")):
+            monkeypatch.setenv(f"MEMOS_CHAT_MODEL__{name}", value)
+        figures = closing_line(reading, ["--parts", "model", "--sample", "14", "--unexamined"], capsys)
+    eager, unexamined, patterns = figures["rows"].values()
+    assert eager["by pattern"] == 14
+    assert eager["tokens"] > 1000
+    assert {name: eager[name] for name in ("stored", "junk", "recall")} == {
+        name: patterns[name] for name in ("stored", "junk", "recall")
+    }
+    assert unexamined["junk items"] > patterns["junk items"]
 
 
 def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> None:

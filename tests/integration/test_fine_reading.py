@@ -82,30 +82,29 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
     with opened(tmp_path, server, max_tokens=250) as memos:
         if (tried := memos.tasks.get(receipt.task)).ended:
             memos.tasks.retry(tried.id)
-        done = read_or_tried(memos, receipt.task, tried.tokens)
+        done = ended(memos, receipt.task)
+        assert done.state is TaskState.DONE, done.error
         assert done.tokens > tried.tokens + 100
         intact(memos, receipt.item_ids)
-        records = memos.extractions(receipt.item_ids[0])
-        if done.state is TaskState.DONE:
-            assert [(record.reader, record.model) for record in records] == [("model/2", "smollm2")]
-            Found.model_validate_json(records[0].output or "")
-        else:  # so small a model may repeat itself to the end of its room: then nothing of it is kept
-            assert "cut off after 250 tokens" in (done.error or "")
-            assert records == ()
+        [record] = memos.extractions(receipt.item_ids[0])
+        if record.reader == "model/2":
+            Found.model_validate_json(record.output or "")
+        else:  # it repeated itself to the end of its room, and was asked about sentences: it could tell them, or not
+            assert (record.reader, record.model) in [("choosing/1", "smollm2"), ("patterns/2", None)]
+            assert "Lyon" in {item.value for item in memos.list(filter={"type": "user"})}
         with memos.ledger.read() as connection:
             [row] = connection.execute(sa.select(t.usage).where(t.usage.c.purpose == "read"))
             here = sa.select(t.items.c.reading).where(t.items.c.id == receipt.item_ids[0])
-            assert connection.scalar(here) == ("read" if records else "wanted")
+            assert connection.scalar(here) == "read"
         assert row.calls >= 2
         assert row.prompt_tokens + row.completion_tokens >= done.tokens
         assert row.completion_tokens > 5
         grounded(memos)
 
 
-def read_or_tried(memos: MemOS, task: str, before: int) -> Task:
-    """Return the task once it is done, or has spent tokens on another attempt and waits for the one after it."""
+def ended(memos: MemOS, task: str) -> Task:
     for found in memos.tasks.follow(task, timeout_s=900):
-        if found.ended or (found.tokens > before and found.state is TaskState.WAITING):
+        if found.ended:
             return found
     raise AssertionError("the task never ended")
 
