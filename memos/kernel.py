@@ -6,7 +6,7 @@ Each method checks its input, opens one transaction or search, and leaves the wo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,11 +33,10 @@ from memos.errors import (
     InvalidInput,
     NotFound,
     PermissionDenied,
-    shown,
 )  # fmt: skip
 from memos.events import Events
 from memos.exchanges import Exchanges
-from memos.filters import And, Condition, Op, fields_of, parse
+from memos.filters import parse
 from memos.fine_reading import FineReading
 from memos.guard import Guard
 from memos.handles import Handles
@@ -45,7 +44,7 @@ from memos.idempotency import Idempotency
 from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
-from memos.listing import LISTED, Page, page
+from memos.listing import Page, listed, page
 from memos.memcube import backups as known_backups
 from memos.memcube import changes, documents, erase
 from memos.memcube.archive import Manifest
@@ -79,7 +78,6 @@ from memos.ports import ChatModel, Embedder
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
 from memos.reader.fields import edits_of, ids_of, member_of, version_of, within
-from memos.reader.masking import Masking
 from memos.reader.messages import read_messages, read_time
 from memos.recalling import Kind, recall
 from memos.repeated import repeated
@@ -94,6 +92,7 @@ from memos.scheduler.policy import Access
 from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task_run import Job
 from memos.scheduler.worker import Worker
+from memos.scoping import Scopes
 from memos.search.searcher import Searcher, SearchRequest
 from memos.search.whynot import why_not
 from memos.settings import Settings
@@ -133,17 +132,23 @@ class MemOS:
         self.listeners = Listeners()
         self._parts = parts
         self._guard = Guard(parts.ledger)
+        self._scopes = Scopes(parts.ledger, self._guard, parts.embedder.fingerprint, parts.settings, self._check_open)
         self.idempotency = Idempotency(parts.ledger, parts.clock, self._check_open)
         self.quotas = parts.quotas
         self._vector, self._graph = parts.projection("vector"), parts.projection("graph")
         self._upkeep = Upkeep(parts, self._vector, self._graph)
         handles = Handles(
-            parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scope, self._scope_of_item,
-            self._change, self._settle, self._upkeep.purge, self._guard.readable, self._masking,
+            parts.ledger, parts.clock, parts.settings.limits, self._check_open, self._scopes.of, self._scopes.of_item,
+            self._change, self._settle, self._upkeep.purge, self._guard.readable, self._scopes.masking,
         )  # fmt: skip
         finish = partial(self._finish_erasure, wait=True)
         making = Making(
-            self._writing, self._forget_heads, finish, self._guard, parts.embedder.fingerprint, parts.settings.time_zone
+            self._writing,
+            self._scopes.forget,
+            finish,
+            self._guard,
+            parts.embedder.fingerprint,
+            parts.settings.time_zone,
         )
         self.cubes = Cubes(handles, making)
         doors = Doors(
@@ -165,15 +170,15 @@ class MemOS:
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
             *self._upkeep.jobs(),
-            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle, self._masking_of).run),
+            Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle, self._scopes.masking_of).run),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
-        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._masking_of, upkeep)
+        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._scopes.masking_of, upkeep)
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
-        self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._known_cubes)
+        self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
         self.submissions = Submissions(parts.ledger, parts.clock, self._writing)
         self.profile = Profiles(handles)
-        self.events = Events(parts.ledger, self._known_cubes)
+        self.events = Events(parts.ledger, self._scopes.known)
         self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self._fine_reading = FineReading(handles)
         self.images, self.exchanges = Images(handles), Exchanges(handles)
@@ -193,8 +198,7 @@ class MemOS:
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
         )
-        self.totals = Totals(parts.ledger, parts.clock, parts.askers, parts.embedder, self._check_admin)
-        self._heads: dict[str, cube_rows.Head] = {}
+        self.totals = Totals(parts.ledger, parts.clock, parts.askers, parts.embedder, self._scopes.check_admin)
         self._closed = False
 
     @classmethod
@@ -289,7 +293,7 @@ class MemOS:
         """
         with self.listeners.call("add") as clock:
             return self._adding.add(
-                messages, self._scope([cube], actor, right=Right.WRITE), conversation=conversation, tags=tags,
+                messages, self._scopes.of([cube], actor, right=Right.WRITE), conversation=conversation, tags=tags,
                 info=info, idempotency_key=idempotency_key, mode=mode, tools=tools, clock=clock,
             )  # fmt: skip
 
@@ -309,9 +313,9 @@ class MemOS:
         What is masked in it says so in its place, and the cube's event `mask` counts it by kind.
         Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
         """
-        scope = self._scope_of_item(item, cube, actor, right=Right.WRITE)
+        scope = self._scopes.of_item(item, cube, actor, right=Right.WRITE)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
-        masking = self._masking(scope)
+        masking = self._scopes.masking(scope)
         given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
         edits, reason = (
             edits_of(given, self.settings.limits),
@@ -347,13 +351,13 @@ class MemOS:
         It is linked to `item_ids`, else to what a search finds; items whose key it matches with another value
         become superseded. Raises: InvalidInput, NotFound.
         """
-        scope = self._scope([cube], actor, right=Right.WRITE)
+        scope = self._scopes.of([cube], actor, right=Right.WRITE)
         ids = ids_of(item_ids, least=0)
         conversation = None if conversation is None else check_name("conversation", conversation)
         message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
         if speaker is not None:
             message["name"] = speaker
-        zone, masking = ZoneInfo(scope.time_zone), self._masking(scope)
+        zone, masking = ZoneInfo(scope.time_zone), self._scopes.masking(scope)
         conversation = None if conversation is None else masking.name("conversation", conversation)
         message = masking.fields(message, "feedback")
         read = read_messages([message], zone, self.clock.now(), self.settings.limits)
@@ -372,10 +376,10 @@ class MemOS:
     ) -> tuple[str, ...]:  # fmt: skip
         """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
         ids = ids_of(item_ids)
-        scope = self._scope_of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
+        scope = self._scopes.of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._change(scope) as change:
             deleted = changes.delete(
-                change, ids, self._masking(scope).text("reason", check_text("reason", reason, 1000))
+                change, ids, self._scopes.masking(scope).text("reason", check_text("reason", reason, 1000))
             )
             withdraw(change, [state.id for state in deleted])
         self._settle()
@@ -386,7 +390,7 @@ class MemOS:
         expected_version: int | None = None,
     ) -> Item:  # fmt: skip
         """Write a new version equal to an old one. Raises: NotFound, Conflict."""
-        scope = self._scope_of_item(item, cube, actor, right=Right.WRITE)
+        scope = self._scopes.of_item(item, cube, actor, right=Right.WRITE)
         to_version = version_of("to_version", to_version)
         expected_version = None if expected_version is None else version_of("expected_version", expected_version)
         with self._change(scope) as change:
@@ -405,7 +409,7 @@ class MemOS:
         background finishes. Raises: NotFound, InvalidInput, BackendUnavailable (rows gone, files still purging).
         """
         ids = ids_of(item_ids)
-        scope = self._scope_of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
+        scope = self._scopes.of_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
         with self._change(scope) as change:
             receipt = erase.erase(change, ids)
         return self._finish_erasure(receipt, wait=wait)
@@ -443,7 +447,7 @@ class MemOS:
         Raises: InvalidInput, NotFound (cube).
         """
         with self.listeners.call("search") as clock:
-            scope = self._scope(cubes, actor)
+            scope = self._scopes.of(cubes, actor)
             request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
             with clock.stage("wait"):
                 self._turns.acquire()
@@ -496,7 +500,7 @@ class MemOS:
 
         Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound (cube, item).
         """
-        scope = self._scope_of_item(item, None, actor) if cubes is None else self._scope(cubes, actor)
+        scope = self._scopes.of_item(item, None, actor) if cubes is None else self._scopes.of(cubes, actor)
         request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, True)
         with self.ledger.read() as connection:
             state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
@@ -509,7 +513,7 @@ class MemOS:
     @repeated
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
-        scope = self._scope_of_item(item, cube, actor, embeds=False)
+        scope = self._scopes.of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             if state.status is Status.DELETED:
@@ -527,14 +531,7 @@ class MemOS:
         offset: int = 0,
     ) -> Items:
         """Return a cube's items that pass the filter, oldest first; deleted ones only when the filter names status."""
-        scope = self._scope([cube], actor, embeds=False)
-        node = parse(filter)
-        limit, offset = within("limit", limit, 1, 10_000), within("offset", offset, 0, 10**9)
-        if "status" not in fields_of(node):
-            listed = Condition("status", Op.IN, tuple(str(status) for status in LISTED))
-            node = listed if node is None else And((listed, node))
-        with self.ledger.read() as connection:
-            return items.matching(connection, scope.cubes, node, limit=limit, offset=offset)
+        return listed(self.ledger, self._scopes.of([cube], actor, embeds=False), filter, limit, offset)
 
     @repeated
     def page(
@@ -542,7 +539,7 @@ class MemOS:
         limit: int = 100, offset: int = 0,
     ) -> Page:  # fmt: skip
         """Return items as `list` does, the newest first, with sources, and how many there are. Raises: NotFound."""
-        return page(self.ledger, self._scope([cube], actor, embeds=False), filter, limit, offset)
+        return page(self.ledger, self._scopes.of([cube], actor, embeds=False), filter, limit, offset)
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
         """Return texts in the order in which they answer a question. Raises: InvalidInput, ModelError."""
@@ -552,7 +549,7 @@ class MemOS:
     @repeated
     def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:
         """Return the topics of a cube's older pages with their summaries, the hottest first. Raises: NotFound."""
-        scope = self._scope([cube], actor, embeds=False)
+        scope = self._scopes.of([cube], actor, embeds=False)
         return tuple(self._scheduler.segments(scope.cubes[0], within("limit", limit, 1, 10_000)))
 
     def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
@@ -560,7 +557,7 @@ class MemOS:
 
         Raises: NotFound.
         """
-        with self._change(self._scope([cube], actor, embeds=False, right=Right.WRITE)) as change:
+        with self._change(self._scopes.of([cube], actor, embeds=False, right=Right.WRITE)) as change:
             self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
 
     def move(self, segment: str, tier: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
@@ -568,7 +565,7 @@ class MemOS:
 
         Raises: NotFound, InvalidInput, Conflict (pages not read yet may not go into the archive).
         """
-        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
+        with self._change(self._scopes.of([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.move(change, check_name("segment", segment, 64), tier)
         self._scheduler.runner.wake()
 
@@ -581,9 +578,9 @@ class MemOS:
 
         Raises: NotFound, InvalidInput.
         """
-        scope = self._scope([cube], actor)
+        scope = self._scopes.of([cube], actor)
         name = None if conversation is None else check_name("conversation", conversation)
-        name = None if name is None else self._masking(scope).name("conversation", name)
+        name = None if name is None else self._scopes.masking(scope).name("conversation", name)
 
         def related(cube: str, text: str) -> SearchResult:
             kinds = {"type": {"in": [str(kind) for kind in FACTS]}}
@@ -599,7 +596,7 @@ class MemOS:
 
         Wait for it with `memos.tasks.wait()`. Raises: NotFound.
         """
-        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
+        with self._change(self._scopes.of([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
 
@@ -611,12 +608,12 @@ class MemOS:
         Returns the first task of each conversation; what was read finely is not read again. Raises: NotFound.
         """
         name = None if conversation is None else check_name("conversation", conversation)
-        return self._fine_reading.want(self._scope([cube], actor, right=Right.WRITE), name)
+        return self._fine_reading.want(self._scopes.of([cube], actor, right=Right.WRITE), name)
 
     @repeated
     def receipt(self, idempotency_key: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> AddReceipt:
         """Return what the add with an idempotency key stored. Raises: NotFound (also when it was erased since)."""
-        scope = self._scope([cube], actor, embeds=False)
+        scope = self._scopes.of([cube], actor, embeds=False)
         key = check_name("idempotency_key", idempotency_key)
         with self.ledger.read() as connection:
             found = changes.receipt_of(connection, scope.cubes[0], key)
@@ -632,7 +629,7 @@ class MemOS:
 
         Raises: NotFound.
         """
-        return self._fine_reading.records(item, self._scope_of_item(item, cube, actor, embeds=False))
+        return self._fine_reading.records(item, self._scopes.of_item(item, cube, actor, embeds=False))
 
     def used(
         self, item_ids: str | Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
@@ -642,7 +639,7 @@ class MemOS:
 
         Counted in memory and written within seconds; unknown ids count nothing. Raises: NotFound (cube), InvalidInput.
         """
-        scope = self._scope([cube], actor, embeds=False)
+        scope = self._scopes.of([cube], actor, embeds=False)
         access = Access.CONFIRMED if confirmed else Access.CITED
         self._scheduler.used(scope.cubes[0], ids_of(item_ids), access)
 
@@ -651,7 +648,7 @@ class MemOS:
 
         It happens once a day by itself. Raises: NotFound.
         """
-        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
+        with self._change(self._scopes.of([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.consolidate(change)
         self._scheduler.runner.wake()
 
@@ -660,14 +657,14 @@ class MemOS:
 
         Raises: NotFound, InvalidInput (no model).
         """
-        with self._change(self._scope([cube], actor, right=Right.WRITE)) as change:
+        with self._change(self._scopes.of([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.reflect(change)
         self._scheduler.runner.wake()
 
     @repeated
     def derived(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Items:
         """Return the items made out of an item, deleted ones not, by id: facts of a message. Raises: NotFound."""
-        scope = self._scope_of_item(item, cube, actor, embeds=False)
+        scope = self._scopes.of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
             made = items.current(connection, scope.cubes, sorted(items.derived_from(connection, [item])))
@@ -676,7 +673,7 @@ class MemOS:
     @repeated
     def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
         """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
-        scope = self._scope_of_item(item, cube, actor, embeds=False)
+        scope = self._scopes.of_item(item, cube, actor, embeds=False)
         with self.ledger.read() as connection:
             return items.history(connection, scope.cubes, item)
 
@@ -689,7 +686,7 @@ class MemOS:
         Rates are those since an earlier overview, else of the last minute. Raises: InvalidInput, NotFound (cube).
         """
         self._check_open()
-        named = self._known_cubes(cubes, actor, Right.READ)
+        named = self._scopes.known(cubes, actor, Right.READ)
         return overview(self.ledger, self._scheduler, Asked(self.clock.now(), named, since))
 
     # Upkeep
@@ -703,7 +700,7 @@ class MemOS:
         """
         if cubes is None and not self._every_cube(actor):
             return VerifyReport(0, {}, (), 0)
-        scope = self._scope(self._every_cube(actor) if cubes is None else cubes, actor)
+        scope = self._scopes.of(self._every_cube(actor) if cubes is None else cubes, actor)
         return self._upkeep.verify(scope.cubes, repair=repair, strangers=cubes is None)
 
     def reindex(
@@ -714,7 +711,7 @@ class MemOS:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
         """Build both indexes of these cubes anew from the ledger; return how many items. Raises: BackendUnavailable."""
-        scope = self._scope(self._every_cube(actor) if cubes is None else cubes, actor, right=Right.OWN)
+        scope = self._scopes.of(self._every_cube(actor) if cubes is None else cubes, actor, right=Right.OWN)
         self._parts.check_space()
         return self._upkeep.repair.reindex(scope.cubes, on_progress)
 
@@ -725,9 +722,9 @@ class MemOS:
         """
         self._check_open()
         self._guard.check_admin(check_name("actor", actor, 128))
-        self._forget_heads()
+        self._scopes.forget()
         count = self._upkeep.reembed(on_progress)
-        self._forget_heads()
+        self._scopes.forget()
         self._start_working()
         return count
 
@@ -813,83 +810,12 @@ class MemOS:
         self._helper.shutdown()
         self._parts.close()
 
-    def _scope(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
-        """Check actor and cubes of a call; one that stores or compares vectors needs the cubes' own embedder.
-
-        Raises: InvalidInput, NotFound, Conflict (another embedder), PermissionDenied.
-        """
-        self._check_open()
-        if isinstance(cubes, str):
-            raise InvalidInput("cubes", f"must be a list; write [{shown(cubes)}]")
-        if not isinstance(cubes, Collection):
-            raise InvalidInput("cubes", f"must be a list of names, not {type(cubes).__name__}")
-        if not cubes:
-            raise InvalidInput("cubes", "is empty; name at least one cube")
-        names = tuple(dict.fromkeys(check_name("cube", cube, 128) for cube in cubes))
-        self._guard.check(check_name("actor", actor, 128), names, right)
-        known = self._heads_of(names)
-        for name in names:
-            if embeds and known[name].fingerprint != self.embedder.fingerprint:
-                raise Conflict(
-                    f"Cube {name!r} was embedded with {known[name].fingerprint.name}, this program uses "
-                    f"{self.embedder.fingerprint.name}: run `memos reembed`, or set MEMOS_EMBED__MODEL back."
-                )
-        first = known[names[0]]
-        return Scope(actor, names, first.time_zone, first.redact_pii, right)
-
-    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.Head]:
-        """Return what calls need to know of cubes; the embedded ledger has no other writer, so they are remembered."""
-        heads = self._heads
-        if not all(name in heads for name in names):
-            with self.ledger.read() as connection:
-                found = cube_rows.heads(connection, names)
-            if not self.ledger.is_sqlite:
-                return found
-            # Into the object taken before reading: what was forgotten meanwhile stays forgotten.
-            heads.update(found)
-        return heads
-
-    def _masking_of(self, cube: str) -> Masking:
-        return self._masking(self._scope([cube], LOCAL_OWNER, embeds=False))
-
-    def _masking(self, scope: Scope) -> Masking:
-        return Masking(self.settings.limits, secrets=self.settings.mask_secrets, personal=scope.redact_pii)
-
-    def _forget_heads(self) -> None:
-        self._heads = {}
-
-    def _scope_of_item(
-        self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
-    ) -> Scope:
-        """Scope of a call about one item; without a cube, the cube the item is in. Raises: NotFound."""
-        self._check_open()
-        check_name("item", item, 64)
-        if cube is None:
-            with self.ledger.read() as connection:
-                cube = items.cube_of(connection, item)
-            readable = self._guard.readable(check_name("actor", actor, 128))
-            if readable is not None and cube not in readable:
-                raise items.unknown(item)
-        return self._scope([cube], actor, embeds=embeds, right=right)
-
-    def _known_cubes(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
-        if cubes is not None:
-            return self._scope(cubes, actor, embeds=False, right=right).cubes
-        self._check_open()
-        self._guard.check(check_name("actor", actor, 128), (), right)  # what the key may do, whatever the cubes
-        readable = self._guard.readable(actor)
-        return None if readable is None else tuple(sorted(readable))
-
     def _check_open(self) -> None:
         if self._closed:
             raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
 
-    def _check_admin(self, actor: str) -> None:
-        self._check_open()
-        self._guard.check_admin(check_name("actor", actor, 128))
-
     def _every_cube(self, actor: str) -> tuple[str, ...]:
-        self._check_admin(actor)
+        self._scopes.check_admin(actor)
         return self._upkeep.cubes()
 
     @contextmanager

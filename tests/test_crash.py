@@ -15,14 +15,17 @@ from tests.fakes import WordEmbedder
 EXCHANGES = 2_000
 KILLS = 30
 REOPEN_S = 5.0
+# How long an add waits for the indexes, kill by kill.
+WAITS_S = (30, 0, 0)
 
 # Adds exchanges from where the folder left off and prints each number only after `add` returned.
 CHILD = """
 import sys
 from memos import MemOS, Settings
 from tests.fakes import WordEmbedder
-folder, start, end = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-settings = Settings(index={"flush_every_rows": 100, "flush_every_s": 0.5, "wait_s": 30}, limits={"min_free_bytes": 0})
+folder, start, end, wait_s = sys.argv[1], *map(int, sys.argv[2:])
+index = {"flush_every_rows": 100, "flush_every_s": 0.5, "wait_s": wait_s}
+settings = Settings(index=index, limits={"min_free_bytes": 0})
 with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
     for number in range(start, end):
         memos.add(
@@ -36,9 +39,12 @@ with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
 """
 
 
-def run_and_kill(folder: Path, start: int, end: int, lines: int | None) -> int:
-    """Let a child add; kill it after `lines` acknowledgements (None: let it finish). Return the next number."""
-    process = forks.Script(CHILD, str(folder), str(start), str(end))
+def run_and_kill(folder: Path, start: int, end: int, lines: int | None, wait_s: int) -> int:
+    """Let a child add; kill it after `lines` acknowledgements (None: let it finish). Return the next number.
+
+    With a `wait_s` of 0 what is acknowledged is in the ledger and mostly not yet in the indexes.
+    """
+    process = forks.Script(CHILD, str(folder), str(start), str(end), str(wait_s))
     acknowledged = start
     if lines is not None:
         for _ in range(lines):
@@ -59,9 +65,9 @@ def test_nothing_acknowledged_is_lost_or_doubled_in_thirty_kills(tmp_path: Path)
     seed = random.Random(11)
     folder, done, slowest = tmp_path / "home", 0, 0.0
     settings = Settings(limits={"min_free_bytes": 0}, index={"wait_s": 30})  # type: ignore[arg-type]
-    for _ in range(KILLS):
-        left = EXCHANGES - done
-        acknowledged = run_and_kill(folder, done, EXCHANGES, seed.randint(0, max(1, min(left, 2 * EXCHANGES // KILLS))))
+    for kill in range(KILLS):
+        lines = seed.randint(0, max(1, min(EXCHANGES - done, 2 * EXCHANGES // KILLS)))
+        acknowledged = run_and_kill(folder, done, EXCHANGES, lines, WAITS_S[kill % len(WAITS_S)])
         started = time.monotonic()
         with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
             slowest = max(slowest, time.monotonic() - started)
@@ -80,7 +86,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_in_thirty_kills(tmp_path: Path)
         done = len(stored)
         if done >= EXCHANGES:
             break
-    run_and_kill(folder, done, EXCHANGES, None)
+    run_and_kill(folder, done, EXCHANGES, None, 0)
     with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
         assert memos.verify().clean
         assert sum(cube.items for cube in memos.cubes.list()) == 2 * EXCHANGES

@@ -38,12 +38,14 @@ def _model() -> Path | None:
 class LlamaServer:
     """The server; it ends with this process, since its standard input does."""
 
-    def __init__(self, context_tokens: int = CONTEXT_TOKENS) -> None:
+    def __init__(self, context_tokens: int = CONTEXT_TOKENS, *, threads: int = 1) -> None:
         self._context_tokens = context_tokens
+        # Two on a machine whose cores do other things wait for each other at every layer, and burn the time they wait.
+        self._threads = threads
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._context_tokens)],
+            [sys.executable, __file__, str(self._context_tokens), str(self._threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -83,7 +85,7 @@ def serve() -> None:
     params.port = 0
     params.n_ctx = int(sys.argv[1])
     params.n_parallel = 1
-    params.cpuparams.n_threads = 2
+    params.cpuparams.n_threads = int(sys.argv[2])
     params.warmup = False
     params.api_keys = [KEY]
     server = xllamacpp.Server(params)
