@@ -7,10 +7,13 @@ Exit codes: 0 done, 1 verify found differences or another error, 2 wrong input, 
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -19,6 +22,8 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
+from typer.main import get_command_name
+from typer.models import TyperInfo
 
 from memos.api.views import error_view
 from memos.cli_chat import chat_app
@@ -123,9 +128,27 @@ def version(as_json: AsJson = False) -> None:
     show({"version": __version__}, as_json, lambda: console.print(__version__, highlight=False))
 
 
+def narrowed(words: Sequence[str]) -> None:
+    """Leave the group of commands that these words name, and no other: describing all takes a quarter of a second."""
+    first = next((word for word in words if not word.startswith("-")), None)
+    named = [group for group in app.registered_groups if first in _names(group)]
+    if named:
+        app.registered_groups, app.registered_commands = named, []
+
+
+def _names(group: TyperInfo) -> set[str | None]:
+    if group.name:
+        return {group.name}
+    commands = group.typer_instance.registered_commands if group.typer_instance else []
+    return {each.name or get_command_name(getattr(each.callback, "__name__", "")) for each in commands}
+
+
 def main() -> NoReturn:
     """Run the command line; an error is one sentence and an exit code, never a traceback."""
+    gc.freeze()  # what was imported stays to the end, where looking through it would take as long as a short command
     as_json = "--json" in sys.argv
+    if "_MEMOS_COMPLETE" not in os.environ:
+        narrowed(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that is not UTF-8 shows what it cannot as an escape
             stream.reconfigure(errors="backslashreplace")

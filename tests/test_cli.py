@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from memos import MemOS
+from memos import MemOS, cli
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.lock import FolderLock
 from memos.version import __version__
@@ -365,3 +367,23 @@ def test_a_folder_in_use_and_a_damaged_one_have_their_exit_codes(tmp_path: Path)
 def test_the_data_dir_option_goes_before_memos_home(store: Store, tmp_path: Path) -> None:
     store.said("add", "elsewhere", "--data-dir", str(tmp_path / "other"))
     assert [item["memory"] for item in store.told("list", "--data-dir", str(tmp_path / "other"))] == ["elsewhere"]
+
+
+def test_a_named_command_is_found_among_those_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = get_command(cli.app)
+    assert isinstance(every, TyperGroup)
+    whole = cli.app.registered_groups, cli.app.registered_commands
+    for name in every.commands:
+        monkeypatch.setattr(cli.app, "registered_groups", whole[0])
+        monkeypatch.setattr(cli.app, "registered_commands", whole[1])
+        cli.narrowed(["--json", name, "search", "--help"])
+        left = get_command(cli.app)
+        assert isinstance(left, TyperGroup)
+        assert name in left.commands
+        own = name in {"demo", "version"}
+        assert (len(left.commands) == len(every.commands)) is own
+    monkeypatch.setattr(cli.app, "registered_groups", whole[0])
+    monkeypatch.setattr(cli.app, "registered_commands", whole[1])
+    for words in ([], ["--help"], ["no-such-command"]):
+        cli.narrowed(words)
+        assert cli.app.registered_groups is whole[0]

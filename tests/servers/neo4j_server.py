@@ -24,6 +24,8 @@ POM = Path(__file__).parent / "neo4j" / "pom.xml"
 INSTALL = "install Java 17 or newer and Maven: apt install openjdk-17-jre-headless maven"
 START_S = 120
 STOP_S = 60
+# Of a new server, until its first user sets another.
+_INITIAL = "neo4j"
 CONF = """
 server.default_listen_address=127.0.0.1
 server.bolt.listen_address=127.0.0.1:{port}
@@ -85,8 +87,7 @@ class Neo4jServer:
         for name in ("conf", "data", "logs"):
             (folder / name).mkdir(parents=True)
         (folder / "conf" / "neo4j.conf").write_text(CONF.format(port=self.port))
-        command = ["org.neo4j.cli.AdminTool", "dbms", "set-initial-password", self.password]
-        subprocess.run(self._java("128m", *command), env=self._environment(), capture_output=True, check=True)
+        self._has_password = False
 
     @property
     def url(self) -> str:
@@ -103,7 +104,7 @@ class Neo4jServer:
         assert self._process is None
         home = [f"--home-dir={self.folder}", f"--config-dir={self.folder / 'conf'}"]
         # However the tests end, the server ends with them: the kernel kills it when its parent is gone.
-        command = ["setpriv", "--pdeathsig", "KILL", *self._java("512m", "org.neo4j.server.CommunityEntryPoint", *home)]
+        command = ["setpriv", "--pdeathsig", "KILL", *self._java(), *home]
         with (self.folder / "out.log").open("ab") as out:
             self._process = subprocess.Popen(
                 command,
@@ -139,23 +140,30 @@ class Neo4jServer:
             process.wait()
 
     def _answers(self) -> bool:
-        import neo4j  # noqa: PLC0415 - an extra, which the other tests do without
-        from neo4j.exceptions import DriverError, Neo4jError  # noqa: PLC0415
+        from neo4j.exceptions import DriverError, Neo4jError  # noqa: PLC0415 - an extra, which the other tests do without
 
         try:
-            with (
-                neo4j.GraphDatabase.driver(self.url, auth=(self.user, self.password)) as driver,
-                driver.session(database="neo4j") as session,
-            ):
-                session.run("RETURN 1").consume()
+            if not self._has_password:  # Neo4j's own command for it starts a second Java machine
+                self._run("system", _INITIAL, "ALTER CURRENT USER SET PASSWORD FROM $old TO $new")
+                self._has_password = True
+            self._run("neo4j", self.password, "RETURN 1")
         except (DriverError, Neo4jError):
             return False
         return True
 
-    def _java(self, memory: str, *arguments: str) -> list[str]:
+    def _run(self, database: str, password: str, statement: str) -> None:
+        import neo4j  # noqa: PLC0415 - an extra, which the other tests do without
+
+        with (
+            neo4j.GraphDatabase.driver(self.url, auth=(self.user, password)) as driver,
+            driver.session(database=database) as session,
+        ):
+            session.run(statement, old=_INITIAL, new=self.password).consume()
+
+    def _java(self) -> list[str]:
         # It lives for minutes: what a second compiler would win later costs more now.
-        quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-        return ["java", f"-Xmx{memory}", *quick, "-cp", self._classpath, *arguments]
+        quick = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+        return ["java", *quick, "-cp", self._classpath, "org.neo4j.server.CommunityEntryPoint"]
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "NEO4J_HOME": str(self.folder), "NEO4J_CONF": str(self.folder / "conf")}
