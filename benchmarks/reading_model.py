@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import labelled
 from benchmarks.data import BadData
 from benchmarks.labelled import Labelled
-from benchmarks.reading_quality import SHOWN, ZONE, item_of
+from benchmarks.reading_quality import ZONE, item_of
 from benchmarks.report import Report, figures_table, positive, progress
 from memos.asking.asker import Asker
 from memos.asking.meter import Meter
@@ -25,12 +25,13 @@ from memos.asking.reply_cache import ReplyCache
 from memos.backends.openai_chat import OpenAIChat
 from memos.errors import BackendTimeout, ModelError
 from memos.model import Fact, Item
-from memos.reader import fact_patterns
+from memos.reader import choosing, fact_patterns
 from memos.reader.choosing import facts_by_choice
 from memos.reader.facts import Extraction, FactReader
 from memos.settings import Settings
 
 _PART = "held_out"
+_SHOWN = ("stored", "precision", "junk", "misread", "recall", "failed", "by pattern", "calls", "tokens", "seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,15 +62,15 @@ def measure(arguments: argparse.Namespace) -> Report:
         reader = FactReader(asker)
         read = {name: _read(messages, arguments.within, lambda items, meter: reader.read(items, ZONE, meter))}
         if arguments.unexamined:
-            read["its choices, unexamined"] = _read(
-                messages, arguments.within,
-                lambda items, meter: Extraction(tuple(facts_by_choice(asker(), items, ZONE, meter)[0])),
-            )  # fmt: skip
+
+            def chosen(items: list[Item], meter: Meter) -> Extraction:
+                return Extraction(tuple(facts_by_choice(asker(), items, ZONE, meter)[0]), choosing.READER)
+
+            read["its choices, unexamined"] = _read(messages, arguments.within, chosen)
     patterns = FactReader(lambda: None)
     read["patterns"] = _read(messages, None, lambda items, meter: patterns.read(items, ZONE, meter))
     rows = {name: each.figures() for name, each in read.items()}
-    shown = (*SHOWN, "junk items", "misread", "failed", "by pattern", "rejected", "calls", "tokens", "seconds")
-    table = figures_table(f"{len(messages)} held-out messages", shown, rows)
+    table = figures_table(f"{len(messages)} held-out messages", _SHOWN, rows)
     return Report({"n": len(messages), "rows": rows}, tables=[table])
 
 
