@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/bench/data
-# Processes of tests, twice the cores of a small machine, since many tests wait; each starts servers of its own.
-WORKERS ?= 4
+# Processes of tests; each starts servers of its own.
+WORKERS ?= 3
 # pip's advice to upgrade it is noise here.
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
