@@ -241,6 +241,7 @@ class Keys:
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
         """Return an identity's keys, or all. Raises: PermissionDenied."""
         self._check_self(identity, actor)
+        self._doors.guard.check_key(Right.READ)
         with self._doors.ledger.read() as connection:
             return rows.keys_of(connection, identity)
 

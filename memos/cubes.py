@@ -79,8 +79,9 @@ class Cubes:
 
     @repeated
     def list(self, *, actor: str = LOCAL_OWNER) -> Cubes_:
-        """Return the cubes the actor may read, by id."""
+        """Return the cubes the actor may read, by id. Raises: PermissionDenied (its key may not read)."""
         self._handles.check_open()
+        self._making.guard.check_key(Right.READ)
         readable = self._handles.readable(check_name("actor", actor, 128))
         with self._handles.ledger.read() as connection:
             every = cube_rows.list_all(connection)

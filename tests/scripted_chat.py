@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 
 from memos.backends.openai_dialect import sendable
 from memos.backends.openai_images import with_small_images
-from memos.errors import BackendUnavailable, ModelError
+from memos.errors import BackendUnavailable, UnfitAnswer
 from memos.ports import ChatReply, ChatRequest
 from memos.tokens import Tokens, estimate_tokens
 
@@ -16,7 +16,7 @@ Script = Iterable[Answer] | Callable[[ChatRequest], Answer]
 
 
 class ScriptedChat:
-    """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is a ModelError.
+    """Gives a list's answers in order, or a function's; an exception is raised, an empty answer is an UnfitAnswer.
 
     Tokens are estimated unless a `ChatReply` says them. `requests` are the calls that reached it.
     """
@@ -53,7 +53,7 @@ class ScriptedChat:
         reply = answer if isinstance(answer, ChatReply) else self._reply(request, answer)
         text = sendable(reply.text).strip()
         if not text:
-            raise ModelError("The scripted model gave an empty answer.", tokens=reply.tokens)
+            raise UnfitAnswer("The scripted model gave an empty answer.", tokens=reply.tokens)
         return ChatReply(text, reply.tokens)
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:

@@ -322,6 +322,18 @@ def test_grants_are_kept_and_told_in_the_cubes_events(tmp_path: Path) -> None:
         assert [cube.id for cube in memos.cubes.list(actor="ben")] == ["ben"]
 
 
+def test_a_key_that_may_not_read_lists_nothing(two: MemOS) -> None:
+    with limited([Right.WRITE]):
+        for call in (
+            lambda: two.cubes.list(actor="ana"),
+            lambda: two.keys.list("ana", actor="ana"),
+            lambda: two.list(cube="ana", actor="ana"),
+        ):
+            with pytest.raises(PermissionDenied, match="may not read"):
+                call()
+        assert two.add("written all the same", cube="ana", actor="ana").item_ids
+
+
 def test_a_key_makes_no_key_and_no_cube_beyond_its_own_rights(two: MemOS) -> None:
     with limited([Right.READ, Right.WRITE]):
         for call in (

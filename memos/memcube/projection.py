@@ -145,6 +145,9 @@ class OwnProjection:
                 self._floor = rows[-1].id
             if len(self._applied) >= self._settings.flush_every_rows:
                 self._flush()
+            if len(rows) < _BATCH and changes is not None and self._ledger.changes == changes:
+                self._quiet, rows = changes, []  # these were the last ones, and nobody has written since
+                break
             if time.monotonic() >= deadline:
                 break
         self.last_error = None

@@ -24,7 +24,7 @@ from memos.ports import ChatMessage
 from memos.reader.fact_patterns import SCAN_CHARS, facts_by_pattern
 from memos.reader.origins import said_at, trust_of
 from memos.text.given import own_words
-from memos.text.sentences import asserted, is_question, sentences
+from memos.text.sentences import asserted, is_question, is_supposed, sentences
 
 log = logging.getLogger(__name__)
 
@@ -167,8 +167,8 @@ def _stated(item: Item) -> list[Open]:
         text = own[start:end]
         least = _LEAST_CHARS[not text.isascii()]
         whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
-        states = not is_question(text) and not text.endswith((":", "："))
-        if whole_own and states and asserted(text, 0, len(text)):
+        states = not is_question(text) and not is_supposed(text) and not text.endswith((":", "："))
+        if whole_own and states and asserted(text, len(text), len(text)):
             said.append(Open(item, start, end))
     return said
 

@@ -67,6 +67,11 @@ def is_question(sentence: str) -> bool:
     return _QUESTION.search(sentence.strip()) is not None
 
 
+def is_supposed(sentence: str) -> bool:
+    """Return True for what is so only if something else is, is played, or was given to be worked on."""
+    return _IF.search(sentence) is not None or _SUPPOSED.search(sentence) is not None
+
+
 def asserted(sentence: str, start: int, end: int) -> bool:
     """Return whether a sentence says what its characters `start` to `end` say as true, in its speaker's own words.
 

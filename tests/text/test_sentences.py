@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.sentences import asserted, is_question, sentences
+from memos.text.sentences import asserted, is_question, is_supposed, sentences
 
 
 def split(text: str) -> list[str]:
@@ -72,3 +72,15 @@ def test_sentences_cover_all_but_white_space(text: str) -> None:
     assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
     covered = "".join("".join(text[start:end].split()) for start, end in spans)
     assert covered == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "text", ["If it rains I stay.", "I stay, unless it rains.", "假如下雨我就不去。", "Imagine I were a cat."]
+)
+def test_what_is_only_supposed(text: str) -> None:
+    assert is_supposed(text)
+
+
+@pytest.mark.parametrize("text", ["It rains and I stay.", "I like the gift.", "下雨了我不去。"])
+def test_what_is_not_supposed(text: str) -> None:
+    assert not is_supposed(text)

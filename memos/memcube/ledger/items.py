@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -43,7 +44,7 @@ _SELECT = (
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _CUBES: sa.BindParameter[str] = sa.bindparam("cubes", expanding=True)
 _THESE = _SELECT.where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
-_CURRENT = _THESE.where(versions.c.recorded_to.is_(None))
+_CURRENT = HotSelect(_THESE.where(versions.c.recorded_to.is_(None)))
 _said_in = conversations.alias("said_in")
 _SOURCE_COLUMNS = (
     sources.c.start.label("source_start"),
@@ -75,6 +76,8 @@ _WITH_SOURCES_NOW = HotSelect(_WITH_SOURCES.where(versions.c.recorded_to.is_(Non
 
 
 _LINKS = HotSelect(sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(_IDS)))
+_VERSIONS = HotSelect(_SELECT.where(versions.c.item_id.in_(_IDS)).order_by(versions.c.item_id, versions.c.version))
+_REVISIONS = HotSelect(sa.select(items.c.id, items.c.revision).where(items.c.id.in_(_IDS)))
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
@@ -152,9 +155,8 @@ def current(
 ) -> dict[str, Item]:
     """Return the items that exist in these cubes as they are now, or stood at a moment, deleted ones too, by id."""
     found: dict[str, Item] = {}
-    query = _CURRENT if at is None else _THESE.where(standing(at))
     for batch in in_batches(ids):
-        rows = connection.execute(query, {"ids": batch, "cubes": list(cubes)})
+        rows = _these(connection, _CURRENT, _THESE, batch, cubes, at)
         found.update((row.item_id, to_item(row)) for row in rows)
     return found
 
@@ -247,8 +249,7 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
     """Return every version of the items, oldest first, by item id; for projections."""
     found: dict[str, list[Item]] = defaultdict(list)
     for batch in in_batches(ids):
-        query = _SELECT.where(versions.c.item_id.in_(batch)).order_by(versions.c.item_id, versions.c.version)
-        for row in connection.execute(query):
+        for row in _VERSIONS.rows(connection, ids=batch):
             found[row.item_id].append(to_item(row))
     return found
 
@@ -428,8 +429,7 @@ def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
     """Return the projection revision of the items that exist, by id."""
     found: dict[str, int] = {}
     for batch in in_batches(ids):
-        query = sa.select(items.c.id, items.c.revision).where(items.c.id.in_(batch))
-        found.update((row.id, row.revision) for row in connection.execute(query))
+        found.update(_REVISIONS.rows(connection, ids=batch))
     return found
 
 
@@ -437,26 +437,33 @@ def before_in_conversation(connection: sa.Connection, item: Item, reach: int) ->
     """Return ids of the up to `reach` items said just before in its session, nearest first, deleted ones included."""
     if item.conversation is None or item.position is None:
         return []
-    query = (
+    return [row.id for row in _before(reach).rows(connection, ids=[item.id])]
+
+
+@cache
+def _before(reach: int) -> HotSelect:
+    own = items.alias("own")
+    return HotSelect(
         sa.select(items.c.id)
-        .where(
-            items.c.conversation_id
-            == sa.select(items.c.conversation_id).where(items.c.id == item.id).scalar_subquery(),
-            items.c.position < item.position,
-            items.c.session == item.session,
+        .join(
+            own,
+            sa.and_(
+                items.c.conversation_id == own.c.conversation_id,
+                items.c.session == own.c.session,
+                items.c.position < own.c.position,
+            ),
         )
+        .where(own.c.id.in_(_IDS))
         .order_by(items.c.position.desc())
         .limit(reach)
     )
-    return list(connection.scalars(query))
 
 
 def links_from(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     """Return each item's links as (kind, target id)."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for batch in in_batches(ids):
-        query = sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(batch))
-        for row in connection.execute(query):
+        for row in _LINKS.rows(connection, ids=batch):
             found[row.from_id].append((row.kind, row.to_id))
     return found
 

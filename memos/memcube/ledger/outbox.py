@@ -38,10 +38,9 @@ def rows_after(
     connection: sa.Connection, target: Target, after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[OutboxRow]:
     """Return unparked rows numbered above `after` but those that were `seen`, oldest first."""
-    query = _waiting(target).where(outbox.c.id > after).order_by(outbox.c.id).limit(limit)
-    if seen:
-        query = query.where(outbox.c.id.not_in(seen))
-    return [OutboxRow(*row) for row in connection.execute(query)]
+    asked = {"target": target, "after": after, "most": limit}
+    query = _ROWS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ROWS_AFTER
+    return [OutboxRow(*row) for row in connection.execute(query, asked)]
 
 
 def claim(connection: sa.Connection, target: Target, limit: int, tried: Collection[int]) -> list[OutboxRow]:
@@ -76,7 +75,17 @@ def _waiting(target: Target) -> sa.Select[Any]:
     )
 
 
-# Built once: every search runs it.
+# Built once: every add runs this, and every search the other.
+_ROWS_AFTER = (
+    sa.select(outbox.c.id, outbox.c.cube_id, outbox.c.item_id, outbox.c.attempts)
+    .where(
+        outbox.c.target == sa.bindparam("target"),
+        outbox.c.parked == sa.false(),
+        outbox.c.id > sa.bindparam("after"),
+    )
+    .order_by(outbox.c.id)
+    .limit(sa.bindparam("most"))
+)
 _ITEMS_AFTER = (
     sa.select(outbox.c.item_id)
     .where(
