@@ -12,7 +12,8 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
@@ -36,7 +37,9 @@ _COUNTS = (
     " FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()"
 )
 _SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memstrata'"
+_VACUUMING = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'autovacuum%'"
 _SESSIONS_END_S = 10
+_VACUUMS_END_S = 60
 _NEO4J_FILES = {
     "nodes": "neostore.nodestore", "relationships": "neostore.relationship", "properties": "neostore.propertystore",
     "indexes": "schema", "counts": "neostore.counts",
@@ -141,6 +144,30 @@ def per_add(
     servers: Servers, settings: Settings, embedder: Embedder, dialogues: Dialogues, arguments: argparse.Namespace
 ) -> dict[str, float]:
     """Return what one add of two messages costs PostgreSQL, less what opening and closing costs."""
+    with _without_vacuum(servers, _database(settings)):
+        return _per_add(servers, settings, embedder, dialogues, arguments)
+
+
+@contextmanager
+def _without_vacuum(servers: Servers, name: str) -> Iterator[None]:
+    """Keep PostgreSQL's own upkeep out of what is counted: it comes when it likes, and writes more than many adds."""
+    servers.postgres.sql(name, "ALTER SYSTEM SET autovacuum = off")
+    servers.postgres.sql(name, "SELECT pg_reload_conf()")
+    end = time.monotonic() + _VACUUMS_END_S
+    try:
+        while servers.postgres.sql(name, _VACUUMING) != "0":
+            if time.monotonic() > end:
+                raise RuntimeError("PostgreSQL's vacuum does not end; nothing can be counted.")
+            time.sleep(0.05)
+        yield
+    finally:
+        servers.postgres.sql(name, "ALTER SYSTEM RESET autovacuum")
+        servers.postgres.sql(name, "SELECT pg_reload_conf()")
+
+
+def _per_add(
+    servers: Servers, settings: Settings, embedder: Embedder, dialogues: Dialogues, arguments: argparse.Namespace
+) -> dict[str, float]:
     log = servers.neo4j.folder / "data" / "transactions" / "neo4j"
     settings = settings.model_copy(update={"tasks": TaskSettings(workers=0)})  # what is done later is not counted
     with MemOS.open(settings=settings, embedder=embedder):

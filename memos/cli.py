@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from copy import copy
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -128,12 +129,15 @@ def version(as_json: AsJson = False) -> None:
     show({"version": __version__}, as_json, lambda: console.print(__version__, highlight=False))
 
 
-def narrowed(words: Sequence[str]) -> None:
-    """Leave the group of commands that these words name, and no other: describing all takes a quarter of a second."""
+def narrowed(words: Sequence[str]) -> typer.Typer:
+    """Return the commands with the group that these words name, and no other: describing all takes a quarter second."""
     first = next((word for word in words if not word.startswith("-")), None)
     named = [group for group in app.registered_groups if first in _names(group)]
-    if named:
-        app.registered_groups, app.registered_commands = named, []
+    if not named:
+        return app
+    left = copy(app)
+    left.registered_groups, left.registered_commands = named, []
+    return left
 
 
 def _names(group: TyperInfo) -> set[str | None]:
@@ -147,8 +151,7 @@ def main() -> NoReturn:
     """Run the command line; an error is one sentence and an exit code, never a traceback."""
     gc.freeze()  # what was imported stays to the end, where looking through it would take as long as a short command
     as_json = "--json" in sys.argv
-    if "_MEMOS_COMPLETE" not in os.environ:
-        narrowed(sys.argv[1:])
+    commands = app if "_MEMOS_COMPLETE" in os.environ else narrowed(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that is not UTF-8 shows what it cannot as an escape
             stream.reconfigure(errors="backslashreplace")
@@ -157,7 +160,7 @@ def main() -> NoReturn:
         for number, argument in enumerate(sys.argv[1:], start=1):
             if any("\ud800" <= character <= "\udfff" for character in argument):
                 raise InvalidInput(f"argument {number}", "is not valid UTF-8; set the terminal to UTF-8")
-        app(standalone_mode=True)
+        commands(standalone_mode=True)
     except MemosError as error:
         _fail(error, as_json)
     except ValidationError as error:

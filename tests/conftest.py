@@ -10,7 +10,6 @@ import pytest
 from memos import MemOS, Settings
 from memos.backends import child
 from memos.memcube.ledger import migrate
-from memos.scheduler import runner
 from memos.settings import IndexSettings, LimitSettings
 from tests import forks, migrated
 from tests.fakes import WordEmbedder
@@ -39,8 +38,6 @@ def _quick_openings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "started", forks.started)
         patch.setattr(migrate, "upgrade", migrated.upgrade)
-        # What waits for tasks would wait half a second at the mean for a thread that does nothing meanwhile.
-        patch.setattr(runner, "_POLL_S", 0.1)
         yield
     forks.stop()
 

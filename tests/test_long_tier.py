@@ -266,7 +266,7 @@ def test_cold_segments_are_archived_read_first_found_lower_and_come_back(tmp_pat
 
 
 def swept(memos: MemOS) -> None:
-    with memos._change(memos._scope(["default"], "owner", right=Right.WRITE)) as change:
+    with memos._change(memos._scopes.of(["default"], "owner", right=Right.WRITE)) as change:
         memos._scheduler.sweep(change)
     settled(memos)
 

@@ -51,7 +51,7 @@ with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder
         if chance.random() < 0.1:
             memos.analyse(everything=True)
         if chance.random() < 0.1:
-            with memos._change(memos._scope(["default"], "owner", right=Right.WRITE)) as change:
+            with memos._change(memos._scopes.of(["default"], "owner", right=Right.WRITE)) as change:
                 memos._scheduler.sweep(change)
         if chance.random() < 0.1:
             memos.add("I love coffee, and this is private.", tags=["private"])

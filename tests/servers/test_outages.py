@@ -181,7 +181,7 @@ def test_a_connection_lost_inside_a_transaction_keeps_nothing_of_it(
                 kept = _keyed(memos, 0)
                 with (
                     pytest.raises(BackendUnavailable) as told,
-                    memos._change(memos._scope(["default"], "me", right=Right.WRITE)) as change,
+                    memos._change(memos._scopes.of(["default"], "me", right=Right.WRITE)) as change,
                 ):
                     change.connection.exec_driver_sql("DELETE FROM outbox")
                     proxy.drop()

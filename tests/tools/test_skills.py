@@ -67,7 +67,7 @@ def test_a_fourth_run_is_the_next_version_and_looking_again_changes_nothing(memo
     assert (item.version, item.info["skill"]["runs"]) == (2, 4)
     ids = [message.id for message in memos.list(filter={"role": "tool", "type": "message"})]
     # The task again, as after a crash.
-    with memos._change(memos._scope(["default"], "local", right=Right.WRITE)) as change:
+    with memos._change(memos._scopes.of(["default"], "local", right=Right.WRITE)) as change:
         tool_tasks.enqueue(change.connection, "default", ids, change.now)
     idle(memos)
     [again] = skills(memos)
