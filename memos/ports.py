@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from memos.errors import InvalidInput
 from memos.filters import Node
 from memos.model import Arm, Fingerprint, Json
+from memos.prefixes import Activation, Prefix
 from memos.tokens import IMAGE_TOKENS, Tokens, estimate_tokens
 
 Vector = NDArray[np.float32]
@@ -392,6 +393,7 @@ class ChatRequest:
     schema: Mapping[str, Json] | None = None
     schema_name: str = "answer"
     top_p: float | None = None
+    prefix: Prefix | None = None
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -416,10 +418,14 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A finished answer: `text` is never empty, without reasoning, NUL or lone surrogates."""
+    """A finished answer: `text` is never empty, without reasoning, NUL or lone surrogates.
+
+    `activation` tells what of the prompt was not computed, where that is known.
+    """
 
     text: str
     tokens: Tokens
+    activation: Activation | None = None
 
 
 class ChatModel(Protocol):

@@ -1,0 +1,132 @@
+"""The growing keys and values of one prompt in a transformers model, in one buffer that blocks are copied from and to.
+
+The layers are those of transformers' own cache for full attention, but allocated once: nothing is concatenated, and a
+block that was put in is a copy, so that use changes nothing that is kept. Layers with a sliding window keep all of
+their tokens here; the model masks what their window does not show.
+Source: https://huggingface.co/docs/transformers/cache_explanation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+# The names of safetensors. numpy has no bfloat16, so that both halves are carried as integers of the same bits.
+DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16}
+
+
+class _Layer(DynamicLayer):
+    """One layer's view of the buffer; keys and values are (1, kv_heads, tokens, head_dim)."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().__init__()
+        self._keys, self._values = keys, values
+        self.dtype, self.device = keys.dtype, keys.device
+        self.is_initialized = True
+        self.show(0)
+
+    def show(self, tokens: int) -> None:
+        self.keys, self.values = self._keys[:, :, :tokens], self._values[:, :, :tokens]
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        begin = self.get_seq_length()
+        end = begin + key_states.shape[-2]
+        self._keys[:, :, begin:end] = key_states
+        self._values[:, :, begin:end] = value_states
+        self.show(end)
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return int(self.keys.shape[-2])
+
+
+class KvBuffer:
+    """A `KvCache`: room for `tokens` of a prompt and its answer; `block` is the shape (2, layers, kv_heads, 64, dim).
+
+    `logits` are those of the last token computed, float32 (vocabulary,).
+    """
+
+    def __init__(self, model: Any, block: tuple[int, ...], tokens: int) -> None:
+        two, layers, heads, self._block_tokens, head_dim = block
+        self._model = model
+        self._kv = torch.empty((two, layers, heads, tokens, head_dim), dtype=model.dtype, device=model.device)
+        self._layers = [
+            _Layer(self._kv[0, layer].unsqueeze(0), self._kv[1, layer].unsqueeze(0)) for layer in range(layers)
+        ]
+        self._cache = DynamicCache()
+        self._cache.layers = list(self._layers)
+        self.logits: torch.Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are there."""
+        return self._layers[0].get_seq_length()
+
+    @torch.inference_mode()
+    def compute(self, ids: Sequence[int]) -> None:
+        """Compute the next tokens behind what is there."""
+        begin = self.tokens
+        given = torch.tensor([list(ids)], device=self._model.device)
+        places = torch.arange(begin, begin + len(ids), device=self._model.device).unsqueeze(0)
+        told = self._model(
+            input_ids=given, position_ids=places, past_key_values=self._cache, use_cache=True, logits_to_keep=1
+        )
+        self.logits = told.logits[0, -1].float()
+        if self.tokens != begin + len(ids):  # the model does not use the cache as it should
+            raise RuntimeError("the model did not fill its cache")
+
+    @torch.inference_mode()
+    def put(self, held: Sequence[object]) -> None:
+        """Copy blocks in behind what is there: arrays of host memory, or tensors."""
+        for block in held:
+            tensor = block if isinstance(block, torch.Tensor) else of_array(block, self._kv.dtype)
+            begin = self.tokens
+            self._kv[:, :, :, begin : begin + self._block_tokens].copy_(tensor, non_blocking=True)
+            for layer in self._layers:
+                layer.show(begin + self._block_tokens)
+
+    def take(self, place: int) -> object:
+        """Return a copy of the block at a place: an array on the CPU, a tensor on a device."""
+        begin = place * self._block_tokens
+        copy = self._kv[:, :, :, begin : begin + self._block_tokens].contiguous().clone()
+        return array_of(copy) if copy.device.type == "cpu" else copy
+
+
+def array_of(tensor: torch.Tensor) -> Any:
+    """Return a CPU tensor's memory as an array."""
+    return tensor.view(_BITS.get(tensor.dtype, tensor.dtype)).numpy()
+
+
+def of_array(array: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Return an array's memory as a tensor."""
+    return torch.from_numpy(array).view(dtype)
+
+
+class TorchDevice:
+    """The memory of a GPU; host memory that it reads is pinned, so that copies run at the bus's speed."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device, self._dtype = device, dtype
+
+    def upload(self, array: Any, _: object) -> torch.Tensor:
+        """Return a copy on the device. Raises: MemoryError."""
+        try:
+            return of_array(array, self._dtype).to(self._device, non_blocking=True)
+        except torch.cuda.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
+
+    def download(self, held: object, _: object) -> Any:
+        """Return a copy in pinned host memory."""
+        assert isinstance(held, torch.Tensor)
+        room = torch.empty(held.shape, dtype=held.dtype, pin_memory=self._device.type == "cuda")
+        return array_of(room.copy_(held))
+
+    def room(self, block: Any) -> Any:
+        """Return pinned host memory for a block."""
+        return array_of(torch.empty(block.shape, dtype=self._dtype, pin_memory=self._device.type == "cuda"))

@@ -1,0 +1,1 @@
+"""Activation memory: the attention KV of text that stands at the beginning of prompts, kept in blocks."""

@@ -1,0 +1,107 @@
+"""Fills a prompt's keys and values: from kept blocks as far as that is quicker, the rest computed in equal steps.
+
+Every prefill, cold or warm, is cut alike (`BLOCK_TOKENS` times the model's `chunk_blocks`), so that results are bitwise
+equal. Knows no model: it is told the token ids and drives a `KvCache`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from memos.memcube.activation import policy
+from memos.memcube.activation.blocks import Block, Tier
+from memos.memcube.activation.chain import BLOCK_TOKENS, block_keys, usable_blocks
+from memos.memcube.activation.policy import Rate
+from memos.memcube.activation.store import BlockStore, Checkout
+from memos.prefixes import Activation, KvCache, KvShape, Prompt
+
+
+class Prefill:
+    """Prefills for one model over one store. Thread-safe."""
+
+    def __init__(
+        self, shape: KvShape, store: BlockStore | None, held_in: Tier = Tier.HOST,
+        choose: Callable[[Sequence[float], Sequence[float]], int] = policy.blocks_to_load,
+    ) -> None:  # fmt: skip
+        """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
+        self._shape, self._store, self._held_in, self._choose = shape, store, held_in, choose
+        self._computing = Rate()
+
+    def __call__(
+        self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> Activation:
+        """Fill an empty cache with the whole prompt; at least its last step is computed.
+
+        `turn` is entered around each step. What may be kept of the prompt is stored.
+        """
+        began = time.perf_counter()
+        keys = block_keys(self._shape.fingerprint, prompt.cube, prompt.ids[: prompt.stable])
+        if self._store is None or not keys:
+            self._compute(prompt, 0, [], None, cache, turn)
+            took = time.perf_counter() - began
+            return Activation(len(prompt.ids), compute_s=took, first_token_s=took)
+        with self._store.checkout(keys) as lent:
+            if len(lent) == len(keys):
+                return self._fill(prompt, keys, lent, cache, turn, began)
+            missing = keys[len(lent)]
+        with self._store.flight(missing), self._store.checkout(keys, counted=False) as lent:
+            return self._fill(prompt, keys, lent, cache, turn, began)
+
+    def _fill(
+        self, prompt: Prompt, keys: Sequence[str], lent: Checkout, cache: KvCache,
+        turn: Callable[[], AbstractContextManager[object]], began: float,
+    ) -> Activation:  # fmt: skip
+        usable = min(len(lent), usable_blocks(len(prompt.ids)))
+        usable -= usable % self._shape.chunk_blocks
+        compute_s = [self._computing.seconds(BLOCK_TOKENS)] * usable
+        wanted = self._choose(lent.load_s()[:usable], compute_s)
+        wanted -= wanted % self._shape.chunk_blocks
+        loading = time.perf_counter()
+        loaded, tiers = [], set()
+        for tier, held in lent.load(wanted):
+            loaded.append(held)
+            tiers.add(tier)
+        del loaded[len(loaded) - len(loaded) % self._shape.chunk_blocks :]
+        if loaded:
+            with turn():
+                cache.put(loaded)
+            assert self._store is not None
+            if tiers == {Tier.HOST}:  # of the disk the store knows itself, and the device's are there
+                size = len(loaded) * lent.blocks[0].size_bytes
+                self._store.measured(Tier.HOST, size, time.perf_counter() - loading)
+        computing = time.perf_counter()
+        self._compute(prompt, len(loaded), keys, lent, cache, turn)
+        ended = time.perf_counter()
+        return Activation(
+            len(prompt.ids), len(loaded) * BLOCK_TOKENS, str(max(tiers, key=list(Tier).index)) if loaded else None,
+            computing - loading, ended - computing, ended - began,
+        )  # fmt: skip
+
+    def _compute(
+        self, prompt: Prompt, blocks: int, keys: Sequence[str], lent: Checkout | None, cache: KvCache,
+        turn: Callable[[], AbstractContextManager[object]],
+    ) -> None:  # fmt: skip
+        step = BLOCK_TOKENS * self._shape.chunk_blocks
+        kept = True
+        for start in range(blocks * BLOCK_TOKENS, len(prompt.ids), step):
+            ids = prompt.ids[start : start + step]
+            with turn():
+                began = time.perf_counter()
+                cache.compute(ids)
+                took = time.perf_counter() - began
+            if len(ids) == step:
+                self._computing.measured(len(ids), took)
+            first = start // BLOCK_TOKENS
+            for place in range(first, min(first + len(ids) // BLOCK_TOKENS, len(keys))):
+                if lent is not None and kept and place == len(lent):
+                    block = self._block(prompt, keys, place, took * BLOCK_TOKENS / len(ids))
+                    kept = lent.add(block, cache.take(place), self._held_in)
+
+    def _block(self, prompt: Prompt, keys: Sequence[str], place: int, compute_s: float) -> Block:
+        begin, end = place * BLOCK_TOKENS, (place + 1) * BLOCK_TOKENS
+        return Block(
+            keys[place], keys[place - 1] if place else None, self._shape.fingerprint, prompt.cube, self._shape.dtype,
+            self._shape.shape, compute_s, frozenset(id_ for token, id_ in prompt.items if begin <= token < end),
+        )  # fmt: skip

@@ -1,0 +1,91 @@
+"""What stands at the beginning of prompts and comes again, and what came of keeping its attention KV. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The part of a request's first message that other requests begin with, too: its first `chars` characters.
+
+    `cube` is whose it is: no other cube's requests meet what is kept of it. `items` are (first character, id) of the
+    memories that stand in it, in order.
+    """
+
+    cube: str
+    chars: int
+    items: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids of a rendered request; its first `stable` tokens are what comes again in requests of the `cube`.
+
+    `items` are (token, id): where the text of a memory begins.
+    """
+
+    ids: Sequence[int]
+    cube: str = ""
+    stable: int = 0
+    items: Sequence[tuple[int, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What a model did for one prompt until the first token of its answer.
+
+    `cached_tokens` of `prompt_tokens` were not computed; `tier` is where they were kept: device, host, disk or server.
+    Times in seconds: `load_s` to bring them to the model, `compute_s` for the rest, `first_token_s` in all. Of a
+    server nothing but the counts is known. `reason` says why nothing could be taken from memory.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int = 0
+    tier: str | None = None
+    load_s: float | None = None
+    compute_s: float | None = None
+    first_token_s: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KvShape:
+    """How a model's keys and values look: `dtype` is F32, F16 or BF16, a block is (2, layers, kv_heads, 64, head_dim).
+
+    `chunk_blocks` are computed in one step; what is reused ends where a step ends, or results would not be equal.
+    """
+
+    fingerprint: str
+    dtype: str
+    shape: tuple[int, ...]
+    chunk_blocks: int = 1
+
+
+class KvCache(Protocol):
+    """The growing keys and values of one prompt in a model."""
+
+    def compute(self, ids: Sequence[int]) -> None:
+        """Compute the next tokens behind what is there."""
+        ...
+
+    def put(self, held: Sequence[object]) -> None:
+        """Take in blocks behind what is there, as the store holds them."""
+        ...
+
+    def take(self, place: int) -> object:
+        """Return a copy of the block at a place, as the store holds it."""
+        ...
+
+
+class Fill(Protocol):
+    """Fills an empty cache with a prompt, from what is kept or by computing; keeps what may be kept."""
+
+    def __call__(
+        self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]]
+    ) -> Activation:
+        """Return what it took; `turn` is entered around each step."""
+        ...
