@@ -173,7 +173,10 @@ class MemOS:
             Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle, self._scopes.masking_of).run),
         ]
         near = Nearness(parts.ledger, parts.vector, parts.embedder).of
-        means = Means(parts.vector_follower.turns_of, near, parts.askers, self._settle, self._scopes.masking_of, upkeep)
+        means = Means(
+            parts.vector_follower.turns_of, near, parts.askers, self._settle, self._scopes.masking_of, upkeep,
+            self.listeners.busy,
+        )  # fmt: skip
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
         self.submissions = Submissions(parts.ledger, parts.clock, self._writing)

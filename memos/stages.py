@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ class Work:
 
 Listener = Callable[[Work], None]
 
+_JUST_NOW_S = 0.2
+
 
 class StageClock:
     """Times the stages of one call; for one thread."""
@@ -66,6 +69,13 @@ class Listeners:
 
     def __init__(self) -> None:
         self._listening: tuple[Listener, ...] = ()
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._ended = -_JUST_NOW_S
+
+    def busy(self) -> bool:
+        """Say whether somebody waits for a call, or did just now."""
+        return self._under_way > 0 or time.monotonic() - self._ended < _JUST_NOW_S
 
     def add(self, listener: Listener) -> None:
         """Have a listener told of each call from now on, on the thread of the call; it must be quick and not raise."""
@@ -76,10 +86,15 @@ class Listeners:
         """Time a call, and tell of it when it ended, also by an error."""
         clock, failed = StageClock(), True
         began_ns, began = time.time_ns(), time.perf_counter()
+        with self._lock:
+            self._under_way += 1
         try:
             yield clock
             failed = False
         finally:
+            with self._lock:
+                self._under_way -= 1
+                self._ended = time.monotonic()
             if self._listening:
                 work = Work(operation, began_ns, time.perf_counter() - began, tuple(clock.laps), failed)
                 for listener in self._listening:

@@ -82,10 +82,15 @@ class Graph:
         self._transaction(partial(_remove, ids=ids))
         self._hubs.clear()
 
-    def flush(self, mark: int) -> None:
-        """Make everything so far durable, with the mark."""
+    def flush(self, mark: int, whole: bool = False) -> None:
+        """Write the mark behind everything so far; `whole` also empties the engine's log into its file.
+
+        A commit is durable by itself, its log is synced; emptying the log takes 140 ms, while no search is answered.
+        The engine does it when the log has grown to 16 MiB, and when it is closed.
+        """
         self._run("MERGE (m:Meta {id: 'mark'}) SET m.mark = $mark", {"mark": mark})
-        self._run("CHECKPOINT")
+        if whole:
+            self._run("CHECKPOINT")
 
     def mark(self) -> int:
         """Return the mark of the last flush."""

@@ -105,7 +105,7 @@ class LadybugGraph:
             fresh = self._started(target)
             try:
                 _copy(self._write, fresh)
-                fresh.call("flush", mark)
+                fresh.call("flush", mark, True)
                 write_durably(self._folder / "CURRENT", target.name)
             except BaseException as error:
                 fresh.kill()

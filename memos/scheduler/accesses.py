@@ -18,6 +18,7 @@ from memos.clock import Clock
 from memos.errors import NotFound
 from memos.memcube.ledger import cubes, items, queues, tiers
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.hot import HotSelect
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import warmth
 from memos.memcube.ledger.tiers import SegmentRow
@@ -26,7 +27,16 @@ from memos.scheduler.policy import Access, Policy, Warmth
 from memos.scheduler.rules import HeatRules
 
 _MOST_WAITING = 10_000
-_FLUSH_EVERY_S = 2.0
+_FLUSH_EVERY_S = 5.0
+
+_STANDING = HotSelect(
+    sa.select(item_rows.c.id, warmth.c.level, warmth.c.visits, warmth.c.interactions, warmth.c.last)
+    .select_from(item_rows.outerjoin(warmth, warmth.c.item_id == item_rows.c.id))
+    .where(
+        item_rows.c.id.in_(sa.bindparam("ids", expanding=True)),
+        item_rows.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
+    )
+)
 
 
 Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime], None]
@@ -78,12 +88,16 @@ class Accesses:
             counted, self._waiting = self._waiting, []
         try:
             while counted:
-                cube = counted[0].cube
-                # A cube that was dropped meanwhile has nothing to warm.
-                with suppress(NotFound), self._ledger.write() as connection:
-                    cubes.lock(connection, cube)
-                    self._write(connection, cube, [one for one in counted if one.cube == cube])
-                counted = [one for one in counted if one.cube != cube]
+                # One file has one writer: a commit for all. On a server each cube's row is locked, one at a time.
+                named = list(dict.fromkeys(one.cube for one in counted))
+                named = named if self._ledger.is_sqlite else named[:1]
+                with self._ledger.write() as connection:
+                    for cube in named:
+                        # A cube that was dropped meanwhile has nothing to warm.
+                        with suppress(NotFound):
+                            cubes.lock(connection, cube)
+                            self._write(connection, cube, [one for one in counted if one.cube == cube])
+                counted = [one for one in counted if one.cube not in named]
         finally:
             with self._lock:
                 self._waiting = counted + self._waiting
@@ -91,18 +105,17 @@ class Accesses:
     def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
         now = self._clock.now()
         rules = self._rules.ready(connection, cube)
-        known = _present(connection, cube, {one.item for one in counted})
-        warm = _warmth_of(connection, known)
+        warm = _standing(connection, cube, {one.item for one in counted})
         for one in counted:
-            if one.item in known:
-                warm[one.item] = rules.policy.accessed(warm.get(one.item, Warmth()), one.access, one.at, now)
+            if one.item in warm:
+                warm[one.item] = rules.policy.accessed(warm[one.item], one.access, one.at, now)
         rows = [
             {"item_id": item, "cube_id": cube, "level": after.level, "visits": after.visits,
              "interactions": after.interactions, "last": after.last}
             for item, after in warm.items()
         ]  # fmt: skip
         queues.upsert(connection, warmth, rows)
-        segments = _warm_segments(connection, rules.policy, counted, known, now)
+        segments = _warm_segments(connection, rules.policy, counted, set(warm), now)
         self._warmed(connection, cube, rules, segments, now)
 
 
@@ -118,7 +131,7 @@ def _warm_segments(
         for segment_id in {places[item] for item in said if item in places}:
             segment = segments[segment_id]
             heat(segment, policy.accessed(warmth_of(segment), one.access, one.at, now))
-    tiers.save(connection, segments.values(), segments)
+    tiers.save_heats(connection, segments.values())
     return list(segments.values())
 
 
@@ -134,18 +147,11 @@ def heat(segment: SegmentRow, warm: Warmth) -> None:
     )  # fmt: skip
 
 
-def _present(connection: sa.Connection, cube: str, ids: Iterable[str]) -> set[str]:
-    """Return those of the items that are still there."""
-    found: set[str] = set()
-    for batch in items.in_batches(ids):
-        here = sa.select(item_rows.c.id).where(item_rows.c.id.in_(batch), item_rows.c.cube_id == cube)
-        found.update(connection.scalars(here))
-    return found
-
-
-def _warmth_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Warmth]:
+def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
+    """Return how warm those of the items are that are still there."""
     found = {}
     for batch in items.in_batches(ids):
-        for row in connection.execute(sa.select(warmth).where(warmth.c.item_id.in_(batch))):
-            found[row.item_id] = Warmth(row.level, row.visits, row.interactions, row.last)
+        for row in _STANDING.rows(connection, ids=batch, cubes=[cube]):
+            known = row.last is not None
+            found[row.id] = Warmth(row.level, row.visits, row.interactions, row.last) if known else Warmth()
     return found

@@ -36,6 +36,10 @@ _POLL_S = 1.0
 _PAUSE_S = 5.0
 _RENEWALS = 3
 _CLEAN_EVERY_S = 600.0
+# Beside calls: with half of its time, two threads doubled what searches waited (docs/log.md).
+_SHARE_BESIDE_CALLS = 0.1
+_LONGEST_REST_S = 5.0
+_LOOK_S = 0.05
 
 log = logging.getLogger("memos.tasks")
 
@@ -64,12 +68,17 @@ Ending = Callable[[sa.Connection], object]
 class Runner:
     """Runs tasks until it is stopped; every process of an installation may have one."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, settings: TaskSettings, limits: Limits | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, settings: TaskSettings, limits: Limits | None = None,
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        """Work by `settings`; while `busy` says that people wait for calls, rest longer."""
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger
         self._clock = clock
         self._settings = settings
         self._limits = limits or Limits()
+        self._busy = busy
         self._jobs: dict[str, Job] = {}
         self._stop = threading.Event()
         self._work = threading.Condition()
@@ -178,8 +187,16 @@ class Runner:
         finally:
             self._running.pop(run.owner, None)
         if run.task.priority >= tasks.PRIORITY:
-            # Nobody waits for it: leave the machine to those who do.
-            self._stop.wait((time.monotonic() - run.started) * (1 / self._settings.busy_share - 1))
+            self._rest(time.monotonic() - run.started)
+
+    def _rest(self, took_s: float) -> None:
+        """Leave the machine to those who wait for something: nobody waits for this thread."""
+        share, began = self._settings.busy_share, time.monotonic()
+        self._stop.wait(took_s * (1 / share - 1))
+        longest_s = min(_LONGEST_REST_S, took_s * (1 / min(share, _SHARE_BESIDE_CALLS) - 1))
+        while self._busy() and (left_s := began + longest_s - time.monotonic()) > 0:
+            if self._stop.wait(min(left_s, _LOOK_S)):
+                return
 
     def _outcome(self, run: Run) -> Ending | None:
         """Do the job; return what to write down besides what was spent, None when that is done or not ours to do."""

@@ -57,7 +57,7 @@ _MOST_TALKS = 100_000
 class Means:
     """What the jobs need besides the ledger: vectors, what lies near a fact, models, and to tell that facts are there.
 
-    `upkeep` are jobs that need more still.
+    `upkeep` are jobs that need more still; `busy` says whether people wait for calls.
     """
 
     turns_of: TurnsOf
@@ -66,6 +66,7 @@ class Means:
     settled: Callable[[], object]
     masking: Callable[[str], Masking]
     upkeep: Sequence[Job]
+    busy: Callable[[], bool]
 
 
 class Scheduler:
@@ -80,7 +81,7 @@ class Scheduler:
         self.cube_rules = CubeRules(settings.heat)
         triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
-        self.runner = Runner(ledger, clock, settings.tasks)
+        self.runner = Runner(ledger, clock, settings.tasks, busy=means.busy)
         learner = Learner(
             FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
             means.settled, means.masking,

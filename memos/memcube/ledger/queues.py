@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -94,10 +95,15 @@ def insert_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any
 def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows, or replace those with the same primary key."""
     if rows:
-        insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
-        keys = [column.name for column in table.primary_key]
-        others = {name: insert.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=others), list(rows))
+        connection.execute(_upsert(connection.dialect.name, table, tuple(rows[0])), list(rows))
+
+
+@cache
+def _upsert(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.Executable:
+    insert = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    keys = [column.name for column in table.primary_key]
+    others = {name: insert.excluded[name] for name in names if name not in keys}
+    return insert.on_conflict_do_update(index_elements=keys, set_=others)
 
 
 def _entry(connection: sa.Connection, weight: float) -> float:

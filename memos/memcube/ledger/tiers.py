@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger.hot import HotSelect
 from memos.memcube.ledger.schema import conversations, cubes, pages, segments, versions
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
@@ -31,6 +32,16 @@ _GATHERING = timedelta(seconds=2)
 
 KEPT_KEYWORDS = 32
 """Keywords a segment keeps, those of the most pages."""
+
+_IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
+_SEGMENTS = HotSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))
+_SEGMENTS_OF = [
+    HotSelect(sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined).where(item_rows.c.id.in_(_IDS)))
+    for joined in (
+        sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
+        sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
+    )
+]
 
 
 @dataclass(slots=True)
@@ -262,8 +273,7 @@ def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, Seg
     """Return segments by id."""
     found = {}
     for batch in items.in_batches(ids):
-        for row in connection.execute(sa.select(segments).where(segments.c.id.in_(batch))):
-            found[row.id] = to_segment(row)
+        found.update((row.id, to_segment(row)) for row in _SEGMENTS.rows(connection, ids=batch))
     return found
 
 
@@ -277,6 +287,21 @@ def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterab
         else:
             connection.execute(sa.insert(segments).values(id=segment.id, cube_id=segment.cube, **values))
             _count(connection, segment.cube, 1)
+
+
+_HEAT = ("level", "visits", "interactions", "last")
+_SET_HEAT = (
+    sa.update(segments)
+    .where(segments.c.id == sa.bindparam("segment"))
+    .values({name: sa.bindparam(f"new_{name}") for name in _HEAT})
+)
+
+
+def save_heats(connection: sa.Connection, warmed: Iterable[SegmentRow]) -> None:
+    """Write how warm known segments have become, and nothing else of them."""
+    rows = [{"segment": one.id, **{f"new_{name}": getattr(one, name) for name in _HEAT}} for one in warmed]
+    if rows:
+        connection.execute(_SET_HEAT, rows)
 
 
 def _count(connection: sa.Connection, cube: str, more: int) -> None:
@@ -370,12 +395,9 @@ def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[Held]:
 def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, str]:
     """Return the segments these messages are in, by message; those in none are left out."""
     found: dict[str, str] = {}
-    same = sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page)
-    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id)
     for batch in items.in_batches(item_ids):
-        for joined in (same, alone):
-            query = sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined)
-            found.update((row.id, row.segment_id) for row in connection.execute(query.where(item_rows.c.id.in_(batch))))
+        for select in _SEGMENTS_OF:
+            found.update((row[0], row[1]) for row in select.rows(connection, ids=batch))
     return found
 
 

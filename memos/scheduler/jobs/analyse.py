@@ -107,7 +107,8 @@ class AnalyseJob:
         if segment is None:
             return False
         still = moves.unread_pages(connection, segment, len(found.pages))
-        now = {message.id: message.version_id for message in tiers.members(connection, segment.id)}
+        members = tiers.members(connection, segment.id) if found.behind else []
+        now = {message.id: message.version_id for message in members}
         same = all(now.get(message.id) == message.version_id for message in found.behind)
         return same and said_by(still) == said_by(found.pages)
 
