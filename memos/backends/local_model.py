@@ -17,7 +17,7 @@ from memos.backends.kv_buffer import KvBuffer
 from memos.backends.local_loading import BLOCK_TOKENS, Loaded
 from memos.backends.local_turns import Turns
 from memos.backends.openai_answers import finished_answer
-from memos.backends.openai_dialect import sendable
+from memos.backends.openai_dialect import in_words, sendable
 from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
 from memos.ports import ChatReply, ChatRequest
 from memos.prefixes import Activation, Fill, Prompt
@@ -69,6 +69,8 @@ class LocalModel:
     def render(self, request: ChatRequest) -> Prompt:
         """Return a request as token ids, by the model's own template. Raises: ModelError (the template refuses it)."""
         messages = [{"role": message.role, "content": self._plain(message.content)} for message in request.messages]
+        if request.schema is not None:
+            messages[-1]["content"] += self._plain(in_words(request.schema))
         try:
             text = self._loaded.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # templates raise what they like
@@ -181,7 +183,7 @@ class _Plain:
         self._cache = DynamicCache(config=model.config)  # type: ignore[attr-defined]
         self.logits: torch.Tensor | None = None
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
         """Compute the next tokens."""
         given = torch.tensor([list(ids)], device=self._model.device)  # type: ignore[attr-defined]

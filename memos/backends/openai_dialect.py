@@ -93,15 +93,19 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, s
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         else:
             # In the last message, since some models' templates take no system message, or only a first one.
-            texts[-1] += "\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n" + json.dumps(
-                request.schema, ensure_ascii=False
-            )
+            texts[-1] += in_words(request.schema)
         if dialect.json == "json_object":
             body["response_format"] = {"type": "json_object"}
     body["messages"] = [
         {"role": each.role, "content": _content(text, each)} for each, text in zip(request.messages, texts, strict=True)
     ]
     return body
+
+
+def in_words(schema: Mapping[str, Json]) -> str:
+    """Return what is said behind a question that wants an object, to a model that is not held to a schema."""
+    told = json.dumps(schema, ensure_ascii=False)
+    return f"\n\nAnswer with nothing but one JSON object that fits this JSON Schema:\n{told}"
 
 
 def _content(text: str, message: ChatMessage) -> str | list[dict[str, Any]]:

@@ -119,7 +119,8 @@ class Chat:
             known = {question.query, *(message.content for message in history)}
             question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
-        request = request_of(question, recalled, history, self._recalling.settings.position, handles.limits)
+        position = self._recalling.settings.position
+        request = request_of(question, recalled, history, position, handles.limits, cube=scope.cubes[0])
         return _Ready(question, asker, cube, recalled, request)
 
     def _pieces(self, ready: _Ready) -> Generator[str, None, ChatResult]:
@@ -154,7 +155,7 @@ class Chat:
         }
         return ChatResult(
             text, ready.asker.model, cited, ready.recalled.shown, receipt, not_stored, ready.recalled.tokens,
-            reply.tokens.prompt, reply.tokens.completion, reply.tokens.estimated, timings,
+            reply.tokens.prompt, reply.tokens.completion, reply.tokens.estimated, timings, reply.activation,
         )  # fmt: skip
 
     def _count(self, cited: Sequence[Reference], actor: str) -> None:

@@ -11,6 +11,7 @@ from memos.chatting.results import Question, Recalled
 from memos.errors import InvalidInput
 from memos.model import Message, Role
 from memos.ports import ChatMessage, ChatRequest
+from memos.prefixes import Prefix
 from memos.reader.messages import read_messages
 from memos.settings import LimitSettings
 from memos.text.checks import check_text
@@ -45,14 +46,17 @@ def _turn(place: int, message: Message) -> ChatMessage:
 
 
 def request_of(
-    question: Question, recalled: Recalled, history: Sequence[ChatMessage], position: Position, limits: LimitSettings
-) -> ChatRequest:
-    """Return what the model is asked. Raises: InvalidInput."""
+    question: Question, recalled: Recalled, history: Sequence[ChatMessage], position: Position, limits: LimitSettings,
+    *, cube: str,
+) -> ChatRequest:  # fmt: skip
+    """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = _DEFAULT if given is None else check_text("system_prompt", given, limits.message_bytes)
     asked = question.query
+    stable = len(system)
     if recalled.section:
         system = f"{system}\n\n{_CITE}" if recalled.shown else system
+        stable = len(system)
         if position == "system":
             system = f"{system}\n\n{recalled.section}"
         else:
@@ -63,4 +67,5 @@ def request_of(
         question.max_tokens,
         question.temperature,
         top_p=question.top_p,
+        prefix=Prefix(cube, stable) if head else None,
     )

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TypedDict
 
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Json, Mode
+from memos.prefixes import Activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class ChatResult:
     completion_tokens: int
     tokens_estimated: bool
     timings_ms: Mapping[str, float]
+    activation: Activation | None = None
 
     @property
     def cited_ids(self) -> tuple[str, ...]:

@@ -82,6 +82,7 @@ PATHS: tuple[Holder, ...] = (
     Holder("ledger.db-shm", Holds.IDS, "", _LEDGER, "ledger.db"),
     Holder("vector", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
     Holder("graph", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
+    Holder("activation", Holds.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     Holder("holder", Holds.IDS, "", "memos.engines.assemble", "program"),
     Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from memos.errors import BackendUnavailable
@@ -19,11 +19,11 @@ _WAL_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Purgeable:
-    """What a purge has to clean besides the ledger."""
+    """What a purge has to clean besides the ledger; `forget_caches` is told the cubes in which something was erased."""
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]
-    forget_caches: Callable[[], None]
+    forget_caches: Callable[[Collection[str]], None]
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
@@ -39,7 +39,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         if not projection.drain(600) and projection.last_error is not None:
             raise projection.last_error
         projection.flush()
-    places.forget_caches()
+    places.forget_caches({receipt.cube for receipt in receipts})
     for files in places.files.values():
         files.rewrite()
     stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}

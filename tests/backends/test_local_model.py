@@ -322,6 +322,14 @@ def test_the_answer_has_what_room_is_left() -> None:
         model.complete(asking("x" * (4096 - 3 - used)))
 
 
+def test_a_schema_is_told_in_words() -> None:
+    model = chat_model()
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    text = model._loaded.tokenizer.decode(model.render(asking(schema=schema)).ids)
+    assert '"city"' in text
+    assert model.render(asking(schema=schema)).stable == model.render(asking()).stable
+
+
 def test_images_are_refused() -> None:
     request = ChatRequest((ChatMessage("user", "?", (Image("image/png", b"x"),)),))
     with pytest.raises(ModelError, match="images"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Heat:
 
     def now(self, now: float) -> float:
         """Return the heat at a later moment; a clock that went back cools nothing."""
-        return self.uses * 0.5 ** (max(0.0, now - self.at) / HALF_LIFE_S)
+        return self.uses * math.pow(0.5, max(0.0, now - self.at) / HALF_LIFE_S)
 
     def used(self, now: float) -> Heat:
         """Return the heat after one more use."""

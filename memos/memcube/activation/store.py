@@ -211,10 +211,6 @@ class BlockStore:
         wanted = frozenset(items)
         return self._remove_where(lambda block: not wanted.isdisjoint(block.items))
 
-    def forget_cube(self, cube: str) -> int:
-        """Remove every block of a cube; return how many."""
-        return self._remove_where(lambda block: block.cube == cube)
-
     def drop(self, cube: str | None = None, fingerprint: str | None = None) -> int:
         """Remove the blocks of a cube, of a model, or all; return how many."""
         return self._remove_where(lambda block: cube in (None, block.cube) and fingerprint in (None, block.fingerprint))

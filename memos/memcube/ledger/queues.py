@@ -99,7 +99,7 @@ def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[st
 
 
 @cache
-def _upsert(dialect: str, table: sa.Table, names: tuple[str, ...]) -> sa.Executable:
+def _upsert(dialect: str, table: sa.Table, names: tuple[str, ...]) -> Any:
     insert = (sqlite if dialect == "sqlite" else postgresql).insert(table)
     keys = [column.name for column in table.primary_key]
     others = {name: insert.excluded[name] for name in names if name not in keys}

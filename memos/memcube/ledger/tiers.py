@@ -271,7 +271,7 @@ def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow
 
 def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SegmentRow]:
     """Return segments by id."""
-    found = {}
+    found: dict[str, SegmentRow] = {}
     for batch in items.in_batches(ids):
         found.update((row.id, to_segment(row)) for row in _SEGMENTS.rows(connection, ids=batch))
     return found

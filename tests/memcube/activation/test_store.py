@@ -160,11 +160,11 @@ def test_what_may_not_be_held_any_more_is_not_taken_in():
     assert store.has([block.key for block in made]) == 0
 
 
-def test_forgetting_a_cube_leaves_the_others():
+def test_dropping_a_cube_leaves_the_others():
     store = opened()
     use(store, chain(keys_of(1, 2, salt="home"), cube="home"))
     use(store, chain(keys_of(1, 2, salt="work"), cube="work"))
-    assert store.forget_cube("home") == 2
+    assert store.drop("home") == 2
     assert [block.cube for block, *_ in store.blocks()] == ["work", "work"]
 
 

@@ -1,0 +1,124 @@
+"""Activation memory of one open installation: its store, and the models in this process that answer through it.
+
+Nothing is opened before such a model is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memos.clock import Clock
+from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.memcube.activation.blocks import Tier
+from memos.memcube.activation.chain import fingerprint_of
+from memos.memcube.activation.prefill import Prefill
+from memos.memcube.activation.store import BlockStore
+from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger.engine import Ledger
+from memos.model import FOUND
+from memos.ports import ChatModel
+from memos.prefixes import KvShape
+from memos.settings import ActivationSettings, ChatSettings
+
+if TYPE_CHECKING:
+    from memos.backends.local_loading import Loaded
+
+FOLDER = "activation"
+
+
+class Activations:
+    """The models in this process and what is kept of their prompts. Thread-safe.
+
+    Files are kept in `home`, which is None where no folder is this process's own: then there is no disk tier.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None) -> None:
+        self._ledger, self._clock, self._settings = ledger, clock, settings
+        self._folder = None if home is None else home / FOLDER
+        self._lock = threading.Lock()
+        self._store: BlockStore | None = None
+        self._loaded: dict[str, Loaded] = {}
+        self._closed = False
+
+    def model(self, settings: ChatSettings) -> ChatModel:
+        """Return the model that `local:` names. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
+        assert settings.local is not None
+        try:
+            from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
+            from memos.backends.local_model import LocalModel  # noqa: PLC0415 - the extra `local`
+        except ImportError as error:
+            raise InvalidInput(
+                "model", f"{settings.model} needs the extra `local`: pip install '.[local]' in the clone"
+            ) from error
+        with self._lock:
+            loaded = self._loaded.get(settings.local)
+            if loaded is None:
+                remembered = None if self._folder is None else self._folder / "weights.json"
+                loaded = self._loaded[settings.local] = load(settings.local, remembered=remembered)
+            if loaded.unusable is not None:
+                return LocalModel(loaded, settings)
+            shape = KvShape(fingerprint_of(loaded.made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)
+            on_device = loaded.model.device.type != "cpu"
+            self._store = self._store or self._new_store(loaded)
+            return LocalModel(loaded, settings, Prefill(shape, self._store, Tier.DEVICE if on_device else Tier.HOST))
+
+    def forget(self, erased_in: Collection[str]) -> None:
+        """Remove every block of these cubes, and those whose cube or memories are gone, from all tiers.
+
+        Also what an earlier process left in files. Raises: BackendUnavailable.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            store, mine = self._store, None
+            if store is None:
+                if self._folder is None or not self._folder.exists():
+                    return
+                store = mine = self._new_store(None)
+            try:
+                for cube in erased_in:
+                    store.drop(cube)
+                store.reconcile()
+            except OSError as error:
+                raise BackendUnavailable(
+                    f"Blocks of activation memory could not be removed ({error.strerror or error}): look into "
+                    f"{self._folder}; the erasure stays unfinished until they are."
+                ) from error
+            finally:
+                if mine is not None:
+                    mine.close()
+
+    def close(self) -> None:
+        """Write what waits and close the files; safe to call twice."""
+        with self._lock:
+            self._closed = True
+            store, self._store = self._store, None
+            self._loaded.clear()
+        if store is not None:
+            store.close()
+
+    def _new_store(self, loaded: Loaded | None) -> BlockStore:
+        device = None
+        if loaded is not None and loaded.model.device.type != "cpu":
+            from memos.backends.kv_buffer import TorchDevice  # noqa: PLC0415 - the extra `local`
+
+            device = TorchDevice(loaded.model.device, loaded.model.dtype)
+        budgets = {
+            Tier.DEVICE: self._settings.device_bytes,
+            Tier.HOST: self._settings.host_bytes,
+            Tier.DISK: self._settings.disk_bytes,
+        }
+        return BlockStore(budgets, self._clock, folder=self._folder, device=device, alive=self._alive)
+
+    def _alive(self, cube: str, ids: Collection[str]) -> bool:
+        """Say whether a cube is there and all these items of it can be found."""
+        with self._ledger.read() as connection:
+            try:
+                cubes.heads(connection, [cube])
+            except NotFound:
+                return False
+            found = items.current(connection, [cube], list(ids))
+        return all(id_ in found and found[id_].status in FOUND for id_ in ids)

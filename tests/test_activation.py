@@ -1,0 +1,124 @@
+"""Chats with a model in this process: what their prompts begin with is kept, and leaves with the memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from memos import MemOS, Settings
+from memos.errors import InvalidInput, UnfitAnswer
+from memos.settings import ActivationSettings, ChatSettings
+from tests.backends import tiny_models  # skips without the extra `local`
+from tests.fakes import WordEmbedder
+
+SYSTEM = "You are a patient beekeeper who answers in few words and never guesses what nobody told. " * 4
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model that ends its answers with any of a third of all tokens."""
+    folder = tiny_models.saved(tmp_path_factory.mktemp("model"))
+    config = tiny_models.transformers.GenerationConfig.from_pretrained(folder)
+    config.eos_token_id = list(range(0, 256, 3))
+    config.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def memos(tmp_path: Path, settings: Settings, model: Path) -> Iterator[MemOS]:
+    chat = ChatSettings(model=f"local:{model}", max_tokens=40)
+    with MemOS.open(
+        tmp_path / "home", settings=settings.model_copy(update={"chat_model": chat}), embedder=WordEmbedder()
+    ) as opened:
+        yield opened
+
+
+def answered(memos: MemOS, **options: object):
+    """Return the first answer that the random model finishes."""
+    for place in range(30):
+        tiny_models.torch.manual_seed(place)
+        try:
+            return memos.chat(f"Question {place}?", system_prompt=SYSTEM, store=False, temperature=1.0, **options)
+        except UnfitAnswer:
+            continue
+    raise AssertionError("no answer came to its end")
+
+
+def test_a_chat_answers_and_says_what_of_its_prompt_was_kept(memos: MemOS, model: Path) -> None:
+    memos.add("Caroline keeps bees in Lyon.")
+    first = answered(memos)
+    assert first.model == f"local:{model}"
+    assert first.activation is not None
+    assert first.activation.prompt_tokens == first.prompt_tokens > 300
+    again = answered(memos)
+    assert again.text == first.text
+    assert again.activation is not None
+    assert again.activation.cached_tokens % 64 == 0
+    assert again.activation.cached_tokens >= 256
+    assert again.activation.tier == "host"
+
+
+def test_a_stream_gives_the_same_answer(memos: MemOS) -> None:
+    whole = answered(memos)
+    for place in range(30):
+        tiny_models.torch.manual_seed(place)
+        with memos.chat.stream(f"Question {place}?", system_prompt=SYSTEM, store=False, temperature=1.0) as stream:
+            try:
+                text = "".join(stream)
+            except UnfitAnswer:
+                continue
+            assert text.strip() == whole.text
+            return
+
+
+def test_an_erasure_leaves_no_block_of_its_cube(tmp_path: Path, memos: MemOS) -> None:
+    kept = memos.add("Caroline keeps bees in Lyon.").item_ids
+    for _ in range(3):
+        answered(memos)
+    memos._parts.activations._store.settle()
+    folder = tmp_path / "home" / "activation"
+    assert list(folder.glob("*/*.safetensors"))
+    assert memos.erase(kept).state == "purged"
+    assert not list(folder.glob("*/*.safetensors"))
+    answered(memos)
+    assert answered(memos).activation.cached_tokens > 0  # it fills again, without what was erased
+
+
+def test_an_erasure_reaches_the_files_of_an_earlier_process(tmp_path: Path, settings: Settings, model: Path) -> None:
+    home, chat = tmp_path / "home", ChatSettings(model=f"local:{model}", max_tokens=40)
+    local = settings.model_copy(update={"chat_model": chat})
+    with MemOS.open(home, settings=local, embedder=WordEmbedder()) as memos:
+        kept = memos.add("Caroline keeps bees in Lyon.").item_ids
+        for _ in range(3):
+            answered(memos)
+    assert list((home / "activation").glob("*/*.safetensors"))
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        assert memos.erase(kept).state == "purged"
+    assert not list((home / "activation").glob("*/*.safetensors"))
+
+
+def test_nothing_is_kept_where_the_budgets_are_none(tmp_path: Path, settings: Settings, model: Path) -> None:
+    nothing = ActivationSettings(device_bytes=0, host_bytes=0, disk_bytes=0)
+    chat = ChatSettings(model=f"local:{model}", max_tokens=40)
+    update = {"chat_model": chat, "activation": nothing}
+    with MemOS.open(tmp_path, settings=settings.model_copy(update=update), embedder=WordEmbedder()) as memos:
+        assert answered(memos).activation.cached_tokens == 0
+        assert answered(memos).activation.cached_tokens == 0
+    assert not list(tmp_path.glob("activation/*/*"))
+
+
+def test_a_wrong_path_is_told(tmp_path: Path, settings: Settings) -> None:
+    chat = ChatSettings(model="local:/no/such/model")
+    with (
+        MemOS.open(tmp_path, settings=settings.model_copy(update={"chat_model": chat})) as memos,
+        pytest.raises(InvalidInput, match="cannot be loaded"),
+    ):
+        memos.chat("Hello?")
+
+
+def test_a_model_here_sees_no_images() -> None:
+    with pytest.raises(ValidationError, match="images"):
+        Settings(vision_model=ChatSettings(model="local:x"))
