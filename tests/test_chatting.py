@@ -15,6 +15,7 @@ from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, Model
 from memos.memcube.ledger.schema import items, warmth
 from memos.model import Trust
 from memos.ports import ChatMessage, ChatReply, ChatRequest
+from memos.prefixes import Prefix
 from memos.settings import IndexSettings, LimitSettings, RecallSettings, TaskSettings
 from memos.text.fencing import NOTICE
 from memos.tokens import Tokens, estimate_tokens
@@ -231,8 +232,9 @@ def test_the_model_gets_the_options_and_its_own_defaults(here: Installation) -> 
     cube = here.cube("options")
     here.memos.chat("x?", cubes=[cube], system_prompt="Be a pirate.", max_tokens=7, temperature=0.5, top_p=0.9)
     assert here.asked == ChatRequest(
-        (ChatMessage("system", "Be a pirate."), ChatMessage("user", "x?")), 7, 0.5, top_p=0.9
-    )
+        (ChatMessage("system", "Be a pirate."), ChatMessage("user", "x?")), 7, 0.5, top_p=0.9,
+        prefix=Prefix(cube, len("Be a pirate.")),
+    )  # fmt: skip
     here.memos.chat("y?", cubes=[here.cube("options-2")])
     assert (here.asked.max_tokens, here.asked.temperature, here.asked.top_p) == (None, None, None)
 
