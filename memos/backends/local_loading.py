@@ -119,7 +119,7 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
     try:
         config = AutoConfig.from_pretrained(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, config=config, dtype=dtype, attn_implementation="sdpa")
+        model = AutoModelForCausalLM.from_pretrained(name, config=config, dtype=dtype)
         return model.to(where), tokenizer
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise BackendUnavailable(f"There is not enough memory for the model {name}: use a smaller one.") from error
@@ -197,6 +197,7 @@ def _made_by(model: Any, tokenizer: Any, weights: str, chunk_blocks: int) -> dic
         "tokenizer": hashlib.sha256(_told(tokenizer).encode()).hexdigest(),
         "template": tokenizer.chat_template,
         "dtype": str(model.dtype),
+        "attention": getattr(model.config, "_attn_implementation", None),
         "adapter": "base",
         "chunk_blocks": chunk_blocks,
         "torch": torch.__version__,

@@ -61,11 +61,13 @@ def notes(ledger: Ledger) -> set[str]:
 
 
 @contextmanager
-def running(ledger: Ledger, *jobs: Job, **settings: object) -> Iterator[Runner]:
+def running(
+    ledger: Ledger, *jobs: Job, busy: Callable[[], bool] = lambda: False, **settings: object
+) -> Iterator[Runner]:
     given: dict[str, Any] = {"workers": 1, "busy_share": 1, **settings}
     fast: dict[str, Any] = {"backoff_s": 0.05, "backoff_max_s": 0.2, "stop_s": 30}
     limits = fast | {name: given.pop(name) for name in Limits.__slots__ if name in given}
-    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given), Limits(**limits))
+    runner = Runner(ledger, SystemClock(), TaskSettings.model_validate(given), Limits(**limits), busy)
     runner.register(jobs)
     runner.start()
     try:
@@ -97,6 +99,31 @@ def test_the_effect_and_the_end_of_a_task_are_one(ledger: Ledger) -> None:
         runner.wake()
         assert ended(ledger, task_id).state is TaskState.DONE
     assert notes(ledger) == {"effect"}
+
+
+def test_a_thread_rests_nine_times_as_long_as_it_worked_while_people_wait(ledger: Ledger) -> None:
+    spans: list[tuple[float, float]] = []
+
+    def job(_: Run) -> None:
+        began = time.monotonic()
+        time.sleep(0.05)
+        spans.append((began, time.monotonic()))
+
+    with running(ledger, Job("work", job), busy=lambda: True) as runner:
+        found = put(ledger, NewTask("work"), NewTask("work"))
+        runner.wake()
+        assert all(ended(ledger, task_id).state is TaskState.DONE for task_id in found)
+    assert spans[1][0] - spans[0][1] >= 9 * 0.05
+
+
+def test_a_rest_ends_when_nobody_waits_any_more(ledger: Ledger) -> None:
+    waiting = iter([True, True])
+    with running(ledger, Job("work", lambda _: time.sleep(0.4)), busy=lambda: next(waiting, False)) as runner:
+        began = time.monotonic()
+        found = put(ledger, NewTask("work"), NewTask("work"))
+        runner.wake()
+        assert all(ended(ledger, task_id).state is TaskState.DONE for task_id in found)
+    assert time.monotonic() - began < 0.8 + 9 * 0.4
 
 
 def test_a_task_taken_away_while_it_runs_keeps_nothing(ledger: Ledger) -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-HALF_LIFE_S = 86_400.0
-"""Heat halves in a day: conversations come back daily, and a block that nobody met for a week is worth a hundredth."""
+HALF_LIFE_S = 2 * 86_400.0
+"""Heat halves in two days: less is better where conversations come and go, more where habits last (docs/log.md)."""
 
 ADMITTED_USES = 2
 """Uses before a block is written to disk: most prompts never come again."""

