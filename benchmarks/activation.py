@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from benchmarks.kv_traces import by_relevance, cached_token_rate, pinned_first, 
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
 from memos.clock import SystemClock
-from memos.errors import MemosError
+from memos.errors import MemosError, UnfitAnswer
 from memos.memcube.activation.blocks import Tier
 from memos.memcube.activation.chain import BLOCK_TOKENS, fingerprint_of
 from memos.memcube.activation.prefill import Prefill
@@ -191,7 +192,10 @@ def _cold_disk(folder: Path) -> BlockStore:
 
 
 def _answers(bench: _Bench) -> dict[str, int]:
-    """Return how many of eight questions about eight facts get the same answer, and the right one, with kept blocks."""
+    """Return how many of eight questions about eight facts get the same answer, and the right one, with kept blocks.
+
+    Of a model that does not come to an end, what it said is compared.
+    """
     from memos.backends.local_model import LocalModel  # noqa: PLC0415 - the extra `local`
 
     facts = " ".join(f"{name}'s {what} is {value}." for name, what, value in _FACTS)
@@ -203,7 +207,11 @@ def _answers(bench: _Bench) -> dict[str, int]:
     def ask(model: LocalModel, name: str, what: str) -> str:
         asked = ChatMessage("user", f"What is {name}'s {what}?")
         messages = (ChatMessage("system", system), asked)
-        return model.complete(ChatRequest(messages, prefix=Prefix("home", len(system)))).text
+        pieces: list[str] = []
+        with suppress(UnfitAnswer):
+            for piece in model.stream(ChatRequest(messages, prefix=Prefix("home", len(system)))):
+                pieces += [piece] if isinstance(piece, str) else []
+        return "".join(pieces)
 
     same = right = right_whole = 0
     for name, what, value in _FACTS:

