@@ -24,11 +24,11 @@ from benchmarks.small_model import NAME, small_model
 from memos.clock import SystemClock
 from memos.errors import MemosError, UnfitAnswer
 from memos.memcube.activation.blocks import Tier
-from memos.memcube.activation.chain import BLOCK_TOKENS, fingerprint_of
+from memos.memcube.activation.chain import fingerprint_of
 from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore
 from memos.ports import ChatMessage, ChatRequest
-from memos.prefixes import Activation, KvShape, Prefix, Prompt
+from memos.prefixes import BLOCK_TOKENS, Activation, KvShape, Prefix, Prompt
 from memos.settings import ChatSettings
 
 PARTS = ("exact", "ttft", "answers", "trace", "policy")

@@ -7,6 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+BLOCK_TOKENS = 64
+"""Tokens of a block of KV; prompts are computed in steps of it, or of a multiple."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:

@@ -16,13 +16,14 @@ from typing import Any
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from memos.backends.kv_buffer import DTYPES, KvBuffer
 from memos.errors import BackendUnavailable, InvalidInput
+from memos.prefixes import BLOCK_TOKENS
 
 log = logging.getLogger("memos.backends.local")
 
-BLOCK_TOKENS = 64
 _GPU_CHUNK_BLOCKS = 8
 """Blocks of one step on a GPU: below some 500 tokens a step costs as much as 500 (the launches, 25 to 30 ms)."""
 
@@ -136,8 +137,6 @@ def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
         return (), f"it has layers of the kind {', '.join(sorted(kinds - _KNOWN_LAYERS))}, whose state cannot be cut"
     if getattr(config, "is_encoder_decoder", False):
         return (), "it is an encoder with a decoder"
-    from transformers.cache_utils import DynamicCache, DynamicLayer  # noqa: PLC0415 - beside its only use
-
     cache, tokens = DynamicCache(), 3
     try:
         with torch.inference_mode():

@@ -12,15 +12,16 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import torch
+from transformers.cache_utils import DynamicCache
 
 from memos.backends.kv_buffer import KvBuffer
-from memos.backends.local_loading import BLOCK_TOKENS, Loaded
+from memos.backends.local_loading import Loaded
 from memos.backends.local_turns import Turns
 from memos.backends.openai_answers import finished_answer
 from memos.backends.openai_dialect import in_words, sendable
 from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
 from memos.ports import ChatReply, ChatRequest
-from memos.prefixes import Activation, Fill, Prompt
+from memos.prefixes import BLOCK_TOKENS, Activation, Fill, Prompt
 from memos.settings import ChatSettings
 from memos.streams import Answering
 from memos.tokens import Tokens
@@ -91,17 +92,6 @@ class LocalModel:
         stable = _tokens_until(ends, begin + len(stable_text))
         items = tuple((_tokens_until(ends, begin + char), id_) for char, id_ in prefix.items)
         return Prompt(ids, prefix.cube, stable, items)
-
-    def warm(self, request: ChatRequest) -> Activation:
-        """Compute a request's stable beginning, so that it is kept, and answer nothing. Raises: as `complete`."""
-        self._check_open()
-        prompt = self.render(request)
-        whole = prompt.stable - prompt.stable % BLOCK_TOKENS
-        if whole == 0:
-            return Activation(len(prompt.ids), reason=self._loaded.unusable or "no block is full")
-        self._room(whole + 1, 1)
-        cache = KvBuffer(self._loaded.model, self._loaded.block, whole + 1)
-        return self._filled(replace(prompt, ids=prompt.ids[: whole + 1], stable=whole), cache)
 
     def close(self) -> None:
         """Take no further calls and let those under way end at their next step."""
@@ -177,8 +167,6 @@ class _Plain:
     """A prompt's cache for models whose KV is not cut: transformers' own."""
 
     def __init__(self, model: object) -> None:
-        from transformers.cache_utils import DynamicCache  # noqa: PLC0415 - beside its only use
-
         self._model = model
         self._cache = DynamicCache(config=model.config)  # type: ignore[attr-defined]
         self.logits: torch.Tensor | None = None

@@ -6,7 +6,6 @@ Knows one ledger's rows and the vectors that an index holds of them; neither fil
 from __future__ import annotations
 
 import json
-import struct
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from memos.memcube.dump_zip import MOST_FILES, DumpWriter
 from memos.memcube.files import Ticker
 from memos.memcube.ledger import cubes, templates
 from memos.memcube.ledger import schema as t
+from memos.memcube.tensor_head import tensor_head
 from memos.memcube.vectors import CHUNK_TOKENS, POINT_FORMAT, point_id
 from memos.ports import HeldPoint
 
@@ -145,18 +145,14 @@ def _write_vectors(source: Source, out: DumpWriter, dimension: int) -> None:
 
 
 def safetensors_header(count: int, dimension: int) -> bytes:
-    """Return the beginning of a file with two float32 tensors (count, dimension), `turn` and `window`.
-
-    Source: https://github.com/huggingface/safetensors#format
-    """
+    """Return the beginning of a file with two float32 tensors (count, dimension), `turn` and `window`."""
     size = count * dimension * 4
-    told = {
-        name: {"dtype": "F32", "shape": [count, dimension], "data_offsets": [place * size, (place + 1) * size]}
-        for place, name in enumerate(("turn", "window"))
-    }
-    raw = json.dumps(told, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
-    return struct.pack("<Q", len(raw)) + raw
+    return tensor_head(
+        {
+            name: {"dtype": "F32", "shape": [count, dimension], "data_offsets": [place * size, (place + 1) * size]}
+            for place, name in enumerate(("turn", "window"))
+        }
+    )
 
 
 def _points(source: Source) -> Iterator[tuple[str, int, HeldPoint]]:

@@ -377,18 +377,6 @@ def test_requests_take_turns() -> None:
     assert "a" in names[: names.rindex("b")] and "b" in names[: names.rindex("a")]
 
 
-def test_warming_keeps_the_beginning_and_answers_nothing() -> None:
-    store = store_of()
-    model = chat_model(store)
-    told = model.warm(asking(""))
-    assert told.cached_tokens == 0
-    assert len(store.blocks()) == model.render(asking("")).stable // 64 > 2
-    assert model.warm(asking("")).cached_tokens == len(store.blocks()) * 64
-    with pytest.raises(UnfitAnswer):
-        model.complete(asking())
-    assert store.stats().tiers[Tier.HOST].hits > 0
-
-
 @pytest.mark.parametrize("temperature", [0.7, 2.0])
 def test_chance_stays_within_the_likeliest(temperature: float) -> None:
     model = chat_model()

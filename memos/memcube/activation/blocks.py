@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memos.errors import IntegrityError
+from memos.memcube.tensor_head import tensor_head
+from memos.model import Json
 
 Array: TypeAlias = npt.NDArray[np.generic]
 
@@ -114,7 +116,7 @@ def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tupl
 
 
 def _header(block: Block, digest: str) -> bytes:
-    told = {
+    told: dict[str, Json] = {
         "__metadata__": {
             "key": block.key,
             "parent": block.parent or "",
@@ -126,9 +128,7 @@ def _header(block: Block, digest: str) -> bytes:
         },
         _TENSOR: {"dtype": block.dtype, "shape": list(block.shape), "data_offsets": [0, block.size_bytes]},
     }
-    raw = json.dumps(told, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
-    return struct.pack("<Q", len(raw)) + raw
+    return tensor_head(told)
 
 
 def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, str, int]:

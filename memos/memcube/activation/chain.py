@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from memos.model import Json
-
-BLOCK_TOKENS = 64
-"""Tokens of a block, and of each step of a prefill: results are bitwise equal only when both are cut alike."""
+from memos.prefixes import BLOCK_TOKENS
 
 FORMAT = 1
 """Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""

@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 
 from memos.memcube.activation import policy
 from memos.memcube.activation.blocks import Block, Tier
-from memos.memcube.activation.chain import BLOCK_TOKENS, block_keys, usable_blocks
+from memos.memcube.activation.chain import block_keys, usable_blocks
 from memos.memcube.activation.checkout import Checkout
 from memos.memcube.activation.policy import Rate
 from memos.memcube.activation.store import BlockStore
-from memos.prefixes import Activation, KvCache, KvShape, Prompt
+from memos.prefixes import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
 
 
 class Prefill:

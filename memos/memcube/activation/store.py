@@ -123,17 +123,14 @@ class BlockStore:
             return len(self._shelves.find(keys))
 
     @contextmanager
-    def flight(self, key: str) -> Iterator[bool]:
-        """Let one caller at a time build the block; False when another did meanwhile, so that one looks again."""
+    def flight(self, key: str) -> Iterator[None]:
+        """Let one caller at a time build the block; who waited for that finds it built."""
         with self._lock:
             lock = self._flights.setdefault(key, threading.Lock())
-        first = lock.acquire(blocking=False)
-        if not first:
-            lock.acquire()
         try:
-            yield first
+            with lock:
+                yield
         finally:
-            lock.release()
             with self._lock:
                 if not lock.locked():
                     self._flights.pop(key, None)

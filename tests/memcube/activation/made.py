@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from memos.memcube.activation.blocks import Array, Block
-from memos.memcube.activation.chain import BLOCK_TOKENS, block_keys
+from memos.memcube.activation.chain import block_keys
+from memos.prefixes import BLOCK_TOKENS
 
 SHAPE = (2, 2, 1, BLOCK_TOKENS, 4)
 
