@@ -6,16 +6,17 @@ Nothing is opened before such a model is asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.clock import Clock
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
-from memos.memcube.activation.blocks import Tier
+from memos.memcube.activation.blocks import Block, Tier
 from memos.memcube.activation.chain import fingerprint_of
 from memos.memcube.activation.prefill import Prefill
-from memos.memcube.activation.store import BlockStore
+from memos.memcube.activation.store import BlockStore, StoreStats
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
 from memos.model import FOUND
@@ -65,31 +66,49 @@ class Activations:
             self._store = self._store or self._new_store(loaded)
             return LocalModel(loaded, settings, Prefill(shape, self._store, Tier.DEVICE if on_device else Tier.HOST))
 
-    def forget(self, erased_in: Collection[str]) -> None:
-        """Remove every block of these cubes, and those whose cube or memories are gone, from all tiers.
+    def forget(self, erased_in: Collection[str] = ()) -> int:
+        """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.
 
         Also what an earlier process left in files. Raises: BackendUnavailable.
         """
-        with self._lock:
-            if self._closed:
-                return
-            store, mine = self._store, None
+        with self._stored() as store:
             if store is None:
-                if self._folder is None or not self._folder.exists():
-                    return
-                store = mine = self._new_store(None)
+                return 0
             try:
-                for cube in erased_in:
-                    store.drop(cube)
-                store.reconcile()
+                return sum(store.drop(cube) for cube in erased_in) + store.reconcile()
             except OSError as error:
                 raise BackendUnavailable(
                     f"Blocks of activation memory could not be removed ({error.strerror or error}): look into "
-                    f"{self._folder}; the erasure stays unfinished until they are."
+                    f"{self._folder}; what is to be forgotten stays until they are."
                 ) from error
+
+    def stats(self) -> StoreStats | None:
+        """Return what is kept and what came of it, None when nothing ever was."""
+        with self._stored() as store:
+            return None if store is None else store.stats()
+
+    def blocks(self, cube: str) -> list[tuple[Block, tuple[Tier, ...], float]]:
+        """Return the blocks of a cube with their tiers and heat, parents first."""
+        with self._stored() as store:
+            return [] if store is None else [each for each in store.blocks() if each[0].cube == cube]
+
+    def verify(self) -> list[str]:
+        """Read every file; remove damaged ones and return their keys."""
+        with self._stored() as store:
+            return [] if store is None else store.verify()
+
+    @contextmanager
+    def _stored(self) -> Iterator[BlockStore | None]:
+        """Yield the store, one opened for this moment if no model is loaded; None when there is nothing to open."""
+        with self._lock:
+            if self._store is not None or self._closed or self._folder is None or not self._folder.exists():
+                yield self._store
+                return
+            store = self._new_store(None)
+            try:
+                yield store
             finally:
-                if mine is not None:
-                    mine.close()
+                store.close()
 
     def close(self) -> None:
         """Write what waits and close the files; safe to call twice."""

@@ -31,6 +31,7 @@ from memos.cli_chat import chat_app
 from memos.cli_cubes import cubes_app
 from memos.cli_doctor import doctor_app
 from memos.cli_kb import kb_app
+from memos.cli_kv import kv_app
 from memos.cli_mcp import mcp_app
 from memos.cli_memories import memories_app
 from memos.cli_moving import moving_app
@@ -93,6 +94,7 @@ app.add_typer(serve_app)
 app.add_typer(mcp_app)
 app.add_typer(doctor_app)
 app.add_typer(kb_app, name="kb")
+app.add_typer(kv_app, name="kv")
 app.add_typer(users_app, name="users")
 app.add_typer(keys_app, name="keys")
 app.add_typer(share_app, name="share")

@@ -44,6 +44,7 @@ from memos.idempotency import Idempotency
 from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
+from memos.kv import Kv
 from memos.listing import Page, listed, page
 from memos.memcube import backups as known_backups
 from memos.memcube import changes, documents, erase
@@ -53,6 +54,7 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
 from memos.memcube.ledger.files import READ
+from memos.memcube.ledger.prefix_rows import COMPOSE
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
@@ -85,6 +87,7 @@ from memos.reranking import Reranked, rerank
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
+from memos.scheduler.jobs.compose import ComposeJob
 from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
@@ -178,6 +181,12 @@ class MemOS:
             self.listeners.busy,
         )  # fmt: skip
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
+        self.kv = Kv(
+            handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefixed,
+            self._scheduler.runner.wake, self._scopes.check_admin,
+        )  # fmt: skip
+        compose = ComposeJob.by(parts.settings, parts.activations.forget)
+        self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
         self.submissions = Submissions(parts.ledger, parts.clock, self._writing)
         self.profile = Profiles(handles)
@@ -195,8 +204,8 @@ class MemOS:
         self.documents = Documents(handles, self._scheduler.runner.wake, parts.web_files)
         dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
         self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
-        recalling = Recalling(handles, parts.settings.recall, self.search, self.working_memory)
-        self.chat = Chat(ChatDoors(lambda: self.asker, self.add, self.used), recalling)
+        recalling = Recalling(handles, parts.settings.recall, self.search, self.working_memory, parts.settings.prefixed)
+        self.chat = Chat(ChatDoors(self._chat_asker, self.add, self.used), recalling)
         self._worker = Worker(
             (self._vector, self._graph),
             (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
@@ -265,6 +274,16 @@ class MemOS:
         """What answers in a chat, None when no chat model is configured. Raises: BackendUnavailable (closed)."""
         self._check_open()
         return self._parts.askers.chat
+
+    def _chat_asker(self, model: str | None) -> Asker | None:
+        """Return what answers in a chat: the model in this process that is named, else the configured one."""
+        if model is None or model == self.settings.chat_model.model:
+            return self.asker
+        self._check_open()
+        settings = self.settings.chat_model.model_copy(update={"base_url": None, "model": model})
+        if settings.local is None or not settings.local:
+            raise InvalidInput("model", "must be local: and a folder or a hub name; others are set, not named")
+        return self._parts.askers.of(settings)
 
     @property
     def reader(self) -> Asker | None:
@@ -562,6 +581,7 @@ class MemOS:
         """
         with self._change(self._scopes.of([cube], actor, embeds=False, right=Right.WRITE)) as change:
             self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
+        self._scheduler.runner.wake()
 
     def move(self, segment: str, tier: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
         """Send a segment by hand: `long` has its pages read now, `archive` ranks it lower, `mid` brings it back.

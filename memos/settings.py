@@ -141,6 +141,10 @@ class ChatSettings(BaseModel):
     cache_bytes: int = Field(
         16_777_216, ge=0, description="Memory for answers that are given again to the same question; 0 remembers none"
     )
+    prefix_cache: Literal["off", "on", "salt"] = Field(
+        "off",
+        description="Whether the endpoint keeps KV of what prompts begin with; `salt`: and takes a `cache_salt`",
+    )
 
     @property
     def local(self) -> str | None:
@@ -321,13 +325,18 @@ class RecallSettings(BaseModel):
 
 
 class ActivationSettings(BaseModel):
-    """How much memory the attention KV of models in this process may take; 0 keeps none there."""
+    """What of prompts is kept as attention KV, and how much memory it may take; 0 keeps none there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     device_bytes: int = Field(2_147_483_648, ge=0, description="Most bytes of KV kept on a GPU")
     host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
+    prefix_tokens: int = Field(
+        1024, ge=0, le=100_000, description="Most tokens of memories that each prompt of a cube begins with; 0: none"
+    )
+    hot_above: float = Field(5.0, gt=0, description="Heat from which a memory may stand there; it stays above half")
+    stable_days: float = Field(3.0, ge=0, le=3650, description="Days a memory has to be unchanged to get there")
 
 
 class QuotaSettings(BaseModel):
@@ -402,6 +411,12 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
         """Return where settings come from, what counts most first: arguments, the environment, the file."""
         return init_settings, env_settings, SettingsFile(settings_cls)
+
+    @property
+    def prefixed(self) -> bool:
+        """Say whether prompts begin with the memories that are hot and stable: their KV has to be kept by the model."""
+        kept = self.chat_model.local is not None or self.chat_model.prefix_cache != "off"
+        return kept and self.activation.prefix_tokens > 0
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.

@@ -27,6 +27,7 @@ from memos.exchanges import Exchanges
 from memos.images import Images
 from memos.kernel import MemOS
 from memos.knowledge import Knowledge
+from memos.kv import Kv
 from memos.model import Fact
 from memos.overview import Overview
 from memos.retention import Retention
@@ -42,7 +43,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "": MemOS, "cubes": Cubes, "users": Users, "keys": Keys, "sharing": Sharing, "tasks": Tasks,
         "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
         "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge, "chat": Chat, "totals": Totals,
-        "exchanges": Exchanges, "travel": Travel,
+        "exchanges": Exchanges, "travel": Travel, "kv": Kv,
     }
 )  # fmt: skip
 """The parts of the façade by the names they have there; without a name, itself."""

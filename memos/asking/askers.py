@@ -40,8 +40,10 @@ class Askers:
         """Return the asker of a purpose, None when no model is configured for it. Raises: BackendUnavailable."""
         given = self._given_for(purpose)
         settings = self._settings.model_for(purpose) if given is None else self._settings.chat_model
-        if settings is None:
-            return None
+        return None if settings is None else self.of(settings, given)
+
+    def of(self, settings: ChatSettings, given: ChatModel | None = None) -> Asker:
+        """Return the asker of a model, opened when it is not yet. Raises: BackendUnavailable, InvalidInput."""
         key = settings, None if given is None else id(given)
         with self._lock:
             if self._closed:

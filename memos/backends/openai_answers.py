@@ -16,6 +16,7 @@ from memos.backends.openai_dialect import sendable
 from memos.errors import BackendTimeout, BackendUnavailable, ModelError, UnfitAnswer
 from memos.model import Json
 from memos.ports import ChatReply
+from memos.prefixes import Activation
 from memos.settings import ChatSettings
 from memos.streams import without_reasoning
 from memos.tokens import Tokens, estimate_tokens
@@ -70,7 +71,7 @@ def finished_answer(
     if not answer:
         what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
         raise UnfitAnswer(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
-    return ChatReply(answer, tokens)
+    return ChatReply(answer, tokens, _kept(usage, tokens))
 
 
 def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatSettings) -> None:
@@ -186,6 +187,18 @@ def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
     if _is_count(asked) and _is_count(said):
         return Tokens(asked, said)
     return Tokens(prompt_tokens, estimate_tokens(answer), estimated=True)
+
+
+def _kept(usage: Json, tokens: Tokens) -> Activation | None:
+    """Return what of the prompt an endpoint says it had already, None when it says nothing.
+
+    Source: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp count in the same place.
+    """
+    cached = dig(usage, "prompt_tokens_details", "cached_tokens")
+    if tokens.estimated or not _is_count(cached):
+        return None
+    cached = min(cached, tokens.prompt)
+    return Activation(tokens.prompt, cached, "server" if cached else None)
 
 
 def _is_count(value: Json) -> bool:

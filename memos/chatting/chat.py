@@ -33,7 +33,7 @@ log = logging.getLogger("memos.chatting")
 class Doors:
     """The calls of `MemOS` that a chat makes."""
 
-    asker: Callable[[], Asker | None]
+    asker: Callable[[str | None], Asker | None]
     add: Callable[..., AddReceipt]
     used: Callable[..., None]
 
@@ -98,7 +98,7 @@ class Chat:
 
     def _ready(self, question: Question) -> _Ready:
         handles = self._recalling.handles
-        asker = self._doors.asker()
+        asker = self._doors.asker(question.model)
         if asker is None:
             raise BackendUnavailable(
                 "There is no language model to answer: set MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",

@@ -52,11 +52,16 @@ def request_of(
     """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = _DEFAULT if given is None else check_text("system_prompt", given, limits.message_bytes)
-    asked = question.query
+    asked, part = question.query, recalled.prefix
+    starts: tuple[tuple[int, str], ...] = ()
+    if recalled.shown or part is not None:
+        system = f"{system}\n\n{_CITE}"
     stable = len(system)
+    if part is not None:
+        begin = len(system) + 2
+        system = f"{system}\n\n{part.section}"
+        stable, starts = begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts)
     if recalled.section:
-        system = f"{system}\n\n{_CITE}" if recalled.shown else system
-        stable = len(system)
         if position == "system":
             system = f"{system}\n\n{recalled.section}"
         else:
@@ -67,5 +72,5 @@ def request_of(
         question.max_tokens,
         question.temperature,
         top_p=question.top_p,
-        prefix=Prefix(cube, stable) if head else None,
+        prefix=Prefix(cube, stable, starts) if head else None,
     )

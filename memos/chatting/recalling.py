@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from memos.chatting.results import Question, Recalled
+from memos.chatting.results import Question, Recalled, Reference
 from memos.chatting.section import Entry, known_ids, section_of
 from memos.errors import InvalidInput
 from memos.handles import Handles
+from memos.memcube import prefix_text
 from memos.memcube.ledger import items, paging
-from memos.model import Role, SearchResult
+from memos.memcube.prefix_text import PrefixText
+from memos.model import Item, Role, SearchResult
 from memos.reader.fields import within
 from memos.settings import RecallSettings
 from memos.text.checks import check_name
@@ -24,12 +26,13 @@ _SAID = (Role.USER, Role.ASSISTANT)
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Recalls for questions; `search` and `working_memory` are those of `MemOS`."""
+    """Recalls for questions; `search` and `working_memory` are those of `MemOS`; `prefixed`: models keep prefixes."""
 
     handles: Handles
     settings: RecallSettings
     search: Callable[..., SearchResult]
     working_memory: Callable[..., WorkingMemory]
+    prefixed: bool = False
 
     def __call__(self, question: Question, *, marks: bool) -> Recalled:
         """Return the memory section for a question. Raises: InvalidInput, NotFound, PermissionDenied."""
@@ -37,13 +40,28 @@ class Recalling:
         budget = self.settings.tokens if question.token_budget is None else question.token_budget
         budget = within("token_budget", budget, 1, 1_000_000)
         scope = self.handles.scoping(question.cubes, question.actor)
-        standing = self._standing(question, scope.cubes[0], budget)
+        prefix = self._prefix(question, scope.cubes[0], budget, marks=marks)
+        there = set() if prefix is None else {item.id for _, item in prefix.shown}
+        standing = [entry for entry in self._standing(question, scope.cubes[0], budget) if _id(entry) not in there]
         recent = self._recent(question, scope.cubes[0])
-        known, said = known_ids([*standing, *recent]), set(question.known)
+        known, said = {*known_ids([*standing, *recent]), *there}, set(question.known)
         found = [entry for entry in self._found(question) if entry.item is None or entry.item.id not in known]
         found = [entry for entry in found if entry.text not in said]
-        recalled = section_of(standing, recent, found, budget, marks=marks)
+        recalled = section_of(standing, recent, found, budget, marks=marks, marked=0 if prefix is None else prefix.last)
+        if prefix is not None:
+            first = [_reference(number, item) for number, item in prefix.shown]
+            tokens = prefix.tokens + recalled.tokens
+            recalled = replace(recalled, prefix=prefix, shown=(*first, *recalled.shown), tokens=tokens)
         return replace(recalled, timings_ms={"recall": round((time.perf_counter() - began) * 1000, 2)})
+
+    def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
+        """Return what every prompt of the cube begins with, unless it is more than this one may have."""
+        if not (question.working and self.prefixed):
+            return None
+        with self.handles.ledger.read() as connection:
+            part = prefix_text.read(connection, cube, self.handles.clock.now(), marks=marks)
+        small = question.token_budget is not None and part is not None and part.tokens > budget
+        return None if small else part
 
     def _standing(self, question: Question, cube: str, budget: int) -> list[Entry]:
         if not question.working:
@@ -83,3 +101,11 @@ class Recalling:
             reference_time=question.reference_time,
         )
         return [Entry.found(hit) for hit in found.hits if hit.relevance >= least]
+
+
+def _id(entry: Entry) -> str | None:
+    return None if entry.item is None else entry.item.id
+
+
+def _reference(number: int, item: Item) -> Reference:
+    return Reference(f"m{number}", item.id, item.cube, item.memory, item.speaker, prefix_text.date_of(item))

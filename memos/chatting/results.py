@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypedDict
 
+from memos.memcube.prefix_text import PrefixText
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Json, Mode
 from memos.prefixes import Activation
 
@@ -26,13 +27,17 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A fenced memory section for a prompt, empty when nothing is known; `untrusted`: others than users told of it."""
+    """A fenced memory section for a prompt, empty when nothing is known; `untrusted`: others than users told of it.
+
+    `prefix` stands before it, and before all that was said. `shown` and `tokens` are of both.
+    """
 
     section: str
     tokens: int
     shown: tuple[Reference, ...]
     untrusted: bool
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    prefix: PrefixText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ class ChatOptions(RecallOptions, total=False):
     info: Mapping[str, Json] | None
     mode: str
     marks: bool
+    model: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class Question:
     `history` is what was said before in this talk, as messages; without one, `recent` shows the newest pages of the
     `conversation`. Memories with a `known` text are not shown: the model sees it anyway. `store_in` is the cube that
     keeps the exchange, by default the first of `cubes`. With `marks` the answer's text keeps those of what it cites.
+    `model` names one in this process, `local:` and a path, to answer instead of the configured one.
     """
 
     query: str
@@ -126,3 +133,4 @@ class Question:
     info: Mapping[str, Json] | None = None
     mode: str = Mode.ROUGH
     marks: bool = False
+    model: str | None = None

@@ -90,12 +90,13 @@ class _Filling:
 
 
 def section_of(
-    standing: Sequence[Entry], recent: Sequence[Entry], found: Sequence[Entry], budget: int, *, marks: bool
-) -> Recalled:
+    standing: Sequence[Entry], recent: Sequence[Entry], found: Sequence[Entry], budget: int, *, marks: bool,
+    marked: int = 0,
+) -> Recalled:  # fmt: skip
     """Return a section of at most `budget` estimated tokens.
 
     Of the room two fifths at most are for what stands, a third for what was said last, newest first; hits get the
-    rest. With `marks` each item has one, to be cited by.
+    rest. With `marks` each item has one, to be cited by; the first comes after number `marked`.
     """
     room = budget - estimate_tokens(memory_section([]) + "\n\n")
     filling = _Filling(room, max(1, room // _LARGEST_ENTRY), set())
@@ -115,7 +116,7 @@ def section_of(
         if entry.item is None:
             lines.append(f"- {text}")
             continue
-        reference = _reference(entry, entry.item, f"m{len(shown) + 1}")
+        reference = _reference(entry, entry.item, f"m{marked + len(shown) + 1}")
         lines.append(render.citation(reference.mark, entry.at, text) if marks else f"- {render.dated(entry.at, text)}")
         shown.append(reference)
     text = memory_section(lines)

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from memos.clock import Clock, new_id
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import cubes, items, outbox, tasks, tiers
+from memos.memcube.ledger import cubes, items, outbox, prefix_rows, tasks, tiers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import Place
 from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
@@ -398,6 +398,7 @@ def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kin
         # Vector, keywords and summary of a segment are made from what its messages say now.
         held = tiers.pages_of(change.connection, [state.id for state in after])
         tiers.remake(change.connection, change.cube, (page.segment for page in held), change.now)
+        prefix_rows.changed(change.connection, change.cube, [state.id for state in after], change.now)
         covered = items.followers(change.connection, after, WINDOW - 1)
         items.touch(change.connection, covered)
         outbox.enqueue(change.connection, change.cube, [*(state.id for state in after), *covered])

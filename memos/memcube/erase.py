@@ -22,6 +22,7 @@ from memos.memcube.ledger import (
     items,
     moves,
     outbox,
+    prefix_rows,
     queues,
     repeats,
     submissions,
@@ -34,7 +35,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
 from memos.text.likeness import words
 
-_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache"), "purging")
+_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache", "activation"), "purging")
 
 
 def erase(
@@ -116,6 +117,7 @@ def _remove(
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
+    prefix_rows.changed(connection, change.cube, doomed, change.now)
     for table, column in (
         (t.links, t.links.c.from_id),
         (t.links, t.links.c.to_id),
@@ -123,6 +125,7 @@ def _remove(
         (t.sources, t.sources.c.message_id),
         (t.versions, t.versions.c.item_id),
         (t.warmth, t.warmth.c.item_id),
+        (t.prefix_entries, t.prefix_entries.c.item_id),
         (t.file_items, t.file_items.c.item_id),
         (t.items, t.items.c.id),
         (t.messages, t.messages.c.id),
@@ -165,7 +168,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
         t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
-        t.extraction_items, t.extractions, t.retention_rules, t.grants, t.repeats,
+        t.extraction_items, t.extractions, t.retention_rules, t.grants, t.repeats, t.prefix_entries,
     )  # fmt: skip
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))

@@ -74,6 +74,7 @@ TABLES: tuple[Holder, ...] = (
     Holder("submissions", Holds.DERIVED, "memos.memcube.ledger.submissions.forget", _LEDGER, _BACKUP),
     Holder("key_usage", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
+    Holder("prefix_entries", Holds.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.compose.ComposeJob"),
 )
 
 PATHS: tuple[Holder, ...] = (

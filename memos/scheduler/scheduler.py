@@ -17,7 +17,7 @@ from memos.clock import Clock
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, reading, tasks, tiers, tool_tasks
+from memos.memcube.ledger import moves, prefix_rows, reading, tasks, tiers, tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.pictures import DESCRIBE
@@ -77,6 +77,7 @@ class Scheduler:
         self._clock = clock
         self._askers = means.askers
         self._settings = settings.heat
+        self._prefixed = settings.prefixed
         self.rules = rules_of(settings.heat)
         self.cube_rules = CubeRules(settings.heat)
         triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
@@ -146,6 +147,8 @@ class Scheduler:
         if not moves.pin(change.connection, change.cube, id_, pinned=pinned):
             raise NotFound("item or segment", id_)
         changes.record(change, "pin" if pinned else "unpin", {"id": id_})
+        if self._prefixed:
+            tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
 
     def move(self, change: Change, segment: str, tier: str) -> None:
         """Send a segment to a tier by hand. Raises: NotFound, Conflict (unread pages), InvalidInput."""
@@ -210,13 +213,15 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
     def _look_at_heat(self, run: Run) -> None:
-        """Have every cube with segments swept: heat falls by itself, and nobody writes when it does."""
+        """Have segments swept and prefixes composed: heat falls by itself, and nobody writes when it does."""
         with self._ledger.read() as connection:
             found = moves.cubes_with_segments(connection)
-        for cube in found:
+            warm = prefix_rows.cubes_to_compose(connection) if self._prefixed else []
+        new = [(cube, moves.sweep_task()) for cube in found] + [(cube, prefix_rows.compose_task()) for cube in warm]
+        for cube, task in new:
             run.go_on()
             with self._ledger.write() as connection:
-                moves.enqueue(connection, cube, moves.sweep_task(), self._clock.now())
+                tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
         """Have images described that waited for a model that sees."""

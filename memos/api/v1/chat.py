@@ -71,6 +71,18 @@ class ReferenceShape(Shape):
     relevance: float | None = Field(description="0 to 1 when a search found it")
 
 
+class ActivationShape(Shape):
+    """What a model did for the prompt until the first token of its answer."""
+
+    prompt_tokens: int = Field(description="Tokens of the prompt")
+    cached_tokens: int = Field(description="Those of them that were not computed")
+    tier: str | None = Field(description="Where they were kept: `device`, `host`, `disk` or `server`")
+    load_s: float | None = Field(description="Seconds to bring them to the model")
+    compute_s: float | None = Field(description="Seconds to compute the rest")
+    first_token_s: float | None = Field(description="Seconds until the first token of the answer")
+    reason: str | None = Field(description="Why nothing could be taken from memory")
+
+
 class ChatShape(Shape):
     """An answer made with memory."""
 
@@ -85,6 +97,7 @@ class ChatShape(Shape):
     completion_tokens: int = Field(description="Tokens of the answer")
     tokens_estimated: bool = Field(description="True when the endpoint did not count them")
     timings_ms: dict[str, float] = Field(description="Time of each stage in milliseconds")
+    activation: ActivationShape | None = Field(None, description="What was kept of the prompt, where that is known")
 
 
 _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}

@@ -643,3 +643,14 @@ key_usage = sa.Table(
     sa.Column("span", sa.String(16), primary_key=True),
     sa.Column("used", sa.BigInteger, nullable=False),
 )
+
+# The memories that prompts of a cube begin with, in this order; `version` is the one that stands there.
+prefix_entries = sa.Table(
+    "prefix_entries",
+    metadata,
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), primary_key=True),
+    sa.Column("ordinal", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), nullable=False, unique=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("added_at", UtcMicros, nullable=False),
+)

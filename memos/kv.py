@@ -1,0 +1,202 @@
+"""`MemOS.kv`: the memories that prompts of a cube begin with, and what of their attention KV is kept where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from memos.activations import Activations
+from memos.asking.asker import Asker
+from memos.asking.meter import Call, Meter
+from memos.chatting.prompting import request_of
+from memos.chatting.results import Question, Recalled
+from memos.errors import BackendUnavailable, NotFound, UnfitAnswer
+from memos.handles import Handles
+from memos.identities import Right
+from memos.memcube import prefix_text
+from memos.memcube.ledger import items, prefix_rows, tasks
+from memos.memcube.prefix_text import PrefixText
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER
+from memos.ports import ChatRequest
+from memos.prefixes import BLOCK_TOKENS
+from memos.scheduler.task_run import Job, Run
+from memos.settings import RecallSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixEntry:
+    """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+
+    mark: str
+    item: str
+    version: int
+    memory: str
+    added_at: datetime
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CubePrefix:
+    """What prompts of a cube begin with; `blocks` of how many tokens are kept by tier, the slowest of each counted."""
+
+    cube: str
+    entries: tuple[PrefixEntry, ...]
+    tokens: int
+    text: str
+    blocks: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TierFill:
+    """How full a tier is, and what came of it since this process began."""
+
+    tier: str
+    blocks: int
+    size_bytes: int
+    budget_bytes: int
+    hits: int
+    evictions: int
+    bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KvStats:
+    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
+
+    tiers: tuple[TierFill, ...]
+    tokens: int
+    dropped_writes: int
+    damaged: int
+    forgotten: int
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """How long a model took to make what prompts of a cube begin with its own."""
+
+    cube: str
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kv:
+    """Activation memory of an installation; `asker` answers in chats, `prefixed` says whether prompts have prefixes."""
+
+    handles: Handles
+    activations: Activations
+    asker: Callable[[], Asker | None]
+    recall: RecallSettings
+    prefixed: bool
+    wake: Callable[[], None]
+    check_admin: Callable[[str], None]
+
+    def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
+        """Return the memories that prompts of a cube begin with. Raises: NotFound, PermissionDenied."""
+        scope = self.handles.scoping([cube], actor, embeds=False)
+        [cube] = scope.cubes
+        now = self.handles.clock.now()
+        with self.handles.ledger.read() as connection:
+            rows = prefix_rows.of(connection, cube)
+            states = items.with_sources(connection, [cube], [row.item for row in rows])
+            part = prefix_text.read(connection, cube, now, marks=True)
+        there = {} if part is None else {item.id: number for number, item in part.shown}
+        entries = tuple(
+            PrefixEntry(
+                f"m{row.ordinal}", row.item, row.version, state.memory, row.added_at,
+                row.item not in there or state.version != row.version,
+            )
+            for row in rows
+            if (state := states.get(row.item)) is not None and prefix_text.may_stand(state)
+        )  # fmt: skip
+        kept: dict[str, int] = {}
+        for _, tiers, _ in self.activations.blocks(cube):
+            if tiers:
+                kept[str(tiers[0])] = kept.get(str(tiers[0]), 0) + 1
+        tokens, text = (0, "") if part is None else (part.tokens, part.section)
+        return CubePrefix(cube, entries, tokens, text, kept)
+
+    def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
+        """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
+        self.check_admin(actor)
+        found = self.activations.stats()
+        if found is None:
+            return KvStats((), 0, 0, 0, 0)
+        tiers = tuple(
+            TierFill(
+                str(tier), each.blocks, each.size_bytes, each.budget_bytes, each.hits, each.evictions, each.bytes_per_s
+            )
+            for tier, each in found.tiers.items()
+        )
+        most = max((each.blocks for each in tiers), default=0)
+        return KvStats(tiers, most * BLOCK_TOKENS, found.dropped_writes, found.damaged, found.forgotten)
+
+    def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
+        """Have a cube's prefix composed by what is hot and pinned now; return the task.
+
+        Raises: NotFound, PermissionDenied.
+        """
+        with self.handles.changing(self.handles.scoping([cube], actor, right=Right.WRITE)) as change:
+            [task] = tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
+        self.wake()
+        return task
+
+    def warm(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Warmed:
+        """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner.
+
+        Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
+        """
+        [cube] = self.handles.scoping([cube], actor).cubes
+        return self._warmed(cube, Meter("warm", cube=cube))
+
+    def drop(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
+        """Remove what is kept of a cube's prompts in this installation; return how many blocks.
+
+        It is computed again when it is needed. Raises: NotFound, PermissionDenied, BackendUnavailable.
+        """
+        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.WRITE).cubes
+        return self.activations.forget([cube])
+
+    def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
+        """Read every file of the disk tier, for admins; remove the damaged ones and return their keys.
+
+        Raises: PermissionDenied.
+        """
+        self.check_admin(actor)
+        return tuple(self.activations.verify())
+
+    def job(self) -> Job:
+        """Return what warms a cube in the background."""
+        return Job(prefix_rows.WARM, self._run, budgeted=False)
+
+    def _run(self, run: Run) -> None:
+        def tell(call: Call) -> None:
+            run.spend(1, call.tokens.prompt, call.tokens.completion)
+
+        run.go_on()
+        with suppress(NotFound):  # dropped meanwhile
+            self._warmed(run.task.cube, Meter("warm", cube=run.task.cube, task=run.task.id, tell=tell))
+
+    def _warmed(self, cube: str, meter: Meter) -> Warmed:
+        asker = self.asker()
+        if asker is None or not self.prefixed:
+            raise BackendUnavailable(
+                "No model here keeps what prompts begin with: set MEMOS_CHAT_MODEL__MODEL to local:PATH, or "
+                "MEMOS_CHAT_MODEL__PREFIX_CACHE for an endpoint that does (docs/activation.md).",
+                permanent=True,
+            )
+        with self.handles.ledger.read() as connection:
+            part = prefix_text.read(connection, cube, self.handles.clock.now(), marks=True)
+        began = time.perf_counter()
+        with suppress(UnfitAnswer):  # an answer of one token is cut off
+            asker.talk(self._request(cube, part), meter=meter)
+        return Warmed(cube, 0 if part is None else part.tokens, time.perf_counter() - began)
+
+    def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:
+        """Return a request that begins as chats of the cube do, and is otherwise as short as can be."""
+        recalled = Recalled("", 0, (), False, prefix=part)
+        question = Question("?", max_tokens=1)
+        return request_of(question, recalled, (), self.recall.position, self.handles.limits, cube=cube)
