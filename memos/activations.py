@@ -42,6 +42,8 @@ class Activations:
         self._lock = threading.Lock()
         self._store: BlockStore | None = None
         self._loaded: dict[str, Loaded] = {}
+        # One for all that ask it: they take turns.
+        self._models: dict[ChatSettings, ChatModel] = {}
         self._closed = False
 
     def model(self, settings: ChatSettings) -> ChatModel:
@@ -55,16 +57,19 @@ class Activations:
                 "model", f"{settings.model} needs the extra `local`: pip install '.[local]' in the clone"
             ) from error
         with self._lock:
+            if (known := self._models.get(settings)) is not None:
+                return known
             loaded = self._loaded.get(settings.local)
             if loaded is None:
                 remembered = None if self._folder is None else self._folder / "weights.json"
                 loaded = self._loaded[settings.local] = load(settings.local, remembered=remembered)
             if loaded.unusable is not None:
-                return LocalModel(loaded, settings)
+                return self._models.setdefault(settings, LocalModel(loaded, settings))
             shape = KvShape(fingerprint_of(loaded.made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)
             on_device = loaded.model.device.type != "cpu"
             self._store = self._store or self._new_store(loaded)
-            return LocalModel(loaded, settings, Prefill(shape, self._store, Tier.DEVICE if on_device else Tier.HOST))
+            fill = Prefill(shape, self._store, Tier.DEVICE if on_device else Tier.HOST)
+            return self._models.setdefault(settings, LocalModel(loaded, settings, fill))
 
     def forget(self, erased_in: Collection[str] = ()) -> int:
         """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.
@@ -116,6 +121,7 @@ class Activations:
             self._closed = True
             store, self._store = self._store, None
             self._loaded.clear()
+            self._models.clear()
         if store is not None:
             store.close()
 

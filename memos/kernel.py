@@ -275,6 +275,12 @@ class MemOS:
         self._check_open()
         return self._parts.askers.chat
 
+    @property
+    def model_here(self) -> ChatModel:
+        """The configured chat model, which is one in this process. Raises: InvalidInput, BackendUnavailable."""
+        self._check_open()
+        return self._parts.activations.model(self.settings.chat_model)
+
     def _chat_asker(self, model: str | None) -> Asker | None:
         """Return what answers in a chat: the model in this process that is named, else the configured one."""
         if model is None or model == self.settings.chat_model.model:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
+
+from pydantic import SecretStr
 
 BLOCK_TOKENS = 64
 """Tokens of a block of KV; prompts are computed in steps of it, or of a multiple."""
@@ -22,6 +26,15 @@ class Prefix:
     cube: str
     chars: int
     items: tuple[tuple[int, str], ...] = ()
+
+
+def salt_of(cube: str, key: SecretStr | None) -> str:
+    """Return what keeps a cube's prefixes apart in a server's cache: nobody learns by timing what another cube holds.
+
+    Source: https://docs.vllm.ai/en/latest/design/prefix_caching.html (cache isolation).
+    """
+    secret = b"" if key is None else key.get_secret_value().encode()
+    return hmac.new(secret, b"memstrata " + cube.encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

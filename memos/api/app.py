@@ -38,7 +38,11 @@ def create_app(
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
     whether the server is about to end.
     """
-    settings, upstream, mcp = memos.settings.server, Upstream(memos.settings.chat_model), Mcp(memos, local_token)
+    settings, upstream, mcp = (
+        memos.settings.server,
+        Upstream(memos.settings.chat_model, lambda: memos.model_here),
+        Mcp(memos, local_token),
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

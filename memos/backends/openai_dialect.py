@@ -7,7 +7,6 @@ JSON, and whether they count the tokens of a stream. Nothing here calls anything
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import re
 import threading
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 from memos.model import Json
 from memos.ports import ChatMessage, ChatRequest
+from memos.prefixes import salt_of
 from memos.settings import ChatSettings
 
 Limit = Literal["max_tokens", "max_completion_tokens"]
@@ -98,20 +98,11 @@ def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, s
         if dialect.json == "json_object":
             body["response_format"] = {"type": "json_object"}
     if settings.prefix_cache == "salt" and request.prefix is not None:
-        body["cache_salt"] = _salt(request.prefix.cube, settings)
+        body["cache_salt"] = salt_of(request.prefix.cube, settings.api_key)
     body["messages"] = [
         {"role": each.role, "content": _content(text, each)} for each, text in zip(request.messages, texts, strict=True)
     ]
     return body
-
-
-def _salt(cube: str, settings: ChatSettings) -> str:
-    """Return what keeps prefixes of cubes apart in a server's cache: nobody learns by timing what another cube holds.
-
-    Source: https://docs.vllm.ai/en/latest/design/prefix_caching.html (cache isolation).
-    """
-    key = b"" if settings.api_key is None else settings.api_key.get_secret_value().encode()
-    return hmac.new(key, b"memstrata " + cube.encode(), hashlib.sha256).hexdigest()
 
 
 def in_words(schema: Mapping[str, Json]) -> str:

@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from memos.chatting.results import Recalled
 from memos.errors import InvalidInput
 from memos.model import Json
+from memos.prefixes import Prefix, salt_of
+from memos.settings import ChatSettings
 
 _HEADS = ("system", "developer")
 _MOST_TOKENS, _MOST_ANSWERS = 1_000_000_000, 1_000
@@ -57,11 +60,28 @@ class Completion:
         answers = self.body.get("n")
         return max(limits, default=usual) * (answers if isinstance(answers, int) and 0 < answers < _MOST_ANSWERS else 1)
 
-    def forwarded(self, model: str, section: str, position: Literal["system", "user"]) -> bytes:
-        """Return the request for the endpoint: with its own name of the model, and the section in its place."""
-        messages = _with(self.messages, section, position) if section else self.messages
+    def forwarded(
+        self, model: str, recalled: Recalled, position: Literal["system", "user"], cube: str, settings: ChatSettings
+    ) -> tuple[bytes, Prefix | None]:
+        """Return the request for the endpoint: with its own name of the model, and what is recalled in its place.
+
+        With it comes what the prompt begins with and other requests about the cube do, too.
+        """
+        messages, part = self.messages, recalled.prefix
+        if part is not None:
+            messages = _with(messages, part.section, "system")
+        head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
+        prefix = Prefix(cube, len(head)) if head else None
+        if part is not None:
+            begin = head.index(part.section)
+            prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts))
+        if recalled.section:
+            messages = _with(messages, recalled.section, position)
+        body = {**self.body, "model": model, "messages": messages}
+        if settings.prefix_cache == "salt":
+            body["cache_salt"] = salt_of(cube, settings.api_key)
         # ASCII escapes keep lone surrogates as they came.
-        return json.dumps({**self.body, "model": model, "messages": messages}, allow_nan=False).encode()
+        return json.dumps(body, allow_nan=False).encode(), prefix
 
 
 def read(raw: bytes) -> Completion:

@@ -79,22 +79,25 @@ class _Exchange:
 async def completions(request: Request, memos: Opened, caller: Asked, upstream: Passing) -> Response:
     """Pass a request on with what is remembered of its last question; remember the exchange when it is answered."""
     completion = read(await request.body())
-    if upstream.settings.base_url is None:
-        await upstream.send(b"")  # says so, before anything is looked for
+    upstream.check()  # before anything is looked for
     underway = await to_thread.run_sync(_recalled, memos, caller, completion, _headers(request))
     model = _model(upstream, memos, completion.body.get("model"))
-    body = completion.forwarded(model, underway.recalled.section, memos.settings.recall.position)
+    body, prefix = completion.forwarded(
+        model, underway.recalled, memos.settings.recall.position, underway.acting.home, upstream.settings
+    )
     spending = await Spending.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
     try:
-        return await _sent(request, upstream, underway, spending, body)
+        response = await upstream.send(body, prefix)
+        return await _answered(request, upstream, underway, spending, response)
     except BaseException:
         await spending.end()
         raise
 
 
-async def _sent(request: Request, upstream: Upstream, underway: _Exchange, spending: Spending, body: bytes) -> Response:
+async def _answered(
+    request: Request, upstream: Upstream, underway: _Exchange, spending: Spending, response: httpx2.Response
+) -> Response:
     """Return the endpoint's answer to a request, which ends the spending."""
-    response = await upstream.send(body)
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
         copy = Copy(underway.memos.settings.limits.message_bytes)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import anyio
 import httpx2
 
+from memos.api.openai_proxy.inside import BASE_URL, PREFIX, Inside
 from memos.errors import BackendTimeout, BackendUnavailable
+from memos.ports import ChatModel
+from memos.prefixes import Prefix
 from memos.settings import ChatSettings
 from memos.version import __version__
 
@@ -19,22 +22,32 @@ _PASSED_PREFIXES = ("x-ratelimit-", "openai-processing-")
 
 
 class Upstream:
-    """A chat endpoint; the client is made with the first request and closed with the server."""
+    """A chat endpoint, or the model in this process; its client is made with the first request."""
 
-    def __init__(self, settings: ChatSettings) -> None:
+    def __init__(self, settings: ChatSettings, inside: Callable[[], ChatModel]) -> None:
         self.settings = settings
+        self._inside = Inside(inside) if settings.local else None
         self._client: httpx2.AsyncClient | None = None
 
-    async def send(self, body: bytes) -> httpx2.Response:
-        """Return the endpoint's response with its body still to come. Raises: BackendUnavailable, BackendTimeout."""
-        if self.settings.base_url is None:
+    def check(self) -> None:
+        """See that there is a model to ask. Raises: BackendUnavailable."""
+        if not self.settings.there:
             raise BackendUnavailable(
                 "This server has no language model to pass requests on to: its operator can set "
                 "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",
                 permanent=True,
             )
+
+    async def send(self, body: bytes, prefix: Prefix | None = None) -> httpx2.Response:
+        """Return the endpoint's response with its body still to come; `prefix` is what the prompt begins with.
+
+        Raises: BackendUnavailable, BackendTimeout.
+        """
+        self.check()
         client = self._client = self._client or self._made()
-        request = client.build_request("POST", f"{self.settings.base_url}/chat/completions", content=body)
+        base_url = self.settings.base_url or BASE_URL
+        extensions = {} if self._inside is None else {PREFIX: prefix}
+        request = client.build_request("POST", f"{base_url}/chat/completions", content=body, extensions=extensions)
         try:
             with anyio.fail_after(self.settings.timeout_s):
                 return await client.send(request, stream=True)
@@ -92,6 +105,7 @@ class Upstream:
             limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
             timeout=httpx2.Timeout(settings.timeout_s, connect=min(_CONNECT_S, settings.timeout_s)),
             follow_redirects=False,  # a prompt goes nowhere else
+            transport=self._inside,
         )
 
 
