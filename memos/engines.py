@@ -8,8 +8,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +21,7 @@ from memos.backends import ladybug, qdrant_edge
 from memos.backends.bm25 import QdrantBm25
 from memos.backends.documents import ChildDocumentReader
 from memos.backends.embed_cache import CachedEmbedder
+from memos.backends.fingerprints import E5, MINILM
 from memos.backends.ladybug import LadybugGraph
 from memos.backends.qdrant_edge import QdrantEdgeIndex
 from memos.clock import Clock, RisingClock, new_id
@@ -34,6 +37,7 @@ from memos.memcube.moving import unfinished_copy
 from memos.memcube.projection import Follower, OwnProjection, Projection
 from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
+from memos.model import Fingerprint
 from memos.ports import (
     ChatModel,
     DocumentReader,
@@ -125,7 +129,8 @@ def assemble(
     vision_model: ChatModel | None = None,
 ) -> Parts:  # fmt: skip
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
-    with ExitStack() as stack:
+    # What is mostly waiting for a process or a file to be read is begun at once.
+    with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
         embedded = [
             name
             for name, server in (
@@ -141,6 +146,14 @@ def assemble(
             lock = FolderLock(home)
             lock.acquire()
             stack.callback(lock.release)
+        loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
+        print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
+        graph_soon = vector_soon = None
+        if len(embedded) == 3:  # else the ledger may say that the folders are of no use
+            graph_soon = soon.submit(_open_graph, home, settings, "")
+            stack.callback(_close_opened, graph_soon)
+            vector_soon = soon.submit(_open_vector, home, settings, "", print_)
+            stack.callback(_close_opened, vector_soon)
         ledger = _open_ledger(home, settings)
         stack.callback(ledger.close)
         alone = {"vector", "graph"} & set(embedded)
@@ -151,12 +164,18 @@ def assemble(
         if unfinished is not None:
             raise BackendUnavailable(unfinished)
         installation = "" if len(embedded) == 3 else _installation(ledger)
-        cached = CachedEmbedder(embedder or _choose_embedder(settings.embed), _CACHED_TEXTS)
+        cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
         terms = QdrantBm25()
-        vector, generations = _open_vector(home, settings, installation, cached)
-        stack.callback(vector.close)
-        graph = _open_graph(home, settings, installation)
-        stack.callback(graph.close)
+        if vector_soon is None:
+            vector, generations = _open_vector(home, settings, installation, print_)
+            stack.callback(vector.close)
+        else:
+            vector, generations = vector_soon.result()
+        if graph_soon is None:
+            graph = _open_graph(home, settings, installation)
+            stack.callback(graph.close)
+        else:
+            graph = graph_soon.result()
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
         activations = Activations(ledger, rising, settings.activation, home if embedded else None)
         stack.callback(activations.close)
@@ -225,9 +244,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def _open_vector(
-    home: Path, settings: Settings, installation: str, embedder: Embedder
+    home: Path, settings: Settings, installation: str, print_: Fingerprint
 ) -> tuple[VectorIndex, Generations]:
-    space, dimension = _space(embedder), embedder.fingerprint.dimension
+    space, dimension = _space(print_), print_.dimension
     if settings.qdrant.url is None:
         folders = SpaceFolders(home / "vector", space)
         edge = _recovered(lambda: QdrantEdgeIndex.open(folders.mine, dimension), lambda: qdrant_edge.wipe(folders.mine))
@@ -246,6 +265,13 @@ def _open_graph(home: Path, settings: Settings, installation: str) -> GraphIndex
     from memos.backends.neo4j_graph import Neo4jGraph  # noqa: PLC0415 - an optional extra
 
     return Neo4jGraph.open(settings.neo4j, installation)
+
+
+def _close_opened(opening: Future[GraphIndex] | Future[tuple[VectorIndex, Generations]]) -> None:
+    """Close an index that was opened meanwhile; one that could not be is told by who waits for it."""
+    if opening.exception() is None:
+        opened = opening.result()
+        (opened[0] if isinstance(opened, tuple) else opened).close()
 
 
 def _installation(ledger: Ledger) -> str:
@@ -281,9 +307,8 @@ class SpaceFolders:
         return [folder.name for folder in others]
 
 
-def _space(embedder: Embedder) -> str:
+def _space(print_: Fingerprint) -> str:
     """Return the name of one embedder's vectors; a release that makes its points otherwise has a space of its own."""
-    print_ = embedder.fingerprint
     name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}"
     return re.sub(r"[^A-Za-z0-9.]+", "-", name)
 
@@ -346,6 +371,10 @@ def reach_graph(settings: Neo4jSettings) -> None:
     except ModuleNotFoundError as error:
         raise BackendUnavailable("Neo4j needs its driver: pip install 'memstrata-os[neo4j]'.") from error
     Neo4jConnection.open(settings).close()
+
+
+def _fingerprint(settings: EmbedSettings) -> Fingerprint:
+    return MINILM if settings.model == "minilm" else E5
 
 
 def _choose_embedder(settings: EmbedSettings) -> Embedder:

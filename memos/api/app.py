@@ -11,12 +11,12 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from memos.api import local, openai_proxy, openmem, product, v1
+from memos.api import local
+from memos.api.all_families import MCP, Families
 from memos.api.families import Refused
-from memos.api.mcp.http import Mcp
 from memos.api.metrics import Metrics
-from memos.api.openai_proxy.upstream import Upstream
 from memos.api.requests import RequestLog
 from memos.api.v1.errors import show
 from memos.errors import BackendUnavailable
@@ -31,28 +31,22 @@ _WATCHERS = 2
 
 def create_app(
     memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None,
-    stopping: Callable[[], bool] = lambda: False,
+    stopping: Callable[[], bool] = lambda: False, later: bool = False,
 ) -> FastAPI:  # fmt: skip
     """Return the application over an installation, which stays the caller's to close.
 
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
-    whether the server is about to end.
+    whether the server is about to end. With `later` families of routes are made after the start, or when asked.
     """
-    settings, upstream, mcp = (
-        memos.settings.server,
-        Upstream(memos.settings.chat_model, lambda: memos.model_here),
-        Mcp(memos, local_token),
-    )
+    settings = memos.settings.server
+    families = Families(memos, local_token, stopping)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
         to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        try:
-            async with mcp.running():
-                yield
-        finally:
-            await upstream.close()
+        async with families.running(later=later):
+            yield
 
     app = FastAPI(
         title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan,
@@ -87,16 +81,9 @@ def create_app(
     async def numbers() -> Response:
         return await to_thread.run_sync(metrics.response, limiter=watchers)
 
-    families: dict[str, FastAPI] = {
-        "/api/v1": v1.create(memos, local_token),
-        "/api/openmem/v1": openmem.create(memos, local_token),
-        "/product": product.create(memos, local_token),
-        "/openai/v1": openai_proxy.create(memos, local_token, upstream),
-    }
-    for path, family in families.items():
-        family.state.stopping = stopping
+    for path, family in families.mounted(later=later).items():
         app.mount(path, family)
-    app.router.routes.append(mcp.route)
+    app.router.routes.append(Route(MCP, endpoint=families.mcp))
     if local_token is not None:
         app.mount(local.PATH, local.create(memos, local_token, stopping))
     if settings.cors_origins:

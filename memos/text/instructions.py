@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 from memos.text.invisible import is_invisible
 from memos.text.sentences import is_question, sentences
@@ -103,56 +104,57 @@ _CHINESE = (
     rf"{_HAN_LEAD}(?:只)?用{_HAN_LANGUAGE}来?(?:回答|回复|说|写|交流|跟我)",
     rf"{_HAN_LEAD}记得(?!吗|你|我|他|她|它|那|上|去年|小时候|以前|当时|很|不|清)",
 )
-_STANDING = re.compile("|".join(_ENGLISH + _CHINESE), re.IGNORECASE)
+_STANDING = "|".join(_ENGLISH + _CHINESE)
 
 # These are orders to a model even inside a question.
-_HOSTILE = re.compile(
-    "|".join(
-        (
-            r"\b(?:ignore|disregard|forget|override|bypass|skip)\b[^.!?\n]{0,40}"
-            r"\b(?:previous|prior|above|earlier|preceding|former|your|all|any|other|these|the)\b[^.!?\n]{0,30}"
-            r"\b(?:instructions?|prompts?|rules?|directions?|guidelines?|orders?|constraints?)\b",
-            r"\bforget everything\b",
-            r"\bnew (?:system )?instructions?\s*:",
-            r"<\|?\s*(?:im_start|im_end|system|endoftext)\b|\[/?INST\]|<</?SYS>>",
-            r"^[ \t]{0,8}#{0,6}[ \t]{0,8}(?:system|assistant|developer)\s*:",
-            r"\b(?:jailbreak|developer mode|DAN mode)\b",
-            r"\bignor(?:iere?|ieren|ez|a|ar|e)\b[^.!?\n]{0,30}"
-            r"\b(?:anweisungen|instrucciones|instruções|istruzioni|consignes|instructions)\b",
-            r"(?:忽略|无视|忘记|不要理会)[^。！？\n]{0,12}(?:指令|指示|提示|规则|说明|要求)",
-            r"以上の指示を無視|これまでの指示",
-        )
-    ),
-    re.IGNORECASE | re.MULTILINE,
+_HOSTILE = "|".join(
+    (
+        r"\b(?:ignore|disregard|forget|override|bypass|skip)\b[^.!?\n]{0,40}"
+        r"\b(?:previous|prior|above|earlier|preceding|former|your|all|any|other|these|the)\b[^.!?\n]{0,30}"
+        r"\b(?:instructions?|prompts?|rules?|directions?|guidelines?|orders?|constraints?)\b",
+        r"\bforget everything\b",
+        r"\bnew (?:system )?instructions?\s*:",
+        r"<\|?\s*(?:im_start|im_end|system|endoftext)\b|\[/?INST\]|<</?SYS>>",
+        r"^[ \t]{0,8}#{0,6}[ \t]{0,8}(?:system|assistant|developer)\s*:",
+        r"\b(?:jailbreak|developer mode|DAN mode)\b",
+        r"\bignor(?:iere?|ieren|ez|a|ar|e)\b[^.!?\n]{0,30}"
+        r"\b(?:anweisungen|instrucciones|instruções|istruzioni|consignes|instructions)\b",
+        r"(?:忽略|无视|忘记|不要理会)[^。！？\n]{0,12}(?:指令|指示|提示|规则|说明|要求)",
+        r"以上の指示を無視|これまでの指示",
+    )
 )
+_LINES = re.IGNORECASE | re.MULTILINE
 _AT = r"(?:^|[,;:]\s*|\b(?:please|then|and|must|should|now|immediately|to|also|always)\s+)"
 _SEND = _any_of("send forward e-?mail mail post upload transfer submit leak exfiltrate copy pay wire")
 _ACT = _any_of(
     """reveal disclose execute run delete erase remove install download click visit open navigate log_in sign_in enter
     type approve grant disable"""
 )
-_ORDER = re.compile(
-    "|".join(
-        (
-            r"\bsystem prompts?\b",
-            r"\byou (?:must|should|shall|have to|need to|will now|are (?:now|to|required to|instructed to))\b",
-            r"\b(?:assistants?|AIs?|agents?|models?|bots?)(?: reading this)? "
-            r"(?:must|should|shall|has to|have to|is to|are to|needs? to)\b",
-            rf"{_AT}{_SEND}\b[^.!?\n]{{1,120}}\bto\b",
-            rf"{_AT}(?:{_DO_NOT}|never) (?:tell|inform|mention|reveal|warn|show|ask|let|say)\b",
-            r"\bplease (?:always|never|only|do not|don['’]t)\b",
-            rf"{_AT}(?:act as|pretend (?:to be|that|you)|roleplay as)\b",
-            rf"{_AT}{_ACT}\s+(?:(?:the|this|these|that|all|any|your|every|an?|on|here|https?|following)\b|`)",
-            r"(?:你|助手|模型|AI)(?:必须|应该|应当|需要|务必|现在是|不得)",
-            r"系统提示|不要告诉|(?:发送|转发|发)[^。！？\n]{0,40}(?:到|给)",
-            r"(?:执行|运行|删除|点击|下载|泄露|透露)(?:以下|这|所有|全部|你|用户|链接)",
-        )
-    ),
-    re.IGNORECASE | re.MULTILINE,
+_ORDER = "|".join(
+    (
+        r"\bsystem prompts?\b",
+        r"\byou (?:must|should|shall|have to|need to|will now|are (?:now|to|required to|instructed to))\b",
+        r"\b(?:assistants?|AIs?|agents?|models?|bots?)(?: reading this)? "
+        r"(?:must|should|shall|has to|have to|is to|are to|needs? to)\b",
+        rf"{_AT}{_SEND}\b[^.!?\n]{{1,120}}\bto\b",
+        rf"{_AT}(?:{_DO_NOT}|never) (?:tell|inform|mention|reveal|warn|show|ask|let|say)\b",
+        r"\bplease (?:always|never|only|do not|don['’]t)\b",
+        rf"{_AT}(?:act as|pretend (?:to be|that|you)|roleplay as)\b",
+        rf"{_AT}{_ACT}\s+(?:(?:the|this|these|that|all|any|your|every|an?|on|here|https?|following)\b|`)",
+        r"(?:你|助手|模型|AI)(?:必须|应该|应当|需要|务必|现在是|不得)",
+        r"系统提示|不要告诉|(?:发送|转发|发)[^。！？\n]{0,40}(?:到|给)",
+        r"(?:执行|运行|删除|点击|下载|泄露|透露)(?:以下|这|所有|全部|你|用户|链接)",
+    )
 )
 _FIRST_PERSON = re.compile(r"\s*(?:(?:I|we)\b|我)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;:，；：]")
 _TO_YOU = re.compile(r"(?:you|你)", re.IGNORECASE)
+
+
+@cache
+def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
+    """Return a pattern ready for use; a program that reads nothing should not wait for it at its start."""
+    return re.compile(pattern, flags)
 
 
 def standing_instructions(text: str) -> list[tuple[int, int]]:
@@ -161,7 +163,7 @@ def standing_instructions(text: str) -> list[tuple[int, int]]:
     found = []
     for start, end in sentences(head):
         sentence = head[start:end]
-        if _STANDING.search(sentence) and not is_question(sentence):
+        if _compiled(_STANDING, re.IGNORECASE).search(sentence) and not is_question(sentence):
             found.append((start, end))
     return found
 
@@ -173,13 +175,15 @@ def reads_like_instruction(text: str) -> bool:
     letters hide nothing.
     """
     plain = _plain(text[:_SCAN_CHARS])
-    if _HOSTILE.search(plain):
+    if _compiled(_HOSTILE, _LINES).search(plain):
         return True
     for start, end in sentences(plain):
         sentence = plain[start:end]
         if is_question(sentence):
             continue
-        if _STANDING.search(sentence) or any(not _of_oneself(sentence, found) for found in _ORDER.finditer(sentence)):
+        if _compiled(_STANDING, re.IGNORECASE).search(sentence) or any(
+            not _of_oneself(sentence, found) for found in _compiled(_ORDER, _LINES).finditer(sentence)
+        ):
             return True
     return False
 

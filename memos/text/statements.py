@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 from memos.text.gazetteer import is_employer, is_home, is_place
 
@@ -57,46 +58,43 @@ _SINCE_WHEN = re.compile(
     r"October|November|December)\b.*)(?: on(?:wards?)?)?$"
 )
 
-_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (attribute, re.compile(pattern))
-    for attribute, pattern in (
-        ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} (?:moved|relocated) (?:over |back )?to {_PLACE}"),
-        ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} moved (?:back )?from {_FROM} to {_PLACE}"),
-        ("residence", rf"\b(?:I|[Ww]e){_ADVERB} live{_ADVERB} in {_PLACE}"),
-        ("residence", rf"\bI{_BE}{_ADVERB} (?:living|based) in {_PLACE}"),
-        ("residence", rf"\bI{_ADVERB} work{_ADVERB} (?:at|for|as) {_AND_I} live{_ADVERB} in {_PLACE}"),
-        ("employer", rf"\bI{_ADVERB} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
-        ("employer", rf"\bI{_ADVERB} live{_ADVERB} in {_AND_I} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
-        ("employer", rf"\bI{_BE}{_ADVERB} working (?:at|for) {_NAME}"),
-        ("employer", rf"\bI{_HAVE} (?:joined|started (?:at|with)|started working (?:at|for)) {_NAME}"),
-        (
-            "employer",
-            rf"(?:^(?:(?:[Jj]ust|[Rr]ecently|[Ff]inally|[Ss]o) )*|\bI{_HAVE} )[Ss]tarted (?:a|my) (?:new )?"
-            rf"(?:job|role|position) (?:at|with) {_NAME}",
-        ),
-        ("name", rf"\b[Mm]y name is {_NAME}"),
-        (
-            "my:{0}",
-            r"\b[Mm]y (?:new |current )?(?P<a>phone number|phone|laptop|car|email|e-mail|address|birthday|job|flight|"
-            r"doctor|dentist|landlord|flat|bike|favou?rite [a-z]+) "
-            rf"(?:is|was|are|will be) (?!not\b|no longer\b|never\b)(?:now |actually |currently )?{_REST}",
-        ),
-        (
-            "residence",
-            rf"我们?{_HAN_WITH}{_HAN_WHEN}(?:住在|搬[到去来]了?|定居(?:在|于|到)?了?|移居到?了?){_HAN}{_HAN_STOP}",
-        ),
-        (
-            "residence",
-            r"我[^他她它你您家。！？]{1,25}?[，,](?:但是?|不过)?(?:现在|目前|如今)"
-            rf"(?:住在|定居(?:在|于)?|搬[到去]了?){_HAN}{_HAN_STOP}",
-        ),
-        ("employer", rf"我(?:现在|目前)?在{_HAN}(?:工作|上班)"),
-        ("employer", rf"(?:我|^){_HAN_WHEN}(?:入职了?|跳槽[去到]了?){_HAN}{_HAN_STOP}"),
-        ("employer", rf"我(?:现在)?(?:住在|叫|是){_HAN_SOME}[，,]\s*(?:现在|目前)?在{_HAN}(?:工作|上班)"),
-        ("name", rf"我(?:的名字)?(?:叫|是叫)(?!我|你|他|她|了|什么|外卖|大家){_HAN}(?=[，。！？；,.!?;\s]|$)"),
-        ("my:favorite {0}", rf"我最(?:喜欢|爱)的(?P<a>[^是，。！？；,.!?;\s]{{1,8}})是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
-        ("my:{0}", rf"我的(?P<a>手机|电话|电脑|邮箱|地址|生日|工作)(?:现在)?是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
-    )
+_PATTERNS = (
+    ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} (?:moved|relocated) (?:over |back )?to {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} moved (?:back )?from {_FROM} to {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e){_ADVERB} live{_ADVERB} in {_PLACE}"),
+    ("residence", rf"\bI{_BE}{_ADVERB} (?:living|based) in {_PLACE}"),
+    ("residence", rf"\bI{_ADVERB} work{_ADVERB} (?:at|for|as) {_AND_I} live{_ADVERB} in {_PLACE}"),
+    ("employer", rf"\bI{_ADVERB} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
+    ("employer", rf"\bI{_ADVERB} live{_ADVERB} in {_AND_I} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
+    ("employer", rf"\bI{_BE}{_ADVERB} working (?:at|for) {_NAME}"),
+    ("employer", rf"\bI{_HAVE} (?:joined|started (?:at|with)|started working (?:at|for)) {_NAME}"),
+    (
+        "employer",
+        rf"(?:^(?:(?:[Jj]ust|[Rr]ecently|[Ff]inally|[Ss]o) )*|\bI{_HAVE} )[Ss]tarted (?:a|my) (?:new )?"
+        rf"(?:job|role|position) (?:at|with) {_NAME}",
+    ),
+    ("name", rf"\b[Mm]y name is {_NAME}"),
+    (
+        "my:{0}",
+        r"\b[Mm]y (?:new |current )?(?P<a>phone number|phone|laptop|car|email|e-mail|address|birthday|job|flight|"
+        r"doctor|dentist|landlord|flat|bike|favou?rite [a-z]+) "
+        rf"(?:is|was|are|will be) (?!not\b|no longer\b|never\b)(?:now |actually |currently )?{_REST}",
+    ),
+    (
+        "residence",
+        rf"我们?{_HAN_WITH}{_HAN_WHEN}(?:住在|搬[到去来]了?|定居(?:在|于|到)?了?|移居到?了?){_HAN}{_HAN_STOP}",
+    ),
+    (
+        "residence",
+        r"我[^他她它你您家。！？]{1,25}?[，,](?:但是?|不过)?(?:现在|目前|如今)"
+        rf"(?:住在|定居(?:在|于)?|搬[到去]了?){_HAN}{_HAN_STOP}",
+    ),
+    ("employer", rf"我(?:现在|目前)?在{_HAN}(?:工作|上班)"),
+    ("employer", rf"(?:我|^){_HAN_WHEN}(?:入职了?|跳槽[去到]了?){_HAN}{_HAN_STOP}"),
+    ("employer", rf"我(?:现在)?(?:住在|叫|是){_HAN_SOME}[，,]\s*(?:现在|目前)?在{_HAN}(?:工作|上班)"),
+    ("name", rf"我(?:的名字)?(?:叫|是叫)(?!我|你|他|她|了|什么|外卖|大家){_HAN}(?=[，。！？；,.!?;\s]|$)"),
+    ("my:favorite {0}", rf"我最(?:喜欢|爱)的(?P<a>[^是，。！？；,.!?;\s]{{1,8}})是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
+    ("my:{0}", rf"我的(?P<a>手机|电话|电脑|邮箱|地址|生日|工作)(?:现在)?是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
 )
 _OVER = r"(?: any ?more| any longer| these days)"
 _JOB = r"(?:my (?:old )?(?:job|position|role) (?:at|with) )?"
@@ -106,39 +104,36 @@ _WHEN = r"(?:the )?(?:\d|(?:early|late|mid) |(?:last|this) |(?:Mon|Tues|Wednes|T
 )
 _HAN_ONCE = r"(?:以前|之前|曾经?|过去|原来|从前)"
 _HAN_END = r"(?=的时候|[了，。！？；,.!?;\s]|$)"
-_PAST: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (attribute, re.compile(pattern))
-    for attribute, pattern in (
-        ("residence", rf"\b(?:I|[Ww]e) (?:used to|no longer) live in {_PLACE}"),
-        ("residence", rf"\b(?:I|[Ww]e) (?:don['’]t|do not) live in {_PLACE}{_OVER}"),
-        ("residence", rf"\b(?:I|[Ww]e) (?:once |previously |formerly )?lived in {_PLACE}"),
-        ("residence", rf"\b(?:I|[Ww]e){_HAVE} moved (?:away from|out of|from|back from) {_PLACE}"),
-        ("employer", rf"\bI (?:used to|no longer) work(?: as [^.,;:!?\n]{{1,40}}?)? (?:at|for) {_NAME}"),
-        ("employer", rf"\bI (?:don['’]t|do not) work (?:at|for) {_NAME}{_OVER}"),
-        ("employer", rf"\bI{_HAVE} stopped working (?:at|for) {_NAME}"),
-        ("employer", rf"\bI{_HAVE} (?:resigned|retired) from {_NAME}"),
-        # "I left Maya at the station" is about no employer.
-        ("employer", rf"\bI{_HAVE} (?:left|quit) {_JOB}{_DAY}(?>{_NAME})(?! (?:at|in|with|behind|alone|on)\b)"),
-        ("employer", rf"\bI{_HAVE} quit {_JOB}{_DAY}(?>{_NAME}) (?:in|on) {_WHEN}"),
-        ("employer", rf"\bI (?:was|got|have been) (?:laid off|fired|let go) (?:from|by|at) {_NAME}"),
-        ("name", rf"\b[Mm]y name used to be {_NAME}"),
-        ("residence", rf"我们?{_HAN_ONCE}(?:一直|都)?住(?:在|过){_HAN}{_HAN_END}"),
-        ("residence", rf"我们?{_HAN_ONCE}在{_HAN}住"),
-        ("residence", rf"我们?(?:已经)?不再住在{_HAN}{_HAN_END}"),
-        ("residence", rf"我们?(?:现在|已经)?不住在{_HAN}了"),
-        ("residence", rf"我们?(?:已经|刚刚?)?从{_HAN}搬(?:走|出来|离|到|去)"),
-        ("employer", rf"我{_HAN_ONCE}在{_HAN}(?:工作|上班)"),
-        ("employer", rf"我(?:已经)?不再在{_HAN}(?:工作|上班)"),
-        ("employer", rf"我(?:现在|已经)?不在{_HAN}(?:工作|上班)了"),
-        ("employer", rf"我(?:已经|刚刚?)?从{_HAN}(?:离职|辞职)"),
-        ("left", rf"\b(?:I|[Ww]e){_HAVE} left {_PLACE} (?:for good|(?:back )?in (?:19|20)\d\d|(?:\w+ )?years ago)\b"),
-        (
-            "left",
-            r"我们?在?(?:\d{4}年|[\d一二两三四五六七八九十几多]+年前|前年|早就|毕业后)(?:就|已经|早就)*离开了?"
-            rf"{_HAN}{_HAN_END}",
-        ),
-        ("name", rf"我{_HAN_ONCE}叫{_HAN}{_HAN_END}"),
-    )
+_PAST = (
+    ("residence", rf"\b(?:I|[Ww]e) (?:used to|no longer) live in {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e) (?:don['’]t|do not) live in {_PLACE}{_OVER}"),
+    ("residence", rf"\b(?:I|[Ww]e) (?:once |previously |formerly )?lived in {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e){_HAVE} moved (?:away from|out of|from|back from) {_PLACE}"),
+    ("employer", rf"\bI (?:used to|no longer) work(?: as [^.,;:!?\n]{{1,40}}?)? (?:at|for) {_NAME}"),
+    ("employer", rf"\bI (?:don['’]t|do not) work (?:at|for) {_NAME}{_OVER}"),
+    ("employer", rf"\bI{_HAVE} stopped working (?:at|for) {_NAME}"),
+    ("employer", rf"\bI{_HAVE} (?:resigned|retired) from {_NAME}"),
+    # "I left Maya at the station" is about no employer.
+    ("employer", rf"\bI{_HAVE} (?:left|quit) {_JOB}{_DAY}(?>{_NAME})(?! (?:at|in|with|behind|alone|on)\b)"),
+    ("employer", rf"\bI{_HAVE} quit {_JOB}{_DAY}(?>{_NAME}) (?:in|on) {_WHEN}"),
+    ("employer", rf"\bI (?:was|got|have been) (?:laid off|fired|let go) (?:from|by|at) {_NAME}"),
+    ("name", rf"\b[Mm]y name used to be {_NAME}"),
+    ("residence", rf"我们?{_HAN_ONCE}(?:一直|都)?住(?:在|过){_HAN}{_HAN_END}"),
+    ("residence", rf"我们?{_HAN_ONCE}在{_HAN}住"),
+    ("residence", rf"我们?(?:已经)?不再住在{_HAN}{_HAN_END}"),
+    ("residence", rf"我们?(?:现在|已经)?不住在{_HAN}了"),
+    ("residence", rf"我们?(?:已经|刚刚?)?从{_HAN}搬(?:走|出来|离|到|去)"),
+    ("employer", rf"我{_HAN_ONCE}在{_HAN}(?:工作|上班)"),
+    ("employer", rf"我(?:已经)?不再在{_HAN}(?:工作|上班)"),
+    ("employer", rf"我(?:现在|已经)?不在{_HAN}(?:工作|上班)了"),
+    ("employer", rf"我(?:已经|刚刚?)?从{_HAN}(?:离职|辞职)"),
+    ("left", rf"\b(?:I|[Ww]e){_HAVE} left {_PLACE} (?:for good|(?:back )?in (?:19|20)\d\d|(?:\w+ )?years ago)\b"),
+    (
+        "left",
+        r"我们?在?(?:\d{4}年|[\d一二两三四五六七八九十几多]+年前|前年|早就|毕业后)(?:就|已经|早就)*离开了?"
+        rf"{_HAN}{_HAN_END}",
+    ),
+    ("name", rf"我{_HAN_ONCE}叫{_HAN}{_HAN_END}"),
 )
 # "My phone is broken" says how it is, not which one it is.
 _HOW_IT_IS = re.compile(r"(?!(?:an?|the|my|our|one of) )[a-z'’\-]+(?: [a-z'’\-]+)*")
@@ -146,14 +141,20 @@ _SAYS_WHAT = ("my:favorite", "my:job")
 _DENIED = re.compile(r"(?:don['’]t|do not|not|never|no longer|used to|不再?|没有?)\s*$")
 
 
+@cache
+def _compiled(patterns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return patterns ready for use; a program that reads nothing should not wait for them at its start."""
+    return tuple((attribute, re.compile(pattern)) for attribute, pattern in patterns)
+
+
 def statements(text: str) -> list[Statement]:
     """Return what the text states about its speaker, in order; denials and 'used to' state nothing."""
-    return _found(text, _PATTERNS, ended=False)
+    return _found(text, _compiled(_PATTERNS), ended=False)
 
 
 def past_statements(text: str) -> list[Statement]:
     """Return what the text says to be over for its speaker ("I used to live in Paris"), in order."""
-    return _found(text, _PAST, ended=True)
+    return _found(text, _compiled(_PAST), ended=True)
 
 
 def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ended: bool) -> list[Statement]:

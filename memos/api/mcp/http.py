@@ -13,13 +13,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from memos.api.all_families import MCP
 from memos.api.families import family
 from memos.api.mcp.acting import by_key
 from memos.api.mcp.server import create
 from memos.api.v1.errors import show
 from memos.kernel import MemOS
-
-PATH = "/mcp"
 
 
 class _Endpoint:
@@ -48,12 +47,11 @@ class _Endpoint:
 
 
 class Mcp:
-    """The routes, and what has to run while they are served."""
+    """The application, and what has to run while it is served."""
 
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)
         app = family("memstrata mcp", memos, show, local_token=local_token)
-        app.router.routes.append(Route(PATH, endpoint=endpoint))
+        app.router.routes.append(Route(MCP, endpoint=endpoint))
         self.running = endpoint.running
-        # At this very path: a client does not follow from it to one with a slash at its end.
-        self.route = Route(PATH, endpoint=app)
+        self.app = app
