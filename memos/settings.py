@@ -335,8 +335,9 @@ class ActivationSettings(BaseModel):
     prefix_tokens: int = Field(
         1024, ge=0, le=100_000, description="Most tokens of memories that each prompt of a cube begins with; 0: none"
     )
-    hot_above: float = Field(5.0, gt=0, description="Heat from which a memory may stand there; it stays above half")
-    stable_days: float = Field(3.0, ge=0, le=3650, description="Days a memory has to be unchanged to get there")
+    stable_days: float = Field(
+        3.0, ge=0, le=3650, description="Days for which a hot memory has to be unchanged to stand there"
+    )
 
 
 class QuotaSettings(BaseModel):

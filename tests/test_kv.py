@@ -21,7 +21,7 @@ SETTINGS = Settings(
     limits=LimitSettings(min_free_bytes=1_000_000),
     chat_model=ChatSettings(base_url="http://127.0.0.1:9/v1", model="any", prefix_cache="on"),
     heat=HeatSettings(tau_days=20),
-    activation=ActivationSettings(prefix_tokens=200, stable_days=3),
+    activation=ActivationSettings(prefix_tokens=200),
 )
 SAID = ("I live in Lyon.", "I work as a beekeeper.", "I am allergic to peanuts.", "I have a dog named Rex.")
 WEEK = timedelta(days=7)

@@ -23,7 +23,8 @@ def make_first_schema(home: Path) -> None:
             "submissions",
             "repeats", "api_keys", "grants", "memberships", "identities", "file_items", "file_parts", "files",
             "retention_rules", "extraction_items", "extractions", "pages",
-            "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups", "backups",
+            "prefix_entries", "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups",
+            "backups",
         )  # fmt: skip
         for table in later:
             connection.execute(f"DROP TABLE {table}")

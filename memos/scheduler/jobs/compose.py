@@ -47,10 +47,9 @@ _LARGEST = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixRules:
-    """What may stand in a prefix: `tokens` in all, from which heat on and after how long without a change."""
+    """What may stand in a prefix: `tokens` in all, of what is as hot as what is read, and after how long unchanged."""
 
     tokens: int
-    hot_above: float
     stable: timedelta
 
 
@@ -69,9 +68,7 @@ class ComposeJob:
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
         """Return the job as settings want it; where no model keeps anything a prefix is empty."""
         kept = settings.activation
-        rules = PrefixRules(
-            kept.prefix_tokens if settings.prefixed else 0, kept.hot_above, timedelta(days=kept.stable_days)
-        )
+        rules = PrefixRules(kept.prefix_tokens if settings.prefixed else 0, timedelta(days=kept.stable_days))
         return cls(CubeRules(settings.heat), rules, forget)
 
     def run(self, run: Run) -> None:
@@ -98,8 +95,9 @@ class ComposeJob:
         """Return what may stand in the prefix for its heat, the hottest first, with it; what is pinned comes first."""
         if not self.prefix.tokens:
             return {}
-        policy = self.rules.of(connection, cube).policy
-        least = policy.level_of(self.prefix.hot_above * _COOLED, now) - policy.slack
+        rules = self.rules.of(connection, cube)
+        policy, warm = rules.policy, rules.thresholds.promote_above * _COOLED
+        least = policy.level_of(warm, now) - policy.slack
         so = t.versions.c.valid_to.is_(None) | (t.versions.c.valid_to > now)
         query = (
             sa.select(t.items.c.id, t.warmth.c.level, t.warmth.c.visits, t.warmth.c.interactions, t.warmth.c.last)
@@ -114,7 +112,7 @@ class ComposeJob:
         )
         for row in connection.execute(hot.order_by(t.warmth.c.level.desc(), t.items.c.id)):
             heat = policy.heat(Warmth(row.level, row.visits, row.interactions, row.last), now)
-            if heat >= self.prefix.hot_above * _COOLED:
+            if heat >= warm:
                 found.setdefault(row.id, heat)
         return found
 
@@ -125,7 +123,8 @@ class ComposeJob:
         """Return the entries that there should be, and whether all of them are new."""
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
         there = {row.item for row in before}
-        chosen = self._chosen(heats, states, there, now)
+        above = self.rules.of(connection, cube).thresholds.promote_above
+        chosen = self._chosen(heats, states, there, above, now)
         lines = prefix_text.lines_of(connection, before, states, now)
         stale = sum(line.tokens for line in lines if line.correction or line.item not in chosen)
         gone = len({line.item for line in lines}) < len(before)
@@ -141,8 +140,9 @@ class ComposeJob:
         return [PrefixRow(place, item.id, item.version, now) for place, item in enumerate(every, 1)], True
 
     def _chosen(
-        self, heats: Mapping[str, float], states: Mapping[str, Item], there: set[str], now: datetime
-    ) -> set[str]:
+        self, heats: Mapping[str, float], states: Mapping[str, Item], there: set[str], above: float,
+        now: datetime,
+    ) -> set[str]:  # fmt: skip
         """Return the items that have room: what is pinned, what is there and still warm, then the hottest."""
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()
@@ -150,7 +150,7 @@ class ComposeJob:
             state = states.get(id_)
             if state is None or not prefix_text.may_stand(state):
                 continue
-            hot = heats[id_] >= self.prefix.hot_above and now - state.updated_at >= self.prefix.stable
+            hot = heats[id_] >= above and now - state.updated_at >= self.prefix.stable
             if not (hot or id_ in there or heats[id_] == _PINNED):
                 continue
             cost = _line(PrefixRow(_WIDEST, id_, state.version, now), {id_: state}).tokens
