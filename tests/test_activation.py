@@ -122,3 +122,75 @@ def test_a_wrong_path_is_told(tmp_path: Path, settings: Settings) -> None:
 def test_a_model_here_sees_no_images() -> None:
     with pytest.raises(ValidationError, match="images"):
         Settings(vision_model=ChatSettings(model="local:x"))
+
+
+def files(home: Path) -> list[Path]:
+    return list((home / "activation").glob("*/*.safetensors"))
+
+
+def prefixed(memos: MemOS, *texts: str) -> list[str]:
+    """Have prompts begin with these memories; return their ids."""
+    ids = [item for text in texts for item in memos.add(text).item_ids]
+    for id_ in ids:
+        memos.pin(id_)
+    memos.tasks.wait(timeout_s=120)
+    assert [entry.item for entry in memos.kv.show().entries] == ids
+    return ids
+
+
+NOTES = [f"Note {n}: the hive at number {n} of the lane has a queen who is {n} weeks old." for n in range(12)]
+
+
+def test_pinned_memories_are_warmed_and_the_first_question_finds_them(memos: MemOS) -> None:
+    prefixed(memos, *NOTES)
+    warm = memos.kv.show()
+    assert warm.blocks == {"host": warm.blocks["host"]}
+    asked = None
+    for place in range(30):  # with the usual system prompt, which the warming had, too
+        tiny_models.torch.manual_seed(place)
+        try:
+            asked = memos.chat(f"Question {place}?", store=False, temperature=1.0).activation
+            break
+        except UnfitAnswer:
+            continue
+    assert asked is not None
+    assert asked.cached_tokens == warm.blocks["host"] * 64
+    assert asked.cached_tokens > 0.9 * warm.tokens  # a byte is a token of this model, so there are many more
+
+
+@pytest.mark.parametrize("how", ["delete", "erase"])
+def test_a_memory_that_goes_takes_every_block_from_its_first_token_on_with_it(
+    memos: MemOS, tmp_path: Path, how: str
+) -> None:
+    ids = prefixed(memos, *NOTES)
+    for _ in range(3):
+        answered(memos)
+    store = memos._parts.activations._store
+    store.settle()
+    before = {block.key: block for block, _, _ in store.blocks()}
+    gone = ids[6]
+    told = {key for key, block in before.items() if gone in block.items}
+    behind = set(told)
+    for key, block in before.items():  # parents come first
+        if block.parent in behind:
+            behind.add(key)
+    assert told
+    assert len(behind) < len(before)
+    on_disk = {path.stem for path in files(tmp_path / "home")}
+    assert behind & on_disk, "else the disk would show nothing"
+    getattr(memos, how)(gone)
+    memos.tasks.wait(timeout_s=120)
+    left = {block.key for block, _, _ in store.blocks()}
+    assert not behind & left
+    assert not behind & {path.stem for path in files(tmp_path / "home")}
+    assert gone not in {item for block, _, _ in store.blocks() for item in block.items}
+
+
+def test_another_model_may_be_named_for_one_chat(memos: MemOS, tmp_path: Path) -> None:
+    folder = tiny_models.saved(tmp_path / "other", seed=7)
+    config = tiny_models.transformers.GenerationConfig.from_pretrained(folder)
+    config.eos_token_id = list(range(0, 256, 3))
+    config.save_pretrained(folder)
+    assert answered(memos, model=f"local:{folder}").model == f"local:{folder}"
+    with pytest.raises(InvalidInput, match="cannot be loaded"):
+        memos.chat("Hello?", model="local:/no/such/model")
