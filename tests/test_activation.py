@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,12 +129,20 @@ def files(home: Path) -> list[Path]:
     return list((home / "activation").glob("*/*.safetensors"))
 
 
+def composed(memos: MemOS) -> None:
+    """Wait for what composes and warms, and for nothing that a random model reads in vain."""
+    deadline = time.monotonic() + 120
+    while any(task.kind in ("compose", "warm") and not task.ended for task in memos.tasks.list(limit=1000)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def prefixed(memos: MemOS, *texts: str) -> list[str]:
     """Have prompts begin with these memories; return their ids."""
     ids = [item for text in texts for item in memos.add(text).item_ids]
     for id_ in ids:
         memos.pin(id_)
-    memos.tasks.wait(timeout_s=120)
+    composed(memos)
     assert [entry.item for entry in memos.kv.show().entries] == ids
     return ids
 
@@ -179,7 +188,7 @@ def test_a_memory_that_goes_takes_every_block_from_its_first_token_on_with_it(
     on_disk = {path.stem for path in files(tmp_path / "home")}
     assert behind & on_disk, "else the disk would show nothing"
     getattr(memos, how)(gone)
-    memos.tasks.wait(timeout_s=120)
+    composed(memos)
     left = {block.key for block, _, _ in store.blocks()}
     assert not behind & left
     assert not behind & {path.stem for path in files(tmp_path / "home")}
