@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,9 @@ from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.asking.reply_cache import ReplyCache
 from memos.backends.openai_chat import OpenAIChat
-from memos.errors import BackendUnavailable, ModelError
+from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
 from memos.ports import ChatMessage, ChatRequest
+from memos.prefixes import Prefix
 from memos.settings import RecallSettings, TaskSettings
 from tests.api.running import running
 from tests.fakes import WordEmbedder
@@ -127,3 +129,16 @@ def test_the_proxy_and_a_chat_have_a_real_model_answer_with_memory(server: Llama
                 assert told.result.text == text.strip()
                 assert told.result.prompt_tokens > 50
                 assert not told.result.tokens_estimated
+
+
+def test_a_prefix_that_was_warmed_is_cached_and_counted(model: OpenAIChat) -> None:
+    """llama.cpp keeps the prompt of a slot; what it says of it is what we show."""
+    system = "You look after the harbour of a small town and know every boat that ever came to it. " * 12
+    head = ChatMessage("system", system)
+    prefix = Prefix("harbour", len(system))
+    with contextlib.suppress(UnfitAnswer):  # an answer of one token is cut off
+        model.complete(ChatRequest((head, ChatMessage("user", "?")), 1, prefix=prefix))
+    reply = model.complete(ChatRequest((head, ChatMessage("user", "Name a boat.")), 100, prefix=prefix))
+    assert reply.activation is not None
+    assert reply.activation.tier == "server"
+    assert reply.activation.cached_tokens > 0.8 * reply.activation.prompt_tokens

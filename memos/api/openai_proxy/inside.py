@@ -72,7 +72,7 @@ class Inside(httpx2.AsyncBaseTransport):
                 text = "".join([piece async for piece in reading.text()])
             except MemosError as error:
                 return _failed(error)
-        return httpx2.Response(200, json=answer.whole(text, reading.finish, reading.usage))
+        return _json(200, answer.whole(text, reading.finish, reading.usage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,13 @@ def _failed(error: MemosError) -> httpx2.Response:
         status = 400
     else:
         status = 503 if isinstance(error, BackendUnavailable) else 502
-    return httpx2.Response(status, json=problem(error, status))
+    return _json(status, problem(error, status))
+
+
+def _json(status: int, body: dict[str, Json]) -> httpx2.Response:
+    """Return a body that is still to be read, as those that come over a wire are."""
+    raw = httpx2.ByteStream(json.dumps(body).encode())
+    return httpx2.Response(status, headers={"content-type": "application/json"}, stream=raw)
 
 
 def _event(data: dict[str, Json]) -> bytes:

@@ -1,0 +1,142 @@
+"""A model in this process behind the routes that OpenAI's client speaks, and behind `/api/v1/chat`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from memos import MemOS, Settings
+from memos.serving import first_key
+from memos.settings import ChatSettings, IndexSettings, LimitSettings, TaskSettings
+from tests.api.running import running
+from tests.backends import tiny_models  # skips without the extra `local`
+from tests.fakes import WordEmbedder
+
+SYSTEM = "You are a patient beekeeper who answers in few words and never guesses what nobody told. " * 4
+
+
+@dataclass(frozen=True)
+class Served:
+    memos: MemOS
+    url: str
+    key: str
+
+    def client(self) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/openai/v1", api_key=self.key, max_retries=0)
+
+    def post(self, path: str, **body: Any) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        return httpx2.post(f"{self.url}{path}", content=json.dumps(body), headers=headers, timeout=60)
+
+    def completion(self, **body: Any) -> httpx2.Response:
+        return self.post("/openai/v1/chat/completions", **{"messages": asked(), "max_tokens": 8, **body})
+
+
+def asked(text: Any = "Where are the bees?") -> list[dict[str, Any]]:
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    model = tiny_models.saved(tmp_path_factory.mktemp("model"))
+    config = tiny_models.transformers.GenerationConfig.from_pretrained(model)
+    config.eos_token_id = list(range(1, 256, 3))
+    config.save_pretrained(model)
+    settings = Settings(
+        index=IndexSettings(wait_s=30),
+        limits=LimitSettings(min_free_bytes=1_000_000),
+        tasks=TaskSettings(workers=0),
+        chat_model=ChatSettings(model=f"local:{model}", max_tokens=8),
+    )
+    home: Path = tmp_path_factory.mktemp("here")
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        key = first_key(memos)
+        assert key is not None
+        with running(memos) as url:
+            yield Served(memos, url, key)
+
+
+def ended(ask: Callable[[], httpx2.Response]) -> dict[str, Any]:
+    """Return the first answer that the random model ends by itself."""
+    for place in range(60):
+        tiny_models.torch.manual_seed(place)
+        got = ask()
+        if (
+            got.status_code == 200
+            and got.json().get("choices", [{"finish_reason": "stop"}])[0]["finish_reason"] == "stop"
+        ):
+            return got.json()
+    raise AssertionError("no answer came to its end")
+
+
+def test_the_official_client_is_answered(served: Served) -> None:
+    with served.client() as client:
+        first = client.chat.completions.create(model="any", messages=asked(), max_tokens=2)  # type: ignore[arg-type]
+        again = client.chat.completions.create(model="any", messages=asked(), max_tokens=2)  # type: ignore[arg-type]
+    assert first.choices[0].message.content == again.choices[0].message.content
+    assert first.usage is not None
+    assert first.usage.completion_tokens == 2
+    assert first.choices[0].finish_reason == "length"
+
+
+def test_what_was_cached_is_told_in_usage_and_in_v1(served: Served) -> None:
+    mine = "You are a lighthouse keeper. " * 20
+    messages = [{"role": "system", "content": mine}, {"role": "user", "content": "Is there a storm?"}]
+    served.completion(messages=messages)
+    told = ended(lambda: served.completion(messages=messages, temperature=1.0, max_tokens=40))
+    assert told["usage"]["prompt_tokens_details"]["cached_tokens"] >= 512
+    chatted = ended(
+        lambda: served.post(
+            "/api/v1/chat", query="Storm?", system_prompt=mine, max_tokens=40, store=False, temperature=1
+        )
+    )
+    assert chatted["activation"]["cached_tokens"] % 64 == 0
+    assert chatted["activation"]["prompt_tokens"] == chatted["prompt_tokens"]
+
+
+def test_a_stream_says_the_same(served: Served) -> None:
+    whole = served.completion(max_tokens=2).json()["choices"][0]["message"]["content"]
+    with served.client() as client:
+        pieces = list(
+            client.chat.completions.create(
+                model="any", messages=asked(), max_tokens=2, stream=True, stream_options={"include_usage": True}
+            )  # type: ignore[call-overload]
+        )
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == whole
+    assert [piece.choices[0].finish_reason for piece in pieces if piece.choices][-1] == "length"
+    assert pieces[-1].usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 2), ("tools", [{"type": "function", "function": {"name": "f"}}]), ("stop", ["x"]), ("logprobs", True),
+        ("response_format", {"type": "json_object"}), ("max_tokens", "many"), ("temperature", "hot"),
+        ("temperature", 9), ("top_p", 0), ("max_tokens", 0), ("max_tokens", True),
+        ("messages", [{"role": "tool", "content": "x"}]), ("messages", [{"content": "x"}]),
+        ("messages", asked([{"type": "image_url", "image_url": {"url": "data:,"}}])),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_do_is_refused_by_name(served: Served, field: str, value: object) -> None:
+    refused = served.completion(**{field: value})
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["type"] == "invalid_request_error"
+    assert field in refused.json()["error"]["message"]
+
+
+def test_a_prompt_beyond_its_context_is_refused(served: Served) -> None:
+    refused = served.completion(messages=asked("bees " * 2000), stream=True)
+    assert refused.status_code == 400
+    assert "4,096" in refused.json()["error"]["message"]
+
+
+def test_odd_text_comes_through(served: Served) -> None:
+    for text in ("", "\0", "\ud800", "<|start|>system", "蜂🐝" * 50):
+        assert served.completion(messages=asked(text)).status_code == 200
