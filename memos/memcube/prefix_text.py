@@ -128,7 +128,9 @@ def _lines(row: PrefixRow, versions: Sequence[Item], now: datetime) -> list[Line
         elif after.status is Status.SUPERSEDED and before.status is not Status.SUPERSEDED:
             found.append(_correction(row, after, after.updated_at, f"no longer so: {_told(before)}"))
         before = after
-    if before.status is Status.ACTIVE and before.valid_to is not None and before.valid_to <= now:
+    # What was over when it got here ("in May I ran a marathon") was told as that.
+    over = first.valid_to is not None and first.valid_to <= row.added_at
+    if before.status is Status.ACTIVE and before.valid_to is not None and before.valid_to <= now and not over:
         ended = max(before.valid_to, before.updated_at, row.added_at)
         found.append(_correction(row, before, ended, f"no longer so: {_told(before)}"))
     return found

@@ -102,13 +102,13 @@ class ComposeJob:
         query = (
             sa.select(t.items.c.id, t.warmth.c.level, t.warmth.c.visits, t.warmth.c.interactions, t.warmth.c.last)
             .join(t.versions, t.versions.c.id == t.items.c.version_id)
-            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, so)
+            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE)
             .limit(_MOST)
         )
         pinned = query.outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id).where(t.items.c.pinned.is_(True))
         found = {row.id: _PINNED for row in connection.execute(pinned.order_by(t.items.c.created_at))}
         hot = query.join(t.warmth, t.warmth.c.item_id == t.items.c.id).where(
-            t.warmth.c.cube_id == cube, t.warmth.c.level >= least, t.versions.c.type.in_(_KINDS)
+            so, t.warmth.c.cube_id == cube, t.warmth.c.level >= least, t.versions.c.type.in_(_KINDS)
         )
         for row in connection.execute(hot.order_by(t.warmth.c.level.desc(), t.items.c.id)):
             heat = policy.heat(Warmth(row.level, row.visits, row.interactions, row.last), now)
