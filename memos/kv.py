@@ -21,7 +21,6 @@ from memos.memcube.ledger import items, prefix_rows, tasks
 from memos.memcube.prefix_text import PrefixText
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
 from memos.ports import ChatRequest
-from memos.prefixes import BLOCK_TOKENS
 from memos.scheduler.task_run import Job, Run
 from memos.settings import RecallSettings
 
@@ -40,7 +39,7 @@ class PrefixEntry:
 
 @dataclass(frozen=True, slots=True)
 class CubePrefix:
-    """What prompts of a cube begin with; `blocks` of how many tokens are kept by tier, the slowest of each counted."""
+    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in."""
 
     cube: str
     entries: tuple[PrefixEntry, ...]
@@ -67,7 +66,6 @@ class KvStats:
     """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
 
     tiers: tuple[TierFill, ...]
-    tokens: int
     dropped_writes: int
     damaged: int
     forgotten: int
@@ -124,15 +122,14 @@ class Kv:
         self.check_admin(actor)
         found = self.activations.stats()
         if found is None:
-            return KvStats((), 0, 0, 0, 0)
+            return KvStats((), 0, 0, 0)
         tiers = tuple(
             TierFill(
                 str(tier), each.blocks, each.size_bytes, each.budget_bytes, each.hits, each.evictions, each.bytes_per_s
             )
             for tier, each in found.tiers.items()
         )
-        most = max((each.blocks for each in tiers), default=0)
-        return KvStats(tiers, most * BLOCK_TOKENS, found.dropped_writes, found.damaged, found.forgotten)
+        return KvStats(tiers, found.dropped_writes, found.damaged, found.forgotten)
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
         """Have a cube's prefix composed by what is hot and pinned now; return the task.

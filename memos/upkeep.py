@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from memos.engines import Parts
@@ -15,7 +16,7 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox, tiers
 from memos.memcube.projection import Projection
 from memos.memcube.purge import Purgeable, purge
-from memos.model import VerifyReport
+from memos.model import Difference, VerifyReport
 from memos.scheduler.repair import Repair
 from memos.scheduler.task_run import Job, Run
 
@@ -45,8 +46,13 @@ class Upkeep:
             return tuple(verify.cube_ids(connection))
 
     def verify(self, cubes: tuple[str, ...], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Compare the ledger with itself and both indexes, with `strangers` also what no cube is of."""
-        return self.repair.verify(cubes, repair=repair, strangers=strangers)
+        """Compare the ledger with itself and both indexes, with `strangers` also what no cube is of, and kept KV."""
+        report = self.repair.verify(cubes, repair=repair, strangers=strangers)
+        damaged = self._parts.activations.verify() if strangers else []
+        if repair:  # they are removed, which is all there is to repair
+            return replace(report, repaired=report.repaired + len(damaged))
+        told = [Difference("activation", "damaged", key, "is removed; it is computed again") for key in damaged]
+        return replace(report, differences=(*report.differences, *told))
 
     def reembed(self, on_progress: Progress | None) -> int:
         """Give every cube vectors of the configured embedder; return how many items. Raises: BackendUnavailable."""

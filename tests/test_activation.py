@@ -203,3 +203,15 @@ def test_another_model_may_be_named_for_one_chat(memos: MemOS, tmp_path: Path) -
     assert answered(memos, model=f"local:{folder}").model == f"local:{folder}"
     with pytest.raises(InvalidInput, match="cannot be loaded"):
         memos.chat("Hello?", model="local:/no/such/model")
+
+
+def test_verifying_finds_damaged_blocks(memos: MemOS, tmp_path: Path) -> None:
+    for _ in range(3):
+        answered(memos)
+    memos._parts.activations._store.settle()
+    assert memos.verify().clean
+    [damaged, *_] = files(tmp_path / "home")
+    damaged.write_bytes(damaged.read_bytes()[:-8] + b"\0\1\2\3\4\5\6\7")
+    found = memos.verify()
+    assert [(each.store, each.kind) for each in found.differences] == [("activation", "damaged")]
+    assert memos.verify().clean
