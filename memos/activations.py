@@ -6,6 +6,7 @@ Nothing is opened before such a model is asked for.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from memos.backends.local_loading import Loaded
 
 FOLDER = "activation"
+# Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
+_LOOK_S = 10.0
 
 
 class Activations:
@@ -45,6 +48,7 @@ class Activations:
         # One for all that ask it: they take turns.
         self._models: dict[ChatSettings, ChatModel] = {}
         self._closed = False
+        self._look_at = 0.0
 
     def model(self, settings: ChatSettings) -> ChatModel:
         """Return the model that `local:` names. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
@@ -86,6 +90,13 @@ class Activations:
                     f"Blocks of activation memory could not be removed ({error.strerror or error}): look into "
                     f"{self._folder}; what is to be forgotten stays until they are."
                 ) from error
+
+    def look_if_due(self) -> None:
+        """Remove what another process on the same ledger made to be forgotten. Raises: BackendUnavailable."""
+        if self._ledger.is_sqlite or self._store is None or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
+        self.forget()
 
     def stats(self) -> StoreStats | None:
         """Return what is kept and what came of it, None when nothing ever was."""

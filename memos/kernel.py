@@ -208,7 +208,12 @@ class MemOS:
         self.chat = Chat(ChatDoors(self._chat_asker, self.add, self.used), recalling)
         self._worker = Worker(
             (self._vector, self._graph),
-            (self._upkeep.purge, self._upkeep.optimise, self._scheduler.accesses.flush_if_due),
+            (
+                self._upkeep.purge,
+                self._upkeep.optimise,
+                self._scheduler.accesses.flush_if_due,
+                parts.activations.look_if_due,
+            ),
         )
         self.totals = Totals(parts.ledger, parts.clock, parts.askers, parts.embedder, self._scopes.check_admin)
         self._closed = False

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pydantic import ValidationError
 
 from memos import MemOS, Settings
 from memos.errors import InvalidInput, UnfitAnswer
+from memos.memcube.ledger import schema as t
 from memos.settings import ActivationSettings, ChatSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
@@ -215,3 +217,17 @@ def test_verifying_finds_damaged_blocks(memos: MemOS, tmp_path: Path) -> None:
     found = memos.verify()
     assert [(each.store, each.kind) for each in found.differences] == [("activation", "damaged")]
     assert memos.verify().clean
+
+
+def test_what_another_process_erased_leaves_this_one_too(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
+    [gone, *_] = prefixed(memos, *NOTES)
+    activations = memos._parts.activations
+    with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
+        connection.execute(sa.update(t.versions).where(t.versions.c.item_id == gone).values(status="deleted"))
+    activations.look_if_due()
+    held = {item for block, _, _ in activations.blocks("default") for item in block.items}
+    assert gone in held, "a folder of one's own has no other processes"
+    monkeypatch.setattr(type(memos.ledger), "is_sqlite", False)
+    activations.look_if_due()
+    held = {item for block, _, _ in activations.blocks("default") for item in block.items}
+    assert gone not in held
