@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memos import MemOS, Settings
-from memos.settings import ActivationSettings, ChatSettings
+from memos.settings import ActivationSettings, ChatSettings, HeatSettings
 
 NOTES = [
     f"On day {day} of the journey we slept in hut {day}, walked {day + 9} kilometres and met a herd of {day * 7} goats."
-    for day in range(1, 25)
+    for day in range(1, 19)
 ]
 
 
@@ -38,11 +38,12 @@ def main(model: Path, home: Path) -> None:
     """Ask with nothing kept, then with what was warmed."""
     settings = Settings(
         chat_model=ChatSettings(model=f"local:{model}", max_tokens=60),
-        activation=ActivationSettings(prefix_tokens=2048),
+        activation=ActivationSettings(prefix_tokens=1536),
+        heat=HeatSettings(short_capacity=100),  # nothing is read in the background meanwhile
     )
     with MemOS.open(home, settings=settings) as memos:
-        for note in NOTES:
-            [item] = memos.add(note).item_ids
+        said = [{"role": "user", "content": note} for note in NOTES]
+        for item in memos.add(said, conversation="journey").item_ids:
             memos.pin(item)  # as if each had been hot and unchanged for days
         memos.tasks.wait(memos.kv.compose())
         for kept in ("nothing kept", "kept"):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -94,8 +94,10 @@ class LocalModel:
         return Prompt(ids, prefix.cube, stable, items)
 
     def close(self) -> None:
-        """Take no further calls and let those under way end at their next step."""
+        """Take no further calls and let those under way end at their next step; none is made after this returns."""
         self._closing.set()
+        with self._turns():  # a step under way when the program ends would end it by a signal
+            pass
 
     def __repr__(self) -> str:
         return f"LocalModel({self.name!r})"
@@ -118,7 +120,7 @@ class LocalModel:
             if shown := sendable(answering.feed(said.add(token))):
                 yield shown
             if place + 1 < most:
-                with self._turns():
+                with self._turn():
                     cache.compute([token])
         if shown := sendable(answering.feed(said.end()) + answering.end()):
             yield shown
@@ -137,9 +139,11 @@ class LocalModel:
             return Activation(len(prompt.ids), compute_s=took, first_token_s=took, reason=reason)
         return self._fill(prompt, cache, self._turn)
 
-    def _turn(self) -> AbstractContextManager[None]:
-        self._check_open()
-        return self._turns()
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._turns():
+            self._check_open()
+            yield
 
     def _check_open(self) -> None:
         if self._closing.is_set():
