@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -355,6 +357,36 @@ def test_a_closed_stream_makes_no_further_step_and_a_closed_model_takes_no_call(
         list(other)
     with pytest.raises(BackendUnavailable, match="closing"):
         model.complete(asking())
+
+
+def test_when_closing_returns_no_step_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that runs when the program ends would end it by a signal."""
+    model, under_way, begun = chat_model(max_tokens=1000), set[int](), threading.Event()
+    compute = KvBuffer.compute
+
+    def slow(self: KvBuffer, ids: object) -> None:
+        under_way.add(id(ids))
+        begun.set()
+        time.sleep(0.05)
+        compute(self, ids)  # type: ignore[arg-type]
+        under_way.discard(id(ids))
+
+    monkeypatch.setattr(KvBuffer, "compute", slow)
+
+    def talk() -> None:
+        with contextlib.suppress(BackendUnavailable):
+            model.complete(asking())
+
+    threads = [threading.Thread(target=talk) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(30)
+    model.close()
+    assert not under_way
+    time.sleep(0.2)
+    assert not under_way
+    for thread in threads:
+        thread.join(30)
 
 
 def test_requests_take_turns() -> None:
