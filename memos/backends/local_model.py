@@ -107,7 +107,8 @@ class LocalModel:
         cache = _Plain(self._loaded.model) if not self._loaded.block else KvBuffer(
             self._loaded.model, self._loaded.block, len(prompt.ids) + most
         )  # fmt: skip
-        activation = self._filled(prompt, cache)
+        later = _waits_nobody(request)
+        activation = self._filled(prompt, cache, later=later)
         activation = replace(activation, first_token_s=time.perf_counter() - began)
         said, finish, answering = _Said(self._loaded.tokenizer), "length", Answering()
         pick = _picker(request, self._settings)
@@ -120,7 +121,7 @@ class LocalModel:
             if shown := sendable(answering.feed(said.add(token))):
                 yield shown
             if place + 1 < most:
-                with self._turn():
+                with self._turn(later=later):
                     cache.compute([token])
         if shown := sendable(answering.feed(said.end()) + answering.end()):
             yield shown
@@ -128,20 +129,20 @@ class LocalModel:
         reply = finished_answer({"content": said.text}, finish, usage, len(prompt.ids), self._settings)
         yield ChatReply(reply.text, Tokens(len(prompt.ids), len(said.ids)), activation)
 
-    def _filled(self, prompt: Prompt, cache: KvBuffer | _Plain) -> Activation:
+    def _filled(self, prompt: Prompt, cache: KvBuffer | _Plain, *, later: bool) -> Activation:
         if self._fill is None or isinstance(cache, _Plain) or self._loaded.unusable is not None:
             began = time.perf_counter()
             for begin in range(0, len(prompt.ids), BLOCK_TOKENS * self._loaded.chunk_blocks):
-                with self._turn():
+                with self._turn(later=later):
                     cache.compute(prompt.ids[begin : begin + BLOCK_TOKENS * self._loaded.chunk_blocks])
             reason = self._loaded.unusable or "nothing is kept: the budgets of MEMOS_ACTIVATION__* are 0"
             took = time.perf_counter() - began
             return Activation(len(prompt.ids), compute_s=took, first_token_s=took, reason=reason)
-        return self._fill(prompt, cache, self._turn)
+        return self._fill(prompt, cache, lambda: self._turn(later=later))
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        with self._turns():
+    def _turn(self, *, later: bool = False) -> Iterator[None]:
+        with self._turns(later=later):
             self._check_open()
             yield
 
@@ -209,6 +210,11 @@ class _Said:
         more = text[len(self.text) :]
         self.text = text
         return more
+
+
+def _waits_nobody(request: ChatRequest) -> bool:
+    """Say whether a request is the background's: talks say what they begin with, and want more than a token."""
+    return request.prefix is None or request.max_tokens == 1
 
 
 def _tokens_until(ends: Sequence[int], char: int) -> int:

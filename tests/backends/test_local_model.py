@@ -17,6 +17,7 @@ torch = tiny_models.torch
 from memos.backends.kv_buffer import KvBuffer, TorchDevice  # noqa: E402
 from memos.backends.local_loading import Loaded, load, ready  # noqa: E402
 from memos.backends.local_model import LocalModel  # noqa: E402
+from memos.backends.local_turns import Turns  # noqa: E402
 from memos.errors import BackendUnavailable, InvalidInput, ModelError, UnfitAnswer  # noqa: E402
 from memos.memcube.activation.blocks import Tier  # noqa: E402
 from memos.memcube.activation.chain import fingerprint_of  # noqa: E402
@@ -387,6 +388,31 @@ def test_when_closing_returns_no_step_is_under_way(monkeypatch: pytest.MonkeyPat
     assert not under_way
     for thread in threads:
         thread.join(30)
+
+
+def test_what_nobody_waits_for_goes_last_and_still_goes() -> None:
+    turns, order = Turns(), list[str]()
+    threads = []
+
+    def take(name: str, *, later: bool) -> None:
+        with turns(later=later):
+            order.append(name)
+
+    with turns():
+        for place in range(20):
+            thread = threading.Thread(target=take, args=(f"late {place}",), kwargs={"later": True})
+            threads.append(thread)
+        threads += [threading.Thread(target=take, args=(f"{n}",), kwargs={"later": False}) for n in range(20)]
+        for thread in threads:
+            thread.start()
+            while thread.is_alive() and len(turns._waiting) + len(turns._later) <= threads.index(thread):
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join(30)
+    assert len(order) == 40
+    first = [place for place, name in enumerate(order) if name.startswith("late")]
+    assert first[:3] == [8, 17, 22]
+    assert [name for name in order if not name.startswith("late")] == [str(n) for n in range(20)]
 
 
 def test_requests_take_turns() -> None:

@@ -62,7 +62,7 @@ class Completion:
 
     def forwarded(
         self, model: str, recalled: Recalled, position: Literal["system", "user"], cube: str, settings: ChatSettings
-    ) -> tuple[bytes, Prefix | None]:
+    ) -> tuple[bytes, Prefix]:
         """Return the request for the endpoint: with its own name of the model, and what is recalled in its place.
 
         With it comes what the prompt begins with and other requests about the cube do, too.
@@ -71,7 +71,7 @@ class Completion:
         if part is not None:
             messages = _with(messages, part.section, "system")
         head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
-        prefix = Prefix(cube, len(head)) if head else None
+        prefix = Prefix(cube, len(head))
         if part is not None:
             begin = head.index(part.section)
             prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts))
