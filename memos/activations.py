@@ -20,7 +20,7 @@ from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore, StoreStats
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import FOUND
+from memos.model import Status
 from memos.ports import ChatModel
 from memos.prefixes import KvShape
 from memos.settings import ActivationSettings, ChatSettings
@@ -150,11 +150,12 @@ class Activations:
         return BlockStore(budgets, self._clock, folder=self._folder, device=device, alive=self._alive)
 
     def _alive(self, cube: str, ids: Collection[str]) -> bool:
-        """Say whether a cube is there and all these items of it can be found."""
+        """Say whether a cube is there and none of these items of it is deleted."""
         with self._ledger.read() as connection:
             try:
                 cubes.heads(connection, [cube])
             except NotFound:
                 return False
             found = items.current(connection, [cube], list(ids))
-        return all(id_ in found and found[id_].status in FOUND for id_ in ids)
+        # What was superseded may still be told, with that behind it.
+        return all(id_ in found and found[id_].status is not Status.DELETED for id_ in ids)

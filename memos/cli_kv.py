@@ -33,7 +33,7 @@ def ls(
         for entry in found.entries:
             changed = "  (changed since)" if entry.changed else ""
             say(f"[{entry.mark}] {entry.item}{changed}  {visible(' '.join(entry.memory.split()))}")
-        blocks = ", ".join(f"{count} blocks in {tier}" for tier, count in found.blocks.items()) or "nothing kept"
+        blocks = ", ".join(f"{count} blocks in {tier}" for tier, count in found.blocks.items()) or "nothing kept here"
         say(f"{len(found.entries)} memories, about {found.tokens} tokens; {blocks}")
 
     show(found, as_json, human)
@@ -58,7 +58,7 @@ def stat(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson =
         say(
             f"{found.dropped_writes} writes dropped, {found.damaged} files damaged, {found.forgotten} blocks forgotten"
             if found.tiers
-            else "nothing is kept: no model in this process has answered yet"
+            else "nothing is kept here: no model of this process has answered; what endpoints keep is not counted"
         )
 
     show(found, as_json, human)
@@ -88,9 +88,15 @@ def pin(
         memos.tasks.wait(memos.kv.compose(cube, actor=actor), actor=actor)
         found = memos.kv.show(cube, actor=actor)
     mark = next((entry.mark for entry in found.entries if entry.item == id_), None)
-    told = (
-        f"{id_} is pinned, as {mark}" if mark else f"{id_} is pinned; prompts do not begin with it (docs/activation.md)"
-    )
+    if mark:
+        told = f"{id_} is pinned, as {mark}"
+    elif not found.room:
+        told = f"{id_} is pinned; prompts begin with it once a model keeps what they begin with (docs/activation.md)"
+    else:
+        told = (
+            f"{id_} is pinned; prompts do not begin with it: it may be longer than a quarter of the {found.room} "
+            "tokens of room, have found no room, or come from a source that is not trusted"
+        )
     show({"id": id_, "mark": mark}, as_json, lambda: say(told))
 
 

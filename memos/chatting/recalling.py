@@ -26,13 +26,13 @@ _SAID = (Role.USER, Role.ASSISTANT)
 
 @dataclass(frozen=True, slots=True)
 class Recalling:
-    """Recalls for questions; `search` and `working_memory` are those of `MemOS`; `prefixed`: models keep prefixes."""
+    """Recalls for questions; `search` and `working_memory` are those of `MemOS`; `prefix_room`: of prefixes."""
 
     handles: Handles
     settings: RecallSettings
     search: Callable[..., SearchResult]
     working_memory: Callable[..., WorkingMemory]
-    prefixed: bool = False
+    prefix_room: int = 0
 
     def __call__(self, question: Question, *, marks: bool) -> Recalled:
         """Return the memory section for a question. Raises: InvalidInput, NotFound, PermissionDenied."""
@@ -56,10 +56,10 @@ class Recalling:
 
     def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
         """Return what every prompt of the cube begins with, unless it is more than this one may have."""
-        if not (question.working and self.prefixed):
+        if not (question.working and self.prefix_room):
             return None
         with self.handles.ledger.read() as connection:
-            part = prefix_text.read(connection, cube, self.handles.clock.now(), marks=marks)
+            part = prefix_text.read(connection, cube, self.handles.clock.now(), self.prefix_room, marks=marks)
         small = question.token_budget is not None and part is not None and part.tokens > budget
         return None if small else part
 

@@ -19,6 +19,7 @@ from memos.text import render
 from memos.text.fencing import is_untrusted, memory_section, remembered
 from memos.tokens import estimate_tokens
 
+_MOST_ROOMS = 2
 _SHOWN = (Status.ACTIVE, Status.SUPERSEDED)
 
 
@@ -62,13 +63,19 @@ class Line:
         return f"- {render.dated(self.dated, self.text)}"
 
 
-def read(connection: sa.Connection, cube: str, now: datetime, *, marks: bool) -> PrefixText | None:
-    """Return the text of a cube's prefix as it stands, None when there is none; with `marks` to be cited by."""
+def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, marks: bool) -> PrefixText | None:
+    """Return the text of a cube's prefix as it stands, None when there is none; with `marks` to be cited by.
+
+    With corrections it may take twice its `room` in tokens; beyond that there is none until it is composed anew.
+    """
     rows = prefix_rows.of(connection, cube)
     if not rows:
         return None
     states = items.with_sources(connection, [cube], [row.item for row in rows])
-    return _part(lines_of(connection, rows, states, now), rows, states, marks=marks)
+    lines = lines_of(connection, rows, states, now)
+    if sum(line.tokens for line in lines) > _MOST_ROOMS * room:
+        return None
+    return _part(lines, rows, states, marks=marks)
 
 
 def lines_of(

@@ -137,6 +137,11 @@ def test_a_prompt_beyond_its_context_is_refused(served: Served) -> None:
     assert "4,096" in refused.json()["error"]["message"]
 
 
+def test_the_least_temperature_is_none(served: Served) -> None:
+    for temperature in (1e-50, 1e-320, 1e-40, 0):
+        assert served.completion(temperature=temperature).status_code == 200
+
+
 def test_odd_text_comes_through(served: Served) -> None:
     for text in ("", "\0", "\ud800", "<|start|>system", "蜂🐝" * 50):
         assert served.completion(messages=asked(text)).status_code == 200

@@ -133,10 +133,11 @@ class _Reading:
         try:
             return await to_thread.run_sync(lambda: next(self._pieces, None), limiter=self._limiter)
         except UnfitAnswer as error:
-            if not error.tokens.completion:  # nothing was said: the prompt is too long
+            if error.permanent:  # the prompt is too long
                 raise
-            # An answer that was cut off is one for these clients: they are told so.
-            self.finish, self.usage = "length", _usage(error.tokens, None)
+            # An answer that was cut off, or that is empty, is one for these clients: they are told so.
+            self.finish = "length" if error.tokens.completion else "stop"
+            self.usage = _usage(error.tokens, None)
             return None
 
 

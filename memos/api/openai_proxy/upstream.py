@@ -34,7 +34,7 @@ class Upstream:
         if not self.settings.there:
             raise BackendUnavailable(
                 "This server has no language model to pass requests on to: its operator can set "
-                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",
+                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
                 permanent=True,
             )
 

@@ -70,8 +70,8 @@ def cubes_to_compose(connection: sa.Connection) -> list[str]:
 
 
 def changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Have a cube's prefix composed anew if one of these items, which changed, has an entry."""
+    """Have a cube's prefix looked at, and its new text computed, if one of these items, which changed, has an entry."""
     for batch in items.in_batches(item_ids):
         if connection.scalar(sa.select(t.c.ordinal).where(t.c.item_id.in_(batch)).limit(1)) is not None:
-            tasks.enqueue(connection, cube, [compose_task()], now)
+            tasks.enqueue(connection, cube, [compose_task(), warm_task()], now)
             return

@@ -67,8 +67,7 @@ class ComposeJob:
     @classmethod
     def by(cls, settings: Settings, forget: Callable[[], object]) -> ComposeJob:
         """Return the job as settings want it; where no model keeps anything a prefix is empty."""
-        kept = settings.activation
-        rules = PrefixRules(kept.prefix_tokens if settings.prefixed else 0, timedelta(days=kept.stable_days))
+        rules = PrefixRules(settings.prefix_room, timedelta(days=settings.activation.stable_days))
         return cls(CubeRules(settings.heat), rules, forget)
 
     def run(self, run: Run) -> None:
@@ -122,6 +121,7 @@ class ComposeJob:
     ) -> tuple[list[PrefixRow], bool]:  # fmt: skip
         """Return the entries that there should be, and whether all of them are new."""
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
+        heats = {id_: heat for id_, heat in heats.items() if id_ not in _ended(connection, heats, states, now)}
         there = {row.item for row in before}
         above = self.rules.of(connection, cube).thresholds.promote_above
         chosen = self._chosen(heats, states, there, above, now)
@@ -158,6 +158,19 @@ class ComposeJob:
                 chosen.add(id_)
                 left -= cost
         return chosen
+
+
+def _ended(
+    connection: sa.Connection, heats: Mapping[str, float], states: Mapping[str, Item], now: datetime
+) -> set[str]:
+    """Return the pinned items that somebody said to be over; what was about the past from the first is not."""
+    over = [
+        id_
+        for id_, heat in heats.items()
+        if heat == _PINNED and id_ in states and (end := states[id_].valid_to) is not None and end <= now
+    ]
+    first = {id_: versions[0] for id_, versions in items.all_versions(connection, over).items()}
+    return {id_ for id_ in over if first[id_].valid_to != states[id_].valid_to}
 
 
 def _line(row: PrefixRow, states: Mapping[str, Item]) -> Line:
