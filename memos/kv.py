@@ -202,8 +202,8 @@ class Kv:
         asker = self.asker()
         if asker is None or not self.room:
             raise BackendUnavailable(
-                "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, set "
-                "MEMOS_CHAT_MODEL__MODEL to local:PATH, or PREFIX_CACHE of an endpoint that does (docs/activation.md).",
+                "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, "
+                "set MEMOS_CHAT_MODEL__MODEL to local:PATH, or PREFIX_CACHE of an endpoint (docs/activation.md).",
                 permanent=True,
             )
         with self.handles.ledger.read() as connection:
