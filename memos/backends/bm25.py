@@ -16,6 +16,8 @@ AVERAGE_TOKENS = 48.0
 _NUMBER = re.compile(r"\d+")
 # Kana, Chinese characters and Hangul: no spaces tell their words apart.
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af々]+")
+# Signs that the tokenizer takes for letters of the words beside them: module=ledger, Paris→Osaka.
+_JOINING = re.compile(r"[<=>|~^`¬\u2190-\u22ff\u25a0-\u27bf]")
 # The stemmer takes quadratic time for one word of letters such as y: a megabyte of them, half a minute.
 _ENDLESS = re.compile(r"(?:[^\W\d_]|[\u0300-\u036f]){1000}")
 
@@ -68,8 +70,8 @@ class QdrantBm25:
 
 
 def _cut(text: str) -> str:
-    """Return a text whose words have at most 1,000 letters; longer ones become several."""
-    return _ENDLESS.sub(r"\g<0> ", text)
+    """Return a text whose words have no signs inside and at most 1,000 letters; others become several."""
+    return _ENDLESS.sub(r"\g<0> ", _JOINING.sub(" ", text))
 
 
 def _merged(vectors: Sequence[qdrant_edge.SparseVector]) -> SparseVector:

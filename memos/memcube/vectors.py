@@ -23,8 +23,8 @@ from memos.text import render
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
-POINT_FORMAT = 3
-"""Grows when points are made otherwise: 2 renders the day, keeps windows inside a session and adds term pairs."""
+POINT_FORMAT = 4
+"""Grows when points are made otherwise: 4 splits words at signs such as the one of module=ledger."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2

@@ -91,9 +91,14 @@ class FactReader:
                 if self._told_unfit(asker.model) < _UNFIT and len(shown.messages) > 1:
                     raise
             else:
-                self._unfit.pop(asker.model, None)
+                self._told_fit(asker.model)
                 return found
-        return self._chosen(asker, shown, meter)
+        try:
+            return self._chosen(asker, shown, meter)
+        except UnfitAnswer:
+            # It can do neither now: next time it begins anew, as a server does that was given another model.
+            self._told_fit(asker.model)
+            raise
 
     def _may_write(self, model: str) -> bool:
         """Say whether a model is asked to write facts down: not after useless answers, but now and again."""
@@ -105,6 +110,10 @@ class FactReader:
         with self._lock:
             self._unfit[model] = self._unfit.get(model, 0) + 1
             return self._unfit[model]
+
+    def _told_fit(self, model: str) -> None:
+        with self._lock:
+            self._unfit.pop(model, None)
 
     def _chosen(self, asker: Asker, shown: _Shown, meter: Meter) -> Extraction:
         """Return what patterns find and, from a model that can tell, the sentences that it chooses beside that."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -92,7 +92,7 @@ def rank(
                 beside = places.get(_place(item, step))
                 if beside is not None:
                     boosts.append((name, weight * base_of[beside]))
-        boosts += [(name, weight * base) for name, weight in _factors(item, question, named, asked)]
+        boosts += [(name, weight * base) for name, weight in _factors(item, question, named, asked, newer)]
         if item.id in newest:
             boosts.append(("newest", NEWEST * newest[item.id] * base))
         votes = entry.fused.votes
@@ -141,8 +141,13 @@ def _place(item: Brief, step: int) -> tuple[str | None, int | None, int]:
 
 
 def _factors(
-    item: Brief, question: Question, named: Collection[str], asked: Sequence[tuple[int, int]]
+    item: Brief,
+    question: Question,
+    named: Collection[str],
+    asked: Sequence[tuple[int, int]],
+    newer: Container[str],
 ) -> Iterator[tuple[str, float]]:
+    done = Intent.DONE in question.intents
     if item.speaker in named:
         yield "speaker", SPEAKER
     if Intent.WHEN in question.intents and item.valid_to is not None:
@@ -154,13 +159,15 @@ def _factors(
         share = sum(phrase in said for phrase in question.phrases) / len(question.phrases)
         if share:
             yield "phrase", PHRASE * share
-    if Intent.DONE in question.intents and item.type == ItemType.TOOL_TRAJECTORY:
+    if done and item.type == ItemType.TOOL_TRAJECTORY:
         yield "called", CALLED
     if Intent.ADVICE in question.intents and item.role == Role.USER and states_preference(item.memory):
         yield "preference", ADVICE
-    if item.length < _SHORT_CHARS and (asking := asking_share(item.memory)):
+    # Who asks for a call and who makes it tell of it, when that is what the question is about.
+    tells_of_call = done and item.id in newer
+    if not tells_of_call and item.length < _SHORT_CHARS and (asking := asking_share(item.memory)):
         yield "asking", ASKING * asking
-    if item.role == Role.ASSISTANT:
+    if not tells_of_call and item.role == Role.ASSISTANT:
         yield "assistant", ASSISTANT
     if item.outdated:
         yield "outdated", OUTDATED

@@ -28,6 +28,10 @@ def shared(document: str, query: str) -> float:
         ("The flight left at 14:30", "14:30"),
         ("It is room 101", "101"),
         ("一共 42 个", "42"),
+        ("pytest(module=ledger) → 41 passed", "ledger module"),
+        ("Paris→Osaka", "osaka"),
+        ("a|pipe~and`code`", "code pipe"),
+        ("✓deployed", "deployed"),
     ],
 )
 def test_words_meet_over_inflection_accents_scripts_and_numbers(document: str, query: str) -> None:

@@ -138,10 +138,15 @@ def test_now_and_again_a_model_is_asked_for_facts_again(monkeypatch: pytest.Monk
     assert [read.read([said(TALK)], ZONE, Meter("reading")).reader for _ in range(3)] == ["model/2"] * 3
 
 
-def test_a_model_that_can_answer_neither_fails() -> None:
-    read, _ = reader(lambda _: "Certainly!")
-    with pytest.raises(UnfitAnswer, match="gave no Choices"):
-        read.read([said(TALK)], ZONE, Meter("reading"))
+def test_a_model_that_can_answer_neither_fails_and_is_asked_for_facts_again() -> None:
+    answers = [EMPTY]
+    read, _ = reader(lambda _: answers[0] if len(answers) == 1 else "Certainly!")
+    answers.append("Certainly!")
+    for _ in range(4):
+        with pytest.raises(UnfitAnswer, match="gave no Choices"):
+            read.read([said(TALK)], ZONE, Meter("reading"))
+    answers.pop()
+    assert read.read([said(TALK)], ZONE, Meter("reading")).reader == "model/2"
 
 
 def test_only_a_users_own_statements_are_asked_about() -> None:
