@@ -17,7 +17,7 @@ from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.activation.blocks import Block, Tier
 from memos.memcube.activation.chain import fingerprint_of
 from memos.memcube.activation.prefill import Prefill
-from memos.memcube.activation.store import BlockStore, StoreStats
+from memos.memcube.activation.store import BlockStore, KvStats
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
 from memos.model import Status
@@ -98,10 +98,10 @@ class Activations:
         self._look_at = time.monotonic() + _LOOK_S
         self.forget()
 
-    def stats(self) -> StoreStats | None:
-        """Return what is kept and what came of it, None when nothing ever was."""
+    def stats(self) -> KvStats:
+        """Return what is kept and what came of it, without tiers when nothing ever was."""
         with self._stored() as store:
-            return None if store is None else store.stats()
+            return KvStats() if store is None else store.stats()
 
     def blocks(self, cube: str) -> list[tuple[Block, tuple[Tier, ...], float]]:
         """Return the blocks of a cube with their tiers and heat, parents first."""

@@ -18,6 +18,7 @@ from memos.errors import BackendUnavailable, UnfitAnswer
 from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import prefix_text
+from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, prefix_rows, tasks
 from memos.memcube.prefix_text import PrefixText
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
@@ -53,29 +54,6 @@ class CubePrefix:
     room: int
     text: str
     blocks: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TierFill:
-    """How full a tier is, and what came of it since this process began."""
-
-    tier: str
-    blocks: int
-    size_bytes: int
-    budget_bytes: int
-    hits: int
-    evictions: int
-    bytes_per_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class KvStats:
-    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
-
-    tiers: tuple[TierFill, ...]
-    dropped_writes: int
-    damaged: int
-    forgotten: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +106,7 @@ class Kv:
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
         """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
         self.check_admin(actor)
-        found = self.activations.stats()
-        if found is None:
-            return KvStats((), 0, 0, 0)
-        tiers = tuple(
-            TierFill(
-                str(tier), each.blocks, each.size_bytes, each.budget_bytes, each.hits, each.evictions, each.bytes_per_s
-            )
-            for tier, each in found.tiers.items()
-        )
-        return KvStats(tiers, found.dropped_writes, found.damaged, found.forgotten)
+        return self.activations.stats()
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
         """Have a cube's prefix composed by what is hot and pinned now; return the task.

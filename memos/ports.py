@@ -384,7 +384,8 @@ class ChatRequest:
     """What a language model is asked; `max_tokens` and `temperature` of None are the model's settings, `top_p` its own.
 
     `schema` is the JSON Schema of the object wanted. The endpoint is held to it as far as it can be; whether the
-    answer fits is still the caller's to check. Raises: InvalidInput (no messages, a limit no model has).
+    answer fits is still the caller's to check. Of `later` requests nobody waits for the answer: others go first.
+    Raises: InvalidInput (no messages, a limit no model has).
     """
 
     messages: tuple[ChatMessage, ...]
@@ -394,6 +395,7 @@ class ChatRequest:
     schema_name: str = "answer"
     top_p: float | None = None
     prefix: Prefix | None = None
+    later: bool = False
 
     def __post_init__(self) -> None:
         if not self.messages:
@@ -452,8 +454,9 @@ class ChatModel(Protocol):
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
         """Yield the answer's text piece by piece, and last of all the finished answer.
 
-        Nothing is asked before the first piece is wanted; a stream that is closed asks for no more. Raises: as
-        `complete`, also after some pieces: what came until then is no answer.
+        A piece may be empty: the model reads still, and may be told to stop. Nothing is asked before the first piece
+        is wanted; a stream that is closed asks for no more. Raises: as `complete`, also after some pieces: what came
+        until then is no answer.
         """
         ...
 

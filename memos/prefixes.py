@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -100,8 +100,8 @@ class KvCache(Protocol):
 class Fill(Protocol):
     """Fills an empty cache with a prompt, from what is kept or by computing; keeps what may be kept."""
 
-    def __call__(
+    def steps(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]]
-    ) -> Activation:
-        """Return what it took; `turn` is entered around each step."""
+    ) -> Generator[None, None, Activation]:
+        """Yield after each step, and return what it took; `turn` is entered around each. Closed before, it stops."""
         ...

@@ -14,11 +14,15 @@ Source: https://platform.openai.com/docs/guides/images-vision (85 and 170 for ea
 
 
 class Tokens(NamedTuple):
-    """Tokens of one model call; `estimated` says that the endpoint did not report them."""
+    """Tokens of one model call; `estimated` says that the endpoint did not report them.
+
+    `cached` are those of the prompt that the model had in memory, None where nothing is said of it.
+    """
 
     prompt: int = 0
     completion: int = 0
     estimated: bool = False
+    cached: int | None = None
 
 
 def estimate_tokens(text: str) -> int:

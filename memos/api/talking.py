@@ -34,13 +34,13 @@ class Talks:
         return await to_thread.run_sync(call, limiter=self._limiter)
 
     async def begin(self, start: Callable[[], ChatStream]) -> AsyncGenerator[str | ChatResult]:
-        """Start a streamed chat and wait for its first piece; then the pieces come, and last the result.
+        """Start a streamed chat and wait for its first step; then the pieces come, and last the result.
 
-        So a failure before the first piece can still be the status of a response. Raises: as `MemOS.chat.stream`.
+        So a failure before the first step can still be the status of a response. Raises: as `MemOS.chat.stream`.
         """
         stream = await self.run(start)
         try:
-            first = await self.run(partial(next, stream, None))
+            first = await self.run(partial(_step, stream))
         except BaseException:
             stream.close()
             raise
@@ -49,13 +49,21 @@ class Talks:
     async def _pieces(self, stream: ChatStream, piece: str | None) -> AsyncGenerator[str | ChatResult]:
         try:
             while piece is not None:
-                yield piece
-                piece = await self.run(partial(next, stream, None))
+                if piece:
+                    yield piece
+                piece = await self.run(partial(_step, stream))
             if stream.result is not None:
                 yield stream.result
         finally:
             with CancelScope(shield=True):  # a client that went away: nothing is stored, the model is let go
                 await self.run(stream.close)
+
+
+def _step(stream: ChatStream) -> str | None:
+    try:
+        return stream.step()
+    except StopIteration:
+        return None
 
 
 class Streamed(StreamingResponse):

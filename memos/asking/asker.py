@@ -103,7 +103,7 @@ class Asker:
                     for piece in pieces:
                         if isinstance(piece, ChatReply):
                             tokens, failed = piece.tokens, False
-                        shown += 1
+                        shown += bool(piece)
                         yield piece
             except ModelError as error:
                 tokens = error.tokens
@@ -171,6 +171,7 @@ class Asker:
         return answer, ChatReply(text, tokens)
 
     def _complete(self, request: ChatRequest, meter: Meter) -> ChatReply:
+        request = replace(request, later=meter.task is not None)
         with self._spending(most_tokens(request.messages, request.max_tokens or self._max_tokens)) as took:
             started = time.monotonic()
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import torch
@@ -20,11 +20,11 @@ from memos.backends.local_turns import Turns
 from memos.backends.openai_answers import finished_answer
 from memos.backends.openai_dialect import in_words, sendable
 from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
+from memos.model import Json
 from memos.ports import ChatReply, ChatRequest
 from memos.prefixes import BLOCK_TOKENS, Activation, Fill, Prompt
 from memos.settings import ChatSettings
 from memos.streams import Answering
-from memos.tokens import Tokens
 
 _COLDEST = 1e-4
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
@@ -54,7 +54,10 @@ class LocalModel:
         raise AssertionError("a stream ends with its reply")
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
-        """Yield the model's answer; closed before its end, no further step is made. Raises: as `complete`."""
+        """Yield the model's answer, "" after each step of reading the prompt; closed before its end it makes no more.
+
+        Raises: as `complete`.
+        """
         if any(message.images for message in request.messages):
             raise ModelError(f"The model {self.name} sees no images: use one that does.", permanent=True)
         self._check_open()
@@ -108,8 +111,8 @@ class LocalModel:
         cache = _Plain(self._loaded.model) if not self._loaded.block else KvBuffer(
             self._loaded.model, self._loaded.block, len(prompt.ids) + most
         )  # fmt: skip
-        later = _waits_nobody(request)
-        activation = self._filled(prompt, cache, later=later)
+        filling = self._filled(prompt, cache, later=request.later)
+        activation = yield from _each_as("", filling)
         activation = replace(activation, first_token_s=time.perf_counter() - began)
         said, finish, answering = _Said(self._loaded.tokenizer), "length", Answering()
         pick = _picker(request, self._settings)
@@ -122,24 +125,28 @@ class LocalModel:
             if shown := sendable(answering.feed(said.add(token))):
                 yield shown
             if place + 1 < most:
-                with self._turn(later=later):
+                with self._turn(later=request.later):
                     cache.compute([token])
         if shown := sendable(answering.feed(said.end()) + answering.end()):
             yield shown
-        usage = {"prompt_tokens": len(prompt.ids), "completion_tokens": len(said.ids)}
+        usage: dict[str, Json] = {
+            "prompt_tokens": len(prompt.ids), "completion_tokens": len(said.ids),
+            "prompt_tokens_details": {"cached_tokens": activation.cached_tokens},
+        }  # fmt: skip
         reply = finished_answer({"content": said.text}, finish, usage, len(prompt.ids), self._settings)
-        yield ChatReply(reply.text, Tokens(len(prompt.ids), len(said.ids)), activation)
+        yield replace(reply, activation=activation)
 
-    def _filled(self, prompt: Prompt, cache: KvBuffer | _Plain, *, later: bool) -> Activation:
+    def _filled(self, prompt: Prompt, cache: KvBuffer | _Plain, *, later: bool) -> Generator[None, None, Activation]:
         if self._fill is None or isinstance(cache, _Plain) or self._loaded.unusable is not None:
             began = time.perf_counter()
             for begin in range(0, len(prompt.ids), BLOCK_TOKENS * self._loaded.chunk_blocks):
                 with self._turn(later=later):
                     cache.compute(prompt.ids[begin : begin + BLOCK_TOKENS * self._loaded.chunk_blocks])
+                yield
             reason = self._loaded.unusable or "nothing is kept: the budgets of MEMOS_ACTIVATION__* are 0"
             took = time.perf_counter() - began
             return Activation(len(prompt.ids), compute_s=took, first_token_s=took, reason=reason)
-        return self._fill(prompt, cache, lambda: self._turn(later=later))
+        return (yield from self._fill.steps(prompt, cache, lambda: self._turn(later=later)))
 
     @contextmanager
     def _turn(self, *, later: bool = False) -> Iterator[None]:
@@ -213,9 +220,16 @@ class _Said:
         return more
 
 
-def _waits_nobody(request: ChatRequest) -> bool:
-    """Say whether a request is the background's: talks say what they begin with, and want more than a token."""
-    return request.prefix is None or request.max_tokens == 1
+def _each_as(piece: str, steps: Generator[None, None, Activation]) -> Generator[str, None, Activation]:
+    """Yield a piece for each step; return what the steps return."""
+    with closing(steps):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                told: Activation = ended.value
+                return told
+            yield piece
 
 
 def _tokens_until(ends: Sequence[int], char: int) -> int:

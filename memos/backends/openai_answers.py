@@ -71,7 +71,7 @@ def finished_answer(
     if not answer:
         what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
         raise UnfitAnswer(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
-    return ChatReply(answer, tokens, _kept(usage, tokens))
+    return ChatReply(answer, tokens, _kept(tokens))
 
 
 def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatSettings) -> None:
@@ -183,22 +183,22 @@ def _code(content: bytes) -> str:
 
 
 def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
+    """Return what a call took, by the endpoint's count where it gives one.
+
+    Source of what is cached: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp say the same.
+    """
     asked, said = dig(usage, "prompt_tokens"), dig(usage, "completion_tokens")
     if _is_count(asked) and _is_count(said):
-        return Tokens(asked, said)
+        cached = dig(usage, "prompt_tokens_details", "cached_tokens")
+        return Tokens(asked, said, cached=min(cached, asked) if _is_count(cached) else None)
     return Tokens(prompt_tokens, estimate_tokens(answer), estimated=True)
 
 
-def _kept(usage: Json, tokens: Tokens) -> Activation | None:
-    """Return what of the prompt an endpoint says it had already, None when it says nothing.
-
-    Source: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp count in the same place.
-    """
-    cached = dig(usage, "prompt_tokens_details", "cached_tokens")
-    if tokens.estimated or not _is_count(cached):
+def _kept(tokens: Tokens) -> Activation | None:
+    """Return what of the prompt an endpoint says it had already, None when it says nothing."""
+    if tokens.cached is None:
         return None
-    cached = min(cached, tokens.prompt)
-    return Activation(tokens.prompt, cached, "server" if cached else None)
+    return Activation(tokens.prompt, tokens.cached, "server" if tokens.cached else None)
 
 
 def _is_count(value: Json) -> bool:

@@ -132,7 +132,7 @@ class Chat:
             for piece in pieces:
                 if isinstance(piece, ChatReply):
                     reply = piece
-                elif shown := marks.feed(piece):
+                elif (shown := marks.feed(piece)) or not piece:
                     yield shown
         if shown := marks.end():
             yield shown
@@ -200,6 +200,15 @@ class ChatStream:
         return self
 
     def __next__(self) -> str:
+        while not (piece := self.step()):
+            pass
+        return piece
+
+    def step(self) -> str:
+        """Return the next piece, or "" each time that a model in this process has read more of the prompt.
+
+        Between two of these a stream can be closed. Raises: StopIteration, and as `MemOS.chat`.
+        """
         try:
             return next(self._pieces)
         except StopIteration as ended:

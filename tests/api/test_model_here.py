@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import openai
 import pytest
 
 from memos import MemOS, Settings
+from memos.backends.kv_buffer import KvBuffer
 from memos.serving import first_key
 from memos.settings import ChatSettings, IndexSettings, LimitSettings, TaskSettings
 from tests.api.running import running
@@ -112,6 +114,34 @@ def test_a_stream_says_the_same(served: Served) -> None:
     assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == whole
     assert [piece.choices[0].finish_reason for piece in pieces if piece.choices][-1] == "length"
     assert pieces[-1].usage.completion_tokens == 2
+
+
+LONG = "Which of them were busy on the " + "".join(f"{day}. day, and the " for day in range(180))
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/openai/v1/chat/completions", {"messages": asked(LONG)}), ("/api/v1/chat", {"query": LONG, "store": False})],
+)
+def test_who_hangs_up_while_the_prompt_is_read_stops_the_reading(
+    served: Served, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, compute = list[int](), KvBuffer.compute
+
+    def slow(self: KvBuffer, ids: Sequence[int]) -> None:
+        steps.append(len(ids))
+        time.sleep(0.1)
+        compute(self, ids)
+
+    monkeypatch.setattr(KvBuffer, "compute", slow)
+    headers = {"Authorization": f"Bearer {served.key}"}
+    with httpx2.stream("POST", f"{served.url}{path}", json=body | {"stream": True}, headers=headers) as answer:
+        assert answer.status_code == 200
+    made = -1
+    while len(steps) != made:  # until none is made any more
+        made = len(steps)
+        time.sleep(1)
+    assert 0 < made < 40  # of some 50
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from memos.ports import ChatMessage, ChatReply, ChatRequest, Image  # noqa: E402
 from memos.prefixes import KvShape, Prefix, Prompt  # noqa: E402
 from memos.settings import ChatSettings  # noqa: E402
 from tests.fakes import FixedClock  # noqa: E402
+from tests.memcube.activation.made import tiers_of  # noqa: E402
 
 ROOM = {Tier.HOST: 2**26, Tier.DISK: 2**26}
 KINDS = ["llama", "mistral", "gemma", "learned"]
@@ -119,7 +121,7 @@ def test_a_device_tier_gives_the_same(tmp_path) -> None:
         warm, told = filled(loaded, prompt, store)
         assert torch.equal(cold, warm)
     assert told.cached_tokens == 256
-    stats = store.stats().tiers
+    stats = tiers_of(store)
     assert 0 < stats[Tier.DEVICE].size_bytes <= 2 * size
     assert stats[Tier.HOST].blocks == 4
     store.close()
@@ -358,6 +360,26 @@ def test_a_closed_stream_makes_no_further_step_and_a_closed_model_takes_no_call(
         list(other)
     with pytest.raises(BackendUnavailable, match="closing"):
         model.complete(asking())
+
+
+def test_who_goes_away_while_the_prompt_is_read_stops_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(None)
+    model, steps, compute = chat_model(store), list[int](), KvBuffer.compute
+
+    def counted(self: KvBuffer, ids: Sequence[int]) -> None:
+        steps.append(len(ids))
+        compute(self, ids)
+
+    monkeypatch.setattr(KvBuffer, "compute", counted)
+    stream = model.stream(asking())
+    assert [next(stream), next(stream)] == ["", ""]
+    stream.close()
+    assert steps == [64, 64]
+    # What was read is kept, and nobody waits for who went away.
+    assert len(store.blocks()) == 2
+    with pytest.raises(UnfitAnswer) as cut_off:
+        model.complete(asking())
+    assert cut_off.value.tokens.cached == 128
 
 
 def test_when_closing_returns_no_step_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

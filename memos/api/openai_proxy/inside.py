@@ -22,7 +22,7 @@ from memos.api.openai_proxy.envelope import problem
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, ModelError, UnfitAnswer
 from memos.model import Json
 from memos.ports import ChatMessage, ChatModel, ChatReply, ChatRequest
-from memos.prefixes import Activation, Prefix
+from memos.prefixes import Prefix
 from memos.streams import DONE
 from memos.tokens import Tokens
 
@@ -108,7 +108,7 @@ class _Reading:
         self.usage: dict[str, Json] = {}
 
     async def begin(self) -> None:
-        """Wait for the first piece, so that what fails before it is a status. Raises: ModelError and others."""
+        """Wait for the first step, so that what fails before it is a status. Raises: ModelError and others."""
         try:
             self._first = await self._next()
         except BaseException:
@@ -119,10 +119,11 @@ class _Reading:
         """Yield the text. Raises: ModelError, BackendUnavailable."""
         piece = self._first
         while isinstance(piece, str):
-            yield piece
+            if piece:
+                yield piece
             piece = await self._next()
         if isinstance(piece, ChatReply):
-            self.usage = _usage(piece.tokens, piece.activation)
+            self.usage = _usage(piece.tokens)
 
     async def aclose(self) -> None:
         """Let the model go; safe to call twice."""
@@ -137,7 +138,7 @@ class _Reading:
                 raise
             # An answer that was cut off, or that is empty, is one for these clients: they are told so.
             self.finish = "length" if error.tokens.completion else "stop"
-            self.usage = _usage(error.tokens, None)
+            self.usage = _usage(error.tokens)
             return None
 
 
@@ -197,11 +198,11 @@ def _number(body: Mapping[str, Any], name: str) -> float | None:
     return value
 
 
-def _usage(tokens: Tokens, activation: Activation | None) -> dict[str, Json]:
-    cached = 0 if activation is None else activation.cached_tokens
+def _usage(tokens: Tokens) -> dict[str, Json]:
     return {
         "prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion,
-        "total_tokens": tokens.prompt + tokens.completion, "prompt_tokens_details": {"cached_tokens": cached},
+        "total_tokens": tokens.prompt + tokens.completion,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached or 0},
     }  # fmt: skip
 
 

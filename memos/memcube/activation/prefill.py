@@ -7,7 +7,7 @@ equal. Knows no model: it is told the token ids and drives a `KvCache`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from memos.memcube.activation import policy
@@ -37,23 +37,35 @@ class Prefill:
 
         `turn` is entered around each step. What may be kept of the prompt is stored.
         """
+        filling = self.steps(prompt, cache, turn)
+        while True:
+            try:
+                next(filling)
+            except StopIteration as ended:
+                told: Activation = ended.value
+                return told
+
+    def steps(
+        self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> Generator[None, None, Activation]:
+        """Do the same, yielding after each step; closed before its end it makes no more, and what is stored stays."""
         began = time.perf_counter()
         keys = block_keys(self._shape.fingerprint, prompt.cube, prompt.ids[: prompt.stable])
         if self._store is None or not keys:
-            self._compute(prompt, 0, [], None, cache, turn)
+            yield from self._compute(prompt, 0, [], None, cache, turn)
             took = time.perf_counter() - began
             return Activation(len(prompt.ids), compute_s=took, first_token_s=took)
         with self._store.checkout(keys) as lent:
             if len(lent) == len(keys):
-                return self._fill(prompt, keys, lent, cache, turn, began)
+                return (yield from self._fill(prompt, keys, lent, cache, turn, began))
             missing = keys[len(lent)]
         with self._store.flight(missing), self._store.checkout(keys, counted=False) as lent:
-            return self._fill(prompt, keys, lent, cache, turn, began)
+            return (yield from self._fill(prompt, keys, lent, cache, turn, began))
 
     def _fill(
         self, prompt: Prompt, keys: Sequence[str], lent: Checkout, cache: KvCache,
         turn: Callable[[], AbstractContextManager[object]], began: float,
-    ) -> Activation:  # fmt: skip
+    ) -> Generator[None, None, Activation]:  # fmt: skip
         usable = min(len(lent), usable_blocks(len(prompt.ids)))
         usable -= usable % self._shape.chunk_blocks
         compute_s = [self._computing.seconds(BLOCK_TOKENS)] * usable
@@ -73,7 +85,7 @@ class Prefill:
                 size = len(loaded) * lent.blocks[0].size_bytes
                 self._store.measured(Tier.HOST, size, time.perf_counter() - loading)
         computing = time.perf_counter()
-        self._compute(prompt, len(loaded), keys, lent, cache, turn)
+        yield from self._compute(prompt, len(loaded), keys, lent, cache, turn)
         ended = time.perf_counter()
         return Activation(
             len(prompt.ids), len(loaded) * BLOCK_TOKENS, str(max(tiers, key=list(Tier).index)) if loaded else None,
@@ -83,7 +95,7 @@ class Prefill:
     def _compute(
         self, prompt: Prompt, blocks: int, keys: Sequence[str], lent: Checkout | None, cache: KvCache,
         turn: Callable[[], AbstractContextManager[object]],
-    ) -> None:  # fmt: skip
+    ) -> Generator[None, None, None]:  # fmt: skip
         step = BLOCK_TOKENS * self._shape.chunk_blocks
         kept = True
         for start in range(blocks * BLOCK_TOKENS, len(prompt.ids), step):
@@ -99,6 +111,7 @@ class Prefill:
                 if lent is not None and kept and place == len(lent):
                     block = self._block(prompt, keys, place, took * BLOCK_TOKENS / len(ids))
                     kept = lent.add(block, cache.take(place), self._held_in)
+            yield
 
     def _block(self, prompt: Prompt, keys: Sequence[str], place: int, compute_s: float) -> Block:
         begin, end = place * BLOCK_TOKENS, (place + 1) * BLOCK_TOKENS

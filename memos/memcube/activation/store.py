@@ -51,9 +51,10 @@ Alive = Callable[[str, Collection[str]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class TierStats:
-    """How full a tier is and what came of it since the store was opened."""
+class TierFill:
+    """How full a tier is, and what came of it since the store was opened."""
 
+    tier: str
     blocks: int
     size_bytes: int
     budget_bytes: int
@@ -63,13 +64,13 @@ class TierStats:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreStats:
-    """What the store holds; `dropped_writes` were not written to disk because it was too slow, full or failed."""
+class KvStats:
+    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
 
-    tiers: Mapping[Tier, TierStats]
-    dropped_writes: int
-    damaged: int
-    forgotten: int
+    tiers: tuple[TierFill, ...] = ()
+    dropped_writes: int = 0
+    damaged: int = 0
+    forgotten: int = 0
 
 
 class BlockStore:
@@ -160,18 +161,18 @@ class BlockStore:
                 for key, entry in self._shelves.entries.items()
             ]
 
-    def stats(self) -> StoreStats:
+    def stats(self) -> KvStats:
         """Return what the store holds and did."""
         with self._lock:
-            tiers = {
-                tier: TierStats(
-                    sum(tier in entry.held for entry in self._shelves.entries.values()), self._shelves.used[tier],
-                    self._shelves.budgets[tier], self._hits[tier], self._shelves.evictions[tier],
-                    self._rates[tier].per_s,
+            shelves = self._shelves
+            tiers = tuple(
+                TierFill(
+                    str(tier), sum(tier in entry.held for entry in shelves.entries.values()), shelves.used[tier],
+                    shelves.budgets[tier], self._hits[tier], shelves.evictions[tier], self._rates[tier].per_s,
                 )
                 for tier in Tier
-            }  # fmt: skip
-            return StoreStats(tiers, self._dropped, self._damaged, self._forgotten)
+            )  # fmt: skip
+            return KvStats(tiers, self._dropped, self._damaged, self._forgotten)
 
     def verify(self) -> list[str]:
         """Read every file; remove damaged ones with what stands behind them and return their keys."""

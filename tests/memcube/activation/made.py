@@ -8,6 +8,7 @@ import numpy as np
 
 from memos.memcube.activation.blocks import Array, Block
 from memos.memcube.activation.chain import block_keys
+from memos.memcube.activation.store import BlockStore, TierFill
 from memos.prefixes import BLOCK_TOKENS
 
 SHAPE = (2, 2, 1, BLOCK_TOKENS, 4)
@@ -44,3 +45,7 @@ def array_of(block: Block) -> Array:
 
 
 SIZE = chain(["00"])[0].size_bytes
+
+
+def tiers_of(store: BlockStore) -> dict[str, TierFill]:
+    return {fill.tier: fill for fill in store.stats().tiers}

@@ -14,7 +14,7 @@ import numpy as np
 from memos.memcube.activation.blocks import Tier
 from memos.memcube.activation.store import BlockStore
 from tests.fakes import FixedClock
-from tests.memcube.activation.made import SIZE, array_of, chain, keys_of
+from tests.memcube.activation.made import SIZE, array_of, chain, keys_of, tiers_of
 
 ROOT = Path(__file__).parents[3]
 KILLS = 8
@@ -59,7 +59,7 @@ def test_no_kill_leaves_a_block_that_is_wrong_or_a_file_that_nothing_knows(tmp_p
                 for block, (_, array) in zip(made, lent.load(len(lent)), strict=False):
                     assert np.array_equal(array, array_of(block))
                 kept += len(lent)
-        stats = store.stats().tiers[Tier.DISK]
+        stats = tiers_of(store)[Tier.DISK]
         assert len(list(tmp_path.glob("*/*.safetensors"))) == stats.blocks
         assert stats.size_bytes <= 40 * SIZE
         assert not list(tmp_path.glob("*/*.new"))

@@ -12,7 +12,7 @@ from memos.memcube.activation import blocks as files
 from memos.memcube.activation.blocks import Tier
 from memos.memcube.activation.store import BlockStore
 from tests.fakes import FixedClock
-from tests.memcube.activation.made import SIZE, array_of, chain, keys_of
+from tests.memcube.activation.made import SIZE, array_of, chain, keys_of, tiers_of
 
 
 def opened(folder=None, host=100, disk=100, **more):
@@ -43,7 +43,7 @@ def test_prompts_with_the_same_beginning_share_it():
     store = opened()
     use(store, chain(keys_of(1, 4, shared=2)))
     assert use(store, chain(keys_of(2, 4, shared=2))) == 2
-    assert store.stats().tiers[Tier.HOST].blocks == 6
+    assert tiers_of(store)[Tier.HOST].blocks == 6
 
 
 def test_the_second_use_writes_to_disk_and_a_new_process_finds_it(tmp_path):
@@ -77,7 +77,7 @@ def test_budgets_hold_whatever_comes(tmp_path):
     for round_ in range(40):
         use(store, chain(keys_of(round_ % 7, 3)))
         store.settle()
-        stats = store.stats().tiers
+        stats = tiers_of(store)
         assert stats[Tier.HOST].size_bytes <= 5 * SIZE
         assert stats[Tier.DISK].size_bytes <= 3 * SIZE
         assert len(list(tmp_path.glob("*/*.safetensors"))) == stats[Tier.DISK].blocks
@@ -115,7 +115,7 @@ def test_a_block_larger_than_the_budget_is_not_held():
     made = chain(keys_of(1, 2))
     assert use(store, made) == 0
     assert use(store, made) == 0
-    assert store.stats().tiers[Tier.HOST].size_bytes == 0
+    assert tiers_of(store)[Tier.HOST].size_bytes == 0
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
@@ -322,7 +322,7 @@ def test_eight_threads_get_only_right_blocks_while_others_are_evicted_and_forgot
     for thread in threads:
         thread.join()
     assert wrong == []
-    stats = store.stats().tiers
+    stats = tiers_of(store)
     assert stats[Tier.HOST].size_bytes <= 6 * SIZE
     assert stats[Tier.DISK].size_bytes <= 6 * SIZE
     store.close()
@@ -339,6 +339,6 @@ def test_used_bytes_are_those_of_the_blocks_that_are_there(steps):
         else:
             store.forget([f"{prompt}"])
         held = store.blocks()
-        assert store.stats().tiers[Tier.HOST].size_bytes == len(held) * SIZE <= 5 * SIZE
+        assert tiers_of(store)[Tier.HOST].size_bytes == len(held) * SIZE <= 5 * SIZE
         keys = {block.key for block, *_ in held}
         assert all(block.parent is None or block.parent in keys for block, *_ in held)
