@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memos.clock import Clock
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
-from memos.memcube.activation.blocks import Block, Tier
+from memos.memcube.activation.blocks import Array, Block, Tier
 from memos.memcube.activation.chain import fingerprint_of
+from memos.memcube.activation.compact import COMPACT
 from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore, KvStats
 from memos.memcube.ledger import cubes, items
@@ -69,11 +70,35 @@ class Activations:
                 loaded = self._loaded[settings.local] = load(settings.local, remembered=remembered)
             if loaded.unusable is not None:
                 return self._models.setdefault(settings, LocalModel(loaded, settings))
-            shape = KvShape(fingerprint_of(loaded.made_by), loaded.dtype, loaded.block, loaded.chunk_blocks)
             on_device = loaded.model.device.type != "cpu"
             self._store = self._store or self._new_store(loaded)
-            fill = Prefill(shape, self._store, Tier.DEVICE if on_device else Tier.HOST)
+            fill = Prefill(self._shape_of(loaded), self._store, Tier.DEVICE if on_device else Tier.HOST)
             return self._models.setdefault(settings, LocalModel(loaded, settings, fill))
+
+    def shape(self, settings: ChatSettings) -> KvShape | None:
+        """Return how the KV of a `local:` model looks, None when none is kept of it. Raises: as `model`."""
+        self.model(settings)
+        with self._lock:
+            loaded = self._loaded.get(str(settings.local))
+            return None if loaded is None or loaded.unusable is not None else self._shape_of(loaded)
+
+    def kept(self, cube: str) -> Iterator[tuple[Block, Array]]:
+        """Yield the blocks of a cube with their keys and values."""
+        with self._stored() as store:
+            if store is not None:
+                yield from store.kept(cube)
+
+    def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:
+        """Take in blocks of a cube that such a model made elsewhere; return how many."""
+        with self._stored() as store:
+            if store is None:
+                return 0
+            fits = (shape.fingerprint, cube, shape.dtype, shape.shape)
+            return sum(
+                store.adopt(block, array)
+                for block, array in found
+                if (block.fingerprint, block.cube, block.dtype, block.shape) == fits
+            )
 
     def forget(self, erased_in: Collection[str] = ()) -> int:
         """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.
@@ -159,3 +184,9 @@ class Activations:
             found = items.current(connection, [cube], list(ids))
         # What was superseded may still be told, with that behind it.
         return all(id_ in found and found[id_].status is not Status.DELETED for id_ in ids)
+
+    def _shape_of(self, loaded: Loaded) -> KvShape:
+        """Return how the model's KV looks here; what is near something and what is it never have the same keys."""
+        form = {} if self._settings.disk_form == "exact" else {"disk": self._settings.disk_form}
+        dtype = f"{loaded.dtype}{COMPACT}" if form else loaded.dtype
+        return KvShape(fingerprint_of({**loaded.made_by, **form}), dtype, loaded.block, loaded.chunk_blocks)

@@ -25,7 +25,7 @@ Dump = Annotated[Path, typer.Argument(help="File of a dump")]
 
 
 @travel_app.command()
-def dump(
+def dump(  # noqa: PLR0913, PLR0917 - one parameter an option
     cube: Annotated[str, typer.Argument(help="Id of the cube")],
     file: Annotated[Path, typer.Argument(help="New file; it will hold all of the cube's memory text")],
     seal: Annotated[
@@ -34,6 +34,9 @@ def dump(
     vectors: Annotated[
         bool, typer.Option("--vectors/--no-vectors", help="Also write vectors, so that a load need not compute them")
     ] = True,
+    kv: Annotated[
+        bool, typer.Option("--kv/--no-kv", help="Also write the KV that models in this process keep of its prompts")
+    ] = False,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -42,7 +45,7 @@ def dump(
     passphrase = _passphrase(twice=True) if seal else None
     with interruptible("there is no file yet"), opened(data_dir) as memos, progress_bar("rows", as_json) as on_progress:
         made = memos.travel.dump(
-            cube, file, passphrase=passphrase, vectors=vectors, actor=actor, on_progress=on_progress
+            cube, file, passphrase=passphrase, vectors=vectors, kv=kv, actor=actor, on_progress=on_progress
         )
     show(made, as_json, lambda: say(f"dumped {_told(made)} to {file}"))
 
@@ -106,13 +109,20 @@ def _say_loaded(done: Loaded) -> None:
         say(f"  {item}")
     for name in done.left_out:
         say(f"not loaded by this version: {name}")
+    if done.kv_blocks:
+        say(f"{done.kv_blocks} blocks of activation memory")
+    if done.kv_left_out:
+        say(f"blocks of activation memory were left out: {done.kv_left_out}")
     if not done.trusted:
         say("it counts as untrusted; --trust would have changed that")
 
 
 def _told(made: DumpInfo) -> str:
     counts = made.counts
-    return f"{counts['items']} items, {counts['versions']} versions, {counts['files']} files, {made.vectors} vectors"
+    kept = f", {made.kv_blocks} blocks of KV" if made.kv_blocks else ""
+    return (
+        f"{counts['items']} items, {counts['versions']} versions, {counts['files']} files, {made.vectors} vectors{kept}"
+    )
 
 
 def _passphrase_for(file: Path) -> str | None:

@@ -198,7 +198,7 @@ class MemOS:
         self.tools = ToolMemory(handles)
         carrying = TravelMeans(
             parts.embedder, parts.vector, parts.vector_follower, parts.home, parts.settings.limits.dump_bytes,
-            parts.check_space, self.quotas.charge,
+            parts.check_space, self.quotas.charge, parts.activations, parts.settings.local_chat,
         )  # fmt: skip
         self.travel = Travel(handles, doors, carrying)
         self.documents = Documents(handles, self._scheduler.runner.wake, parts.web_files)

@@ -56,7 +56,9 @@ class Activation:
 
     `cached_tokens` of `prompt_tokens` were not computed; `tier` is where they were kept: device, host, disk or server.
     Times in seconds: `load_s` to bring them to the model, `compute_s` for the rest, `first_token_s` in all. Of a
-    server nothing but the counts is known. `reason` says why nothing could be taken from memory.
+    server nothing but the counts is known. `exact` says that what was cached is equal to what would have been
+    computed, to the bit; None where nothing was cached, or nobody knows. `reason` says why nothing could be taken from
+    memory.
     """
 
     prompt_tokens: int
@@ -66,11 +68,14 @@ class Activation:
     compute_s: float | None = None
     first_token_s: float | None = None
     reason: str | None = None
+    exact: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
     """How a model's keys and values look: `dtype` is F32, F16 or BF16, a block is (2, layers, kv_heads, 64, head_dim).
+
+    A `dtype` that ends in +I8 says that files have them in 8 bits.
 
     `chunk_blocks` are computed in one step; what is reused ends where a step ends, or results would not be equal.
     """

@@ -332,6 +332,9 @@ class ActivationSettings(BaseModel):
     device_bytes: int = Field(2_147_483_648, ge=0, description="Most bytes of KV kept on a GPU")
     host_bytes: int = Field(1_073_741_824, ge=0, description="Most bytes of KV kept in main memory")
     disk_bytes: int = Field(8_589_934_592, ge=0, description="Most bytes of KV kept in files in the home folder")
+    disk_form: Literal["exact", "int8"] = Field(
+        "exact", description="How they are kept there; int8 takes a quarter of float32, and is near what it was, not it"
+    )
     prefix_tokens: int = Field(
         1024, ge=0, le=100_000, description="Most tokens of memories that each prompt of a cube begins with; 0: none"
     )
@@ -423,6 +426,11 @@ class Settings(BaseSettings):
     def prefixed(self) -> bool:
         """Say whether prompts begin with such memories."""
         return self.prefix_room > 0
+
+    @property
+    def local_chat(self) -> ChatSettings | None:
+        """Return the settings of the model in this process that chats, None when there is none."""
+        return None if self.chat_model.local is None else self.chat_model
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.

@@ -7,17 +7,18 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO
 
 from memos.access import Doors
+from memos.activations import Activations
 from memos.clock import to_micros
-from memos.errors import Conflict, InvalidInput
+from memos.errors import Conflict, InvalidInput, MemosError
 from memos.handles import Handles
 from memos.identities import Right
-from memos.memcube import dump_check, dumping, loading
+from memos.memcube import dump_check, dump_kv, dumping, loading
 from memos.memcube.changes import Charge
 from memos.memcube.dump_format import POINTS, DumpManifest
 from memos.memcube.dump_ids import Ids
@@ -33,6 +34,7 @@ from memos.memcube.vectors import POINT_FORMAT, VectorFollower
 from memos.model import LOCAL_OWNER
 from memos.ports import Embedder, VectorIndex
 from memos.reader.fields import switch
+from memos.settings import ChatSettings
 from memos.text.checks import check_name, check_new_id
 
 Given = str | Path | IO[bytes]
@@ -41,7 +43,10 @@ Given = str | Path | IO[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a dump and a load need besides the handles: the embedder, the vector index and what keeps it up to date."""
+    """What a dump and a load need besides the handles: the embedder, the vector index and what keeps it up to date.
+
+    `local` are the settings of the model in this process that chats, if one does.
+    """
 
     embedder: Embedder
     vector: VectorIndex
@@ -50,11 +55,16 @@ class Means:
     dump_bytes: int
     check_space: Callable[[], None]
     charge: Charge
+    activations: Activations
+    local: ChatSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DumpInfo:
-    """What a dump is of; `counts` are rows by table, `fits` says whether its vectors are of the embedder here."""
+    """What a dump is of; `counts` are rows by table, `fits` says whether its vectors are of the embedder here.
+
+    `kv_blocks` are those of activation memory.
+    """
 
     cube: str
     description: str
@@ -67,6 +77,7 @@ class DumpInfo:
     bytes: int
     counts: Mapping[str, int]
     left_out: tuple[str, ...]
+    kv_blocks: int = 0
 
 
 class Travel:
@@ -78,25 +89,26 @@ class Travel:
         self._means = means
 
     def dump(
-        self, cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True,
+        self, cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
         actor: str = LOCAL_OWNER, on_progress: Progress | None = None,
     ) -> DumpInfo:  # fmt: skip
         """Write a cube as it is at this moment into a new file; it appears whole or not at all. Owners of it may.
 
-        The file holds everything, also what was replaced or deleted; with a passphrase it is sealed.
+        The file holds everything, also what was replaced or deleted; with a passphrase it is sealed. With `kv` it has
+        what prompts of the cube begin with, and the KV that models in this process keep of it.
         Raises: NotFound, PermissionDenied, Conflict (the file is there), InvalidInput, BackendUnavailable (disk full).
         """
         path = Path(file)
         self._check_dump(cube, actor)
         with _written_aside(path) as out:
-            return self._write(cube, out, passphrase, vectors, on_progress)
+            return self._write(cube, out, passphrase, (vectors, kv), on_progress)
 
     def inspect(self, file: Given, *, passphrase: str | None = None, actor: str = LOCAL_OWNER) -> DumpInfo:
         """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
         self._check_actor(actor)
         with self._reader(file, passphrase) as (reader, size, sealed), Ids() as ids:
             dump_check.check(reader, self._bounds(reader.manifest), ids, Ticker(None, 0))
-            return self._info(reader.manifest, size, sealed, tuple(reader.reserved))
+            return self._info(reader.manifest, size, sealed, tuple(dump_kv.unknown(reader)))
 
     def load(  # noqa: PLR0913 - each decides something of its own
         self, file: Given, *, cube: str | None = None, merge: bool = False, trust: bool = False,
@@ -119,10 +131,33 @@ class Travel:
             ticker = Ticker(on_progress, total)
             work = Load(reader, bounds, ids, target, self._means.embedder.fingerprint, self._handles.clock, ticker)
             done = self._loaded(work)
+            blocks, why = self._adopted(work)
             ticker.finish()
         self._doors.guard.forget()
         self._handles.settle()
-        return done
+        return replace(done, kv_blocks=blocks, kv_left_out=why)
+
+    def _adopted(self, work: Load) -> tuple[int, str | None]:
+        """Take in the blocks of activation memory where the same model answers; return how many, or why none."""
+        found = dump_kv.names(work.reader)
+        if not found:
+            return 0, None
+        target, local = work.target, self._means.local
+        if not target.trust:
+            return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
+        if target.merge or target.cube != work.reader.manifest.cube.id:
+            return 0, "they are of a cube of its own, under the name that it had"
+        if local is None:
+            return 0, "no model in this process keeps any (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
+        try:
+            shape = self._means.activations.shape(local)
+        except MemosError as error:
+            return 0, f"the model {local.model} cannot be opened: {error}"
+        made_by = {block.fingerprint for block in dump_kv.heads(work.reader)}
+        if shape is None or shape.fingerprint not in made_by:
+            return 0, f"another model than {local.model} made them, or one of other weights, tokenizer or template"
+        blocks = dump_kv.read_blocks(work.reader, work.ids)
+        return self._means.activations.adopt(blocks, target.cube, shape), None
 
     def _loaded(self, work: Load) -> Loaded:
         means, manifest = self._means, work.reader.manifest
@@ -167,15 +202,17 @@ class Travel:
         return Bounds(now, self._handles.limits.message_bytes, manifest.embedder.dimension)
 
     def _write(
-        self, cube: str, out: IO[bytes], passphrase: str | None, vectors: bool, on_progress: Progress | None
+        self, cube: str, out: IO[bytes], passphrase: str | None, more: tuple[bool, bool], on_progress: Progress | None
     ) -> DumpInfo:
+        vectors, kv = switch("vectors", more[0]), switch("kv", more[1])
         secret = None if passphrase is None else check_passphrase(passphrase)
         means = self._means
         with self._handles.ledger.read() as connection:
             own = cubes.heads(connection, [cube])[cube].fingerprint == means.embedder.fingerprint
-            index = means.vector if own and switch("vectors", vectors) else None
-            source = dumping.Source(connection, cube, self._handles.clock.now(), index, self._scratch())
+            index = means.vector if own and vectors else None
             for packed in (True, False):
+                kept = means.activations.kept(cube) if kv else None
+                source = dumping.Source(connection, cube, self._handles.clock.now(), index, self._scratch(), kept)
                 out.seek(0)
                 out.truncate()
                 sealer = None if secret is None else Sealer(out, secret)
@@ -213,7 +250,7 @@ class Travel:
         return DumpInfo(
             manifest.cube.id, manifest.cube.description, manifest.created_at, manifest.program, manifest.embedder.name,
             manifest.embedder == self._means.embedder.fingerprint, 0 if points is None else points.rows or 0, sealed,
-            size, manifest.counts, left_out,
+            size, manifest.counts, left_out, sum(map(dump_kv.is_block, manifest.parts)),
         )  # fmt: skip
 
     def _scratch(self) -> Path | None:
@@ -221,14 +258,15 @@ class Travel:
 
 
 def open_dump(
-    travel: Travel, cube: str, *, passphrase: str | None = None, vectors: bool = True, actor: str = LOCAL_OWNER
-) -> IO[bytes]:
+    travel: Travel, cube: str, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
+    actor: str = LOCAL_OWNER,
+) -> IO[bytes]:  # fmt: skip
     """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Travel.dump`."""
     travel._check_dump(cube, actor)
     out = scratch_file(travel)
     try:
         with disk_errors(travel._means.home):
-            travel._write(cube, out, passphrase, vectors, None)
+            travel._write(cube, out, passphrase, (vectors, kv), None)
         out.seek(0)
     except BaseException:
         out.close()

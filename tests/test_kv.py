@@ -14,8 +14,15 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
+from memos.memcube.ledger import tiers
 from memos.ports import ChatRequest
-from memos.settings import ActivationSettings, ChatSettings, HeatSettings, IndexSettings, LimitSettings
+from memos.settings import (
+    ActivationSettings,
+    ChatSettings,
+    HeatSettings,
+    IndexSettings,
+    LimitSettings,
+)
 from tests.fakes import FixedClock, WordEmbedder
 from tests.scripted_chat import ScriptedChat
 
@@ -120,6 +127,32 @@ def test_a_question_does_not_change_what_prompts_begin_with(here: Installation) 
     here.heat(*here.facts)
     here.compose()
     assert here.asked("Where do I live?")[0] == here.asked("What may I not eat?")[0]
+
+
+def test_what_changes_more_often_stands_further_back(
+    here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """System, prefix, what the conversation is about, what was recalled, what was said, the question."""
+    monkeypatch.setattr(tiers, "_GATHERING", timedelta(0))
+    here.clock.advance(WEEK)
+    here.heat(here.facts[0])
+    here.compose()
+    here.memos.close()
+    settings = SETTINGS.model_copy(update={"heat": HeatSettings(tau_days=20, short_capacity=2)})
+    with MemOS.open(
+        tmp_path / "home", settings=settings, embedder=WordEmbedder(), chat_model=here.model, clock=here.clock
+    ) as memos:
+        memos.add("The spare hives are behind the barn.")
+        for text in ("My hives swarm.", "Swarms leave in May.", "Hives need room.", "Hives again.", "And swarms?"):
+            memos.add({"role": "user", "content": text}, conversation="bees")
+        memos.tasks.wait(timeout_s=60)
+        history = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Hello."}]
+        memos.chat("Where are the spare hives?", conversation="bees", history=history, store=False)
+    messages = here.model.requests[-1].messages
+    text = "\n".join(message.content for message in messages)
+    parts = ("I live in Lyon.", "Topic: ", "behind the barn", "Hello!", "Hello.", "Where are the spare hives?")
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places), text
 
 
 def test_an_edit_is_told_behind_and_all_is_written_anew_when_a_quarter_is_stale(here: Installation) -> None:

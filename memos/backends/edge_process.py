@@ -41,6 +41,8 @@ _LARGE_CORPUS = 2_000
 _NEARLY_ALL = 0.8
 _MOST_CUBES = 1_000_000
 _COPY_PAGE = 256
+# So few points are searched as fast without indexes of their payloads.
+_INDEXED_FROM = 100
 # Exact search is as fast up to here, in KiB of vectors of one cube (about 2,500 points of 384 dimensions).
 _FULL_SCAN_KIB = 1_875
 # A cosine up to here may be 0: vectors are kept in 8 bits.
@@ -86,9 +88,8 @@ class Shard:
             self._shard = _create(folder, dimension)
         else:
             self._shard = edge.EdgeShard.load(folder)
-            if not self.mark():
-                # Its making may have been cut off before the payload indexes; making them again changes nothing.
-                _index_fields(self._shard)
+        # Also where making it, or them, was cut off.
+        self._indexed = _index_fields(self._shard)
 
     def upsert(self, points: Sequence[WirePoint]) -> None:
         """Insert or replace points."""
@@ -96,6 +97,7 @@ class Shard:
         for point_id, payload, *_ in points:
             self._keys.write(UUID(point_id).int, point_key(payload))
         self._written += len(points)
+        self._indexed = self._indexed or _index_fields(self._shard)
 
     def prune(self, keep: Mapping[str, int | None]) -> None:
         """Delete points of items that are not at the given revision."""
@@ -119,6 +121,8 @@ class Shard:
         Only what has a positive score is found.
         """
         plain = node is None and as_of is None and live
+        # Without an index the engine compares whole numbers as floats: those beyond 2**53 would be equal.
+        self._indexed = self._indexed or (not plain and _index_fields(self._shard, at_once=True))
         wanted = _live_of(tuple(cubes)) if plain else compile_search(_EDGE, cubes, node, as_of, live)
         sparse = (
             None
@@ -225,7 +229,7 @@ class Shard:
 
     def rewrite(self, target: str, dimension: int) -> None:
         """Copy every live point into a fresh shard at `target`, with graphs when this one has them."""
-        fresh, keys = _create(target, dimension), PointKeys(Path(target))
+        fresh, keys, indexed = _create(target, dimension), PointKeys(Path(target)), False
         offset = None
         while True:
             request = edge.ScrollRequest(offset=offset, limit=_COPY_PAGE, with_payload=True, with_vector=True)
@@ -233,6 +237,7 @@ class Shard:
             points = [edge.Point(r.id, r.vector, r.payload) for r in records if r.vector is not None]
             if points:
                 fresh.update(edge.UpdateOperation.upsert_points(points))
+                indexed = indexed or _index_fields(fresh)
                 for record in records:
                     keys.write(_number(record), point_key(record.payload))
             if offset is None:
@@ -262,15 +267,24 @@ def _create(folder: str, dimension: int) -> edge.EdgeShard:
     return shard
 
 
-def _index_fields(shard: edge.EdgeShard) -> None:
-    tenant = edge.KeywordIndexParams(is_tenant=True)
-    shard.update(edge.UpdateOperation.create_field_index("cube", tenant))
-    for name in KEYWORDS:
-        shard.update(edge.UpdateOperation.create_field_index(name, edge.KeywordIndexParams(enable_hnsw=False)))
-    for name in INTEGERS:
-        integer = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
-        shard.update(edge.UpdateOperation.create_field_index(name, integer))
-    shard.flush()
+def _index_fields(shard: edge.EdgeShard, *, at_once: bool = False) -> bool:
+    """Make the payload indexes that are missing, but that of cubes only for many points; say whether all are there.
+
+    Each takes 2 MiB and some milliseconds, however little is in it.
+    """
+    told = shard.info()
+    many = at_once or told.points_count >= _INDEXED_FROM
+    keyword = edge.KeywordIndexParams(enable_hnsw=False)
+    integer = edge.IntegerIndexParams(lookup=True, range=True, enable_hnsw=False)
+    wanted: dict[str, Any] = {"cube": edge.KeywordIndexParams(is_tenant=True)}
+    if many:
+        wanted |= dict.fromkeys(KEYWORDS, keyword) | dict.fromkeys(INTEGERS, integer)
+    missing = wanted.keys() - told.payload_schema.keys()
+    for name in missing:
+        shard.update(edge.UpdateOperation.create_field_index(name, wanted[name]))
+    if missing:
+        shard.flush()
+    return many
 
 
 def _point(point: WirePoint) -> edge.Point:

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memos.errors import InvalidInput
+from memos.memcube import dump_kv
 from memos.memcube.dump_format import (
     CONTENTS,
     FILE,
@@ -65,8 +66,7 @@ def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: Ticker) -> None:
         raise bad(f"it has files that {CONTENTS} does not name")
     _check_vectors(reader)
     for name in reader.reserved:
-        for _ in reader.blocks(name):
-            pass
+        dump_kv.check(reader, name)
     ids.index_places()
 
 

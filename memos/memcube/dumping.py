@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,8 @@ import sqlalchemy as sa
 
 from memos.clock import to_micros
 from memos.errors import InvalidInput
-from memos.memcube import rows
+from memos.memcube import dump_kv, rows
+from memos.memcube.activation.blocks import Array, Block
 from memos.memcube.dump_format import (
     CONTENTS,
     POINTS,
@@ -53,7 +54,8 @@ class Holding(Protocol):
 class Source:
     """What is dumped: a cube at the moment of `connection`, its vectors where an index is given.
 
-    `scratch` is a folder for what is too large to hold.
+    `kept` are its blocks of activation memory, None where they are not wanted. `scratch` is a folder for what is too
+    large to hold.
     """
 
     connection: sa.Connection
@@ -61,6 +63,7 @@ class Source:
     at: datetime
     vectors: Holding | None = None
     scratch: Path | None = None
+    kept: Iterable[tuple[Block, Array]] | None = None
 
 
 def write_dump(source: Source, out: DumpWriter, ticker: Ticker) -> DumpManifest:
@@ -76,6 +79,8 @@ def write_dump(source: Source, out: DumpWriter, ticker: Ticker) -> DumpManifest:
     fingerprint = cubes.heads(connection, [cube])[cube].fingerprint
     if source.vectors is not None:
         _write_vectors(source, out, fingerprint.dimension)
+    if source.kept is not None:
+        dump_kv.write(connection, cube, source.kept, out)
     manifest = DumpManifest(head, fingerprint, source.at, POINT_FORMAT, dict(out.parts))
     out.finish(write_manifest(manifest))
     return manifest

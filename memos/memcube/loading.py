@@ -18,7 +18,7 @@ from sqlalchemy import exc
 
 from memos.clock import Clock, from_micros, to_micros
 from memos.errors import Conflict
-from memos.memcube import changes, erase, pictures, rows
+from memos.memcube import changes, dump_kv, erase, pictures, rows
 from memos.memcube.changes import Change
 from memos.memcube.dump_check import OWN, contents, table_rows
 from memos.memcube.dump_format import ID, TABLES, bad, part_of
@@ -64,7 +64,8 @@ class Loaded:
 
     `skipped` were here at the same version, `differing` are here at another and stayed as they are, `erased` were
     erased here and stay so, `unsourced` are not trusted and say that messages say so which are here already: they are
-    left out. `left_out` names parts that this version does not load.
+    left out. `kv_blocks` of activation memory were taken in, `kv_left_out` says why none were of those that are in the
+    file. `left_out` names parts that this version does not load.
     """
 
     cube: str
@@ -79,6 +80,8 @@ class Loaded:
     erased: int
     unsourced: int
     left_out: tuple[str, ...]
+    kv_blocks: int = 0
+    kv_left_out: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
         settle(settling)
         _refuse_all_erased(work, settling.erased)
         _insert_everything(connection, work, change)
+        if target.trust and not target.merge:
+            dump_kv.load_prefix(connection, work.reader, work.ids, target.cube, work.bounds.now)
         if change is None:
             _settle_chain(connection, target.cube, head.event_seq)
             change = changes.begin(connection, target.cube, target.actor, work.clock)
@@ -355,7 +360,7 @@ def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
     return Loaded(
         cube, work.target.merge, work.target.trust, ids.count(Kind.ITEM, Fate.NEW) - gone_items,
         _written(connection, ids), ids.count(Kind.MESSAGE, Fate.NEW), ids.count(Kind.FILE, Fate.NEW), skipped,
-        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), tuple(work.reader.reserved),
+        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), tuple(dump_kv.unknown(work.reader)),
     )  # fmt: skip
 
 

@@ -278,6 +278,7 @@ class Dump(Result):
     bytes: int
     counts: dict[str, int] = Field({})
     left_out: tuple[str, ...] = ()
+    kv_blocks: int = 0
 
 
 class Loaded(Result):
@@ -295,3 +296,5 @@ class Loaded(Result):
     erased: int = 0
     unsourced: int = 0
     left_out: tuple[str, ...] = ()
+    kv_blocks: int = 0
+    kv_left_out: str | None = None

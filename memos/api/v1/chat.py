@@ -81,6 +81,7 @@ class ActivationShape(Shape):
     compute_s: float | None = Field(description="Seconds to compute the rest")
     first_token_s: float | None = Field(description="Seconds until the first token of the answer")
     reason: str | None = Field(description="Why nothing could be taken from memory")
+    exact: bool | None = Field(description="Whether what was cached equals what would have been computed, to the bit")
 
 
 class ChatShape(Shape):

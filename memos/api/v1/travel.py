@@ -34,6 +34,7 @@ _FILE: dict[str, Any] = {
 }
 
 Vectors = Annotated[bool, Query(description="Also the vectors, so that the same embedder need not make them again")]
+Kv = Annotated[bool, Query(description="Also what prompts begin with, and the KV that models in the server keep of it")]
 Passphrase = Annotated[
     str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
 ]
@@ -54,6 +55,7 @@ class DumpShape(Shape):
     bytes: int = Field(description="Size of the file")
     counts: dict[str, int] = Field(description="Rows by table")
     left_out: list[str] = Field(description="Parts that this version does not load")
+    kv_blocks: int = Field(description="How many blocks of activation memory it has")
 
 
 class LoadedShape(Shape):
@@ -71,6 +73,8 @@ class LoadedShape(Shape):
     erased: int = Field(description="Memories that were erased here and stay so")
     unsourced: int = Field(description="Memories left out: untrusted, and said to come from messages here")
     left_out: list[str] = Field(description="Parts that this version does not load")
+    kv_blocks: int = Field(description="Blocks of activation memory that were taken in")
+    kv_left_out: str | None = Field(description="Why none were of those in the file")
 
 
 @router.get(
@@ -83,12 +87,13 @@ def dump(
     memos: Opened,
     caller: Asked,
     vectors: Vectors = True,
+    kv: Kv = False,
     user: User = None,
     passphrase: Passphrase = None,
 ) -> StreamingResponse:
     """Return a cube as a file, with its history; its owners may."""
     actor = who(memos, caller, user, new=False).actor
-    out = open_dump(memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, actor=actor)
+    out = open_dump(memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, actor=actor)
     size = out.seek(0, 2)
     out.seek(0)
     name = _UNSAFE.sub("_", cube)[:80] or "cube"

@@ -9,23 +9,26 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from io import FileIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from memos.errors import IntegrityError
+from memos.memcube.activation import compact
+from memos.memcube.activation.compact import COMPACT
 from memos.memcube.tensor_head import tensor_head
 from memos.model import Json
 
 Array: TypeAlias = npt.NDArray[np.generic]
 
 SUFFIX = ".safetensors"
-_TENSOR = "kv"
+_TENSOR, _SCALES = "kv", "scales"
 _LARGEST_HEADER = 1_048_576
 # The arrays' own types: numpy has no bfloat16, whose bits are carried as integers.
 _CARRIED: dict[str, str] = {"F32": "<f4", "F16": "<u2", "BF16": "<u2"}
@@ -44,7 +47,8 @@ class Block:
     """One block without its keys and values.
 
     `items` are those whose text stands in it; what stands in its parents is not repeated. `compute_s` are the seconds
-    that computing it took. `dtype` is F32, F16 or BF16; the array is (2, layers, kv_heads, 64, head_dim).
+    that computing it took. `dtype` is F32, F16 or BF16; the array is (2, layers, kv_heads, 64, head_dim). One that ends
+    in `+I8` says that the file has it in 8 bits.
     """
 
     key: str
@@ -59,12 +63,27 @@ class Block:
     @property
     def size_bytes(self) -> int:
         """Bytes of its keys and values."""
-        return int(np.prod(self.shape)) * np.dtype(_CARRIED[self.dtype]).itemsize
+        return int(np.prod(self.shape)) * _carried(self.dtype).itemsize
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of them in a file."""
+        if not self.dtype.endswith(COMPACT):
+            return self.size_bytes
+        return int(np.prod(self.shape)) + 4 * compact.scale_count(self.shape)
+
+    def of_items(self, items: Iterable[str]) -> Block:
+        """Return the block with other ids of what stands in it."""
+        return replace(self, items=frozenset(items))
 
 
 def empty(block: Block) -> Array:
     """Return an array for the block's keys and values; F16 and BF16 as uint16 with the same bits."""
-    return np.empty(block.shape, dtype=_CARRIED[block.dtype])
+    return np.empty(block.shape, dtype=_carried(block.dtype))
+
+
+def _carried(dtype: str) -> np.dtype[np.generic]:
+    return np.dtype(_CARRIED[dtype.removesuffix(COMPACT)])
 
 
 def file_of(folder: Path, key: str) -> Path:
@@ -76,25 +95,36 @@ def write(folder: Path, block: Block, array: Array) -> int:
     """Write a block's file, whole or not at all; return its bytes. Raises: OSError."""
     file = file_of(folder, block.key)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data = np.ascontiguousarray(array)
-    head = _header(block, hashlib.sha256(data.data).hexdigest())
+    size = 0
     temporary = file.with_suffix(".new")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
-            out.write(head)
-            out.write(data.data)
+            for part in file_data(block, array):
+                size += out.write(part)
         temporary.replace(file)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    return len(head) + data.nbytes
+    return size
+
+
+def file_data(block: Block, array: Array) -> list[bytes | memoryview]:
+    """Return what a block's file consists of: what it is, and its keys and values."""
+    parts: tuple[Array, ...] = (array,)
+    if block.dtype.endswith(COMPACT):
+        parts = compact.packed(compact.to_float(array, block.dtype.removesuffix(COMPACT)))
+    data = [np.ascontiguousarray(part).reshape(-1).view(np.uint8).data for part in parts]
+    digest = hashlib.sha256()
+    for part in data:
+        digest.update(part)
+    return [_header(block, digest.hexdigest()), *data]
 
 
 def read_head(file: Path) -> Block:
     """Return what a file says it holds. Raises: IntegrityError (no such block, cut off), OSError."""
     with file.open("rb") as source:
         block, _, start = _read_header(source.read(8), source.read)
-    if file.name != f"{block.key}{SUFFIX}" or file.stat().st_size != start + block.size_bytes:
+    if file.name != f"{block.key}{SUFFIX}" or file.stat().st_size != start + block.stored_bytes:
         raise IntegrityError(f"The file {file.name} is not the block it should be.")
     return block
 
@@ -104,14 +134,32 @@ def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tupl
 
     Raises: IntegrityError (damaged), FileNotFoundError, OSError.
     """
-    file = file_of(folder, key)
-    with file.open("rb", buffering=0) as source:
-        block, digest, _ = _read_header(source.read(8), source.read)
-        array = room(block)
-        filled = source.readinto(array.reshape(-1).view(np.uint8).data)
-        whole = filled == block.size_bytes and not source.read(1)
-    if block.key != key or not whole or hashlib.sha256(array.data).hexdigest() != digest:
-        raise IntegrityError(f"The file of block {key[:12]} is damaged.")
+    with file_of(folder, key).open("rb", buffering=0) as source:
+        block, array = read_from(source, room)
+    if block.key != key:
+        raise IntegrityError(f"The file of block {key[:12]} is that of another.")
+    return block, array
+
+
+def head_from(source: IO[bytes]) -> Block:
+    """Return what the beginning of a file says it holds. Raises: IntegrityError."""
+    return _read_header(source.read(8), source.read)[0]
+
+
+def read_from(source: IO[bytes] | FileIO, room: Callable[[Block], Array]) -> tuple[Block, Array]:
+    """Return the block of an open file. Raises: IntegrityError (damaged)."""
+    block, digest, _ = _read_header(source.read(8), source.read)
+    is_compact = block.dtype.endswith(COMPACT)
+    array = room(block)
+    read = np.empty(block.stored_bytes, dtype=np.uint8) if is_compact else array.reshape(-1).view(np.uint8)
+    filled = source.readinto(read.data)  # type: ignore[union-attr]
+    whole = filled == block.stored_bytes and not source.read(1)
+    if not whole or hashlib.sha256(read.data).hexdigest() != digest:
+        raise IntegrityError(f"The file of block {block.key[:12]} is damaged.")
+    if is_compact:
+        count = int(np.prod(block.shape))
+        numbers = compact.unpacked(read[:count].view(np.int8).reshape(block.shape), read[count:].view(np.float32))
+        array[...] = compact.from_float(numbers, block.dtype.removesuffix(COMPACT))
     return block, array
 
 
@@ -125,10 +173,24 @@ def _header(block: Block, digest: str) -> bytes:
             "items": json.dumps(sorted(block.items)),
             "compute_s": repr(block.compute_s),
             "sha256": digest,
+            "dtype": block.dtype,
         },
-        _TENSOR: {"dtype": block.dtype, "shape": list(block.shape), "data_offsets": [0, block.size_bytes]},
+        **_tensors(block),
     }
     return tensor_head(told)
+
+
+def _tensors(block: Block) -> dict[str, Json]:
+    """Return what the header says of the tensors, in the order of their bytes."""
+    shape: list[Json] = list(block.shape)
+    if not block.dtype.endswith(COMPACT):
+        return {_TENSOR: {"dtype": block.dtype, "shape": shape, "data_offsets": [0, block.size_bytes]}}
+    count, end = int(np.prod(block.shape)), block.stored_bytes
+    scales: list[Json] = [compact.scale_count(block.shape)]
+    return {
+        _TENSOR: {"dtype": "I8", "shape": shape, "data_offsets": [0, count]},
+        _SCALES: {"dtype": "F32", "shape": scales, "data_offsets": [count, end]},
+    }
 
 
 def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, str, int]:
@@ -138,13 +200,13 @@ def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, st
         if size > _LARGEST_HEADER:
             raise ValueError
         told = json.loads(more(size))
-        meta, tensor = told["__metadata__"], told[_TENSOR]
+        meta, shape = told.pop("__metadata__"), told[_TENSOR]["shape"]
         block = Block(
             key=meta["key"], parent=meta["parent"] or None, fingerprint=meta["fingerprint"], cube=meta["cube"],
-            dtype=tensor["dtype"], shape=tuple(int(size) for size in tensor["shape"]),
+            dtype=meta.get("dtype") or told[_TENSOR]["dtype"], shape=tuple(int(size) for size in shape),
             compute_s=float(meta["compute_s"]), items=frozenset(json.loads(meta["items"])),
         )  # fmt: skip
-        if tensor["data_offsets"] != [0, block.size_bytes] or len(bytes.fromhex(block.key)) != 32:
+        if told != _tensors(block) or len(bytes.fromhex(block.key)) != 32 or len(shape) != 5 or min(block.shape) < 1:
             raise ValueError
         return block, meta["sha256"], 8 + size
     except (ValueError, KeyError, TypeError, struct.error) as error:

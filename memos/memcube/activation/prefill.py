@@ -14,6 +14,7 @@ from memos.memcube.activation import policy
 from memos.memcube.activation.blocks import Block, Tier
 from memos.memcube.activation.chain import block_keys, usable_blocks
 from memos.memcube.activation.checkout import Checkout
+from memos.memcube.activation.compact import COMPACT
 from memos.memcube.activation.policy import Rate
 from memos.memcube.activation.store import BlockStore
 from memos.prefixes import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
@@ -29,6 +30,7 @@ class Prefill:
         """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
         self._shape, self._store, self._held_in, self._choose = shape, store, held_in, choose
         self._computing = Rate()
+        self._is_compact = shape.dtype.endswith(COMPACT)
 
     def __call__(
         self, prompt: Prompt, cache: KvCache, turn: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -89,7 +91,7 @@ class Prefill:
         ended = time.perf_counter()
         return Activation(
             len(prompt.ids), len(loaded) * BLOCK_TOKENS, str(max(tiers, key=list(Tier).index)) if loaded else None,
-            computing - loading, ended - computing, ended - began,
+            computing - loading, ended - computing, ended - began, exact=not self._is_compact if loaded else None,
         )  # fmt: skip
 
     def _compute(

@@ -96,14 +96,15 @@ class Shelves:
     def hold(self, entry: Entry, tier: Tier, held: object) -> None:
         """Put a block into a tier in which there is room."""
         entry.held[tier] = held
-        self.used[tier] += entry.block.size_bytes
+        self.used[tier] += _size(entry.block, tier)
 
     def make_room(self, tier: Tier, block: Block, now: float) -> bool:
         """Evict what is worth less than the block until it fits; False when that is not enough."""
-        if block.size_bytes > self.budgets[tier]:
+        size = _size(block, tier)
+        if size > self.budgets[tier]:
             return False
         worth = policy.worth(self.heat(block.key), block.compute_s, block.size_bytes, now)
-        while self.used[tier] + block.size_bytes > self.budgets[tier]:
+        while self.used[tier] + size > self.budgets[tier]:
             if not self._evict_coldest(tier, block.parent, worth, now):
                 return False
         return True
@@ -120,7 +121,7 @@ class Shelves:
                 waiting.extend(entry.children)
         for entry in doomed.values():
             for tier in entry.held:
-                self.used[tier] -= entry.block.size_bytes
+                self.used[tier] -= _size(entry.block, tier)
             self._unlink(entry)
             self._heats.pop(entry.block.key, None)
         return list(doomed.values())
@@ -138,7 +139,7 @@ class Shelves:
         if not self._leave(entry, tier):
             return False
         entry.held.pop(tier)
-        self.used[tier] -= entry.block.size_bytes
+        self.used[tier] -= _size(entry.block, tier)
         self.evictions[tier] += 1
         if not entry.held:
             self._unlink(entry)
@@ -163,3 +164,7 @@ class Shelves:
         self.entries.pop(entry.block.key, None)
         if entry.block.parent in self.entries:
             self.entries[entry.block.parent].children.discard(entry.block.key)
+
+
+def _size(block: Block, tier: Tier) -> int:
+    return block.stored_bytes if tier is Tier.DISK else block.size_bytes

@@ -212,6 +212,49 @@ class BlockStore:
                 self._disk.close()
                 self._disk = None
 
+    def kept(self, cube: str) -> Iterator[tuple[Block, Array]]:
+        """Yield the blocks of a cube with their keys and values; none is evicted meanwhile."""
+        with self._lock:
+            found = [entry for entry in self._shelves.entries.values() if entry.block.cube == cube]
+            for entry in found:
+                entry.refs += 1
+        try:
+            for entry in found:
+                if (array := self._array(entry)) is not None:
+                    yield entry.block, array
+        finally:
+            self.returned(found)
+
+    def adopt(self, block: Block, array: Array) -> bool:
+        """Take in a block that was computed elsewhere, for the disk too; False when it is here, or has no room."""
+        if self._writes.full():
+            self.settle()
+        with self._lock:
+            if block.key in self._shelves.entries or self._closed:
+                return False
+            self._shelves.count([block.key] * policy.ADMITTED_USES, self._now())
+        entry = self.added(block, array, Tier.HOST)
+        if entry is None:
+            return False
+        self.returned([entry])
+        return not entry.gone
+
+    def _array(self, entry: Entry) -> Array | None:
+        with self._lock:
+            held = dict(entry.held)
+        if Tier.HOST in held:
+            return held[Tier.HOST]  # type: ignore[return-value]
+        if Tier.DEVICE in held:
+            assert self._device is not None
+            return self._device.download(held[Tier.DEVICE], entry.block)
+        if self._disk is None or entry.gone:
+            return None
+        try:
+            return self._disk.read(entry.block, empty)
+        except (IntegrityError, OSError):
+            self._lose(entry)
+            return None
+
     # What a checkout calls.
 
     def load_s(self, entry: Entry) -> float:

@@ -1,0 +1,143 @@
+"""Activation memory in a dump: what prompts of the cube began with, and the blocks of KV that a model made of it.
+
+A dump carries it when that is asked for, and a load takes it where the same model answers; whatever it says of items
+and sizes is checked before anything believes it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+import sqlalchemy as sa
+
+from memos.clock import from_micros, to_micros
+from memos.errors import IntegrityError
+from memos.memcube.activation import blocks
+from memos.memcube.activation.blocks import SUFFIX, Array, Block
+from memos.memcube.dump_format import bad, object_of
+from memos.memcube.dump_ids import Fate, Ids, Kind
+from memos.memcube.dump_zip import DumpReader, DumpWriter
+from memos.memcube.ledger import prefix_rows
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.prefix_rows import PrefixRow
+
+PREFIX = "kv/prefix.jsonl"
+_BLOCK = re.compile(r"kv/[0-9a-f]{64}" + re.escape(SUFFIX))
+# A model of 70 billion parameters has blocks of 42 MB.
+_LARGEST_BLOCK = 256 << 20
+_COLUMNS = {"ordinal": int, "item_id": str, "version": int, "added_at": int}
+
+
+def write(connection: sa.Connection, cube: str, kept: Iterable[tuple[Block, Array]], out: DumpWriter) -> None:
+    """Write a cube's prefix and its blocks, each as the file that the disk tier has of it."""
+    with out.part(PREFIX) as lines:
+        for row in prefix_rows.of(connection, cube):
+            told = (row.ordinal, row.item, row.version, to_micros(row.added_at))
+            lines.write_line(json.dumps(dict(zip(_COLUMNS, told, strict=True))).encode() + b"\n")
+    for block, array in kept:
+        with out.part(f"kv/{block.key}{SUFFIX}", lines=False) as part:
+            for data in blocks.file_data(block, array):
+                part.write(data)
+
+
+def is_block(name: str) -> bool:
+    """Say whether a part is a block."""
+    return bool(_BLOCK.fullmatch(name))
+
+
+def names(reader: DumpReader) -> list[str]:
+    """Return the parts that are blocks."""
+    return [name for name in reader.reserved if is_block(name)]
+
+
+def unknown(reader: DumpReader) -> list[str]:
+    """Return the parts of reserved names that a load does nothing with."""
+    return [name for name in reader.reserved if name != PREFIX and not is_block(name)]
+
+
+def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: str, now: int) -> None:
+    """Let the new cube's prompts begin as they did where the dump comes from. Raises: InvalidInput."""
+    if not reader.has(PREFIX):
+        return
+    rows: list[PrefixRow] = []
+    for number, line in enumerate(reader.lines(PREFIX), start=1):
+        row = _row(line, number, now)
+        item, fate = ids.find(Kind.ITEM, row.item) or ("", Fate.LEFT_OUT)
+        if fate is Fate.NEW:
+            rows.append(PrefixRow(row.ordinal, item, row.version, row.added_at))
+    for row in rows:
+        made = sa.select(t.versions.c.id).where(t.versions.c.item_id == row.item, t.versions.c.version == row.version)
+        if connection.scalar(made) is None:
+            raise bad(f"{PREFIX} names a version that is not in it")
+    prefix_rows.append(connection, cube, rows)
+
+
+def check(reader: DumpReader, name: str) -> None:
+    """Read a part of a reserved name; see that a block is one. Raises: InvalidInput."""
+    if is_block(name):
+        _head(reader, name)
+        _read(b"".join(reader.blocks(name)), name)
+    else:
+        for _ in reader.blocks(name):
+            pass
+
+
+def heads(reader: DumpReader) -> list[Block]:
+    """Return what the blocks say they are. Raises: InvalidInput."""
+    return [_head(reader, name) for name in names(reader)]
+
+
+def read_blocks(reader: DumpReader, ids: Ids) -> Iterator[tuple[Block, Array]]:
+    """Yield the blocks, parents first, with the ids of here; those whose memories are not here are left out.
+
+    Raises: InvalidInput (damaged, or no block).
+    """
+    waiting = {name.removeprefix("kv/").removesuffix(SUFFIX): name for name in names(reader)}
+    told = {key: _head(reader, name) for key, name in waiting.items()}
+    for key in sorted(told, key=lambda key: _depth(told, key)):
+        block, array = _read(b"".join(reader.blocks(waiting[key])), waiting[key])
+        found = [ids.find(Kind.ITEM, id_) or ("", Fate.LEFT_OUT) for id_ in sorted(block.items)]
+        if all(fate is Fate.NEW for _, fate in found):
+            yield block.of_items(id_ for id_, _ in found), array
+
+
+def _depth(told: dict[str, Block], key: str) -> int:
+    """Return how many blocks stand before one; chains that go in a circle have an end, too."""
+    seen: set[str] = set()
+    while (parent := told[key].parent) in told and parent not in seen:
+        seen.add(key := str(parent))
+    return len(seen)
+
+
+def _head(reader: DumpReader, name: str) -> Block:
+    if reader.manifest.parts[name].bytes > _LARGEST_BLOCK:
+        raise bad(f"{name} is larger than a block of KV can be")
+    try:
+        return blocks.head_from(io.BytesIO(next(reader.blocks(name), b"")))
+    except IntegrityError as error:
+        raise bad(f"{name} is no block of KV") from error
+
+
+def _read(data: bytes, name: str) -> tuple[Block, Array]:
+    try:
+        block, array = blocks.read_from(io.BytesIO(data), blocks.empty)
+    except IntegrityError as error:
+        raise bad(f"{name} is no block of KV, or damaged") from error
+    if name != f"kv/{block.key}{SUFFIX}":
+        raise bad(f"{name} is another block than its name says")
+    return block, array
+
+
+def _row(line: bytes, number: int, now: int) -> PrefixRow:
+    try:
+        told = object_of(line)
+        if told.keys() != _COLUMNS.keys() or any(type(told[name]) is not kind for name, kind in _COLUMNS.items()):
+            raise ValueError
+        if min(told["ordinal"], told["version"]) < 1 or not 0 <= told["added_at"] <= now:
+            raise ValueError
+    except ValueError as error:
+        raise bad(f"{PREFIX}, line {number} is no entry of a prefix") from error
+    return PrefixRow(told["ordinal"], told["item_id"], told["version"], from_micros(told["added_at"]))
