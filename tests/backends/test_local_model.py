@@ -13,7 +13,7 @@ import pytest
 
 from tests.backends import tiny_models  # skips without the extra `local`
 
-torch = tiny_models.torch
+torch, DynamicCache = tiny_models.torch, tiny_models.transformers.DynamicCache
 
 from memos.backends.kv_buffer import KvBuffer, TorchDevice  # noqa: E402
 from memos.backends.local_loading import Loaded, load, ready  # noqa: E402
@@ -21,7 +21,7 @@ from memos.backends.local_model import LocalModel  # noqa: E402
 from memos.backends.local_turns import Turns  # noqa: E402
 from memos.errors import BackendUnavailable, InvalidInput, ModelError, UnfitAnswer  # noqa: E402
 from memos.memcube.activation.blocks import Tier  # noqa: E402
-from memos.memcube.activation.chain import fingerprint_of  # noqa: E402
+from memos.memcube.activation.chain import block_keys, fingerprint_of  # noqa: E402
 from memos.memcube.activation.prefill import Prefill  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
 from memos.ports import ChatMessage, ChatReply, ChatRequest, Image  # noqa: E402
@@ -125,6 +125,37 @@ def test_a_device_tier_gives_the_same(tmp_path) -> None:
     assert 0 < stats[Tier.DEVICE].size_bytes <= 2 * size
     assert stats[Tier.HOST].blocks == 4
     store.close()
+
+
+@pytest.mark.parametrize("kind", ["llama", "learned"])
+def test_kept_blocks_of_two_prompts_serve_in_one_padded_batch(kind: str) -> None:
+    """Whoever batches can use them; logits are then near and not equal, since a batch is computed in other shapes.
+
+    Windows that slide count padding in the middle, so that their models are batched otherwise.
+    """
+    loaded, store = made(kind), store_of()
+    prompts = [replace(prompt_of(165, seed=1), stable=128), replace(prompt_of(203, seed=2), stable=192)]
+    alone = [filled(loaded, prompt, store)[0] for prompt in prompts]
+    rests = [list(prompt.ids[prompt.stable :]) for prompt in prompts]
+    kept, rest = 192, max(map(len, rests))
+    _, layers, heads, _, width = loaded.block
+    held = torch.zeros((2, 2, layers, heads, kept, width))
+    mask, ids = torch.zeros((2, kept + rest), dtype=torch.long), torch.zeros((2, rest), dtype=torch.long)
+    for row, (prompt, last) in enumerate(zip(prompts, rests, strict=True)):
+        with store.checkout(block_keys(shape_of(loaded).fingerprint, "home", prompt.ids[: prompt.stable])) as lent:
+            blocks = [torch.from_numpy(array) for _, array in lent.load(len(lent))]
+        assert len(blocks) * 64 == prompt.stable
+        held[row, :, :, :, kept - prompt.stable :] = torch.cat(blocks, dim=-2)
+        mask[row, kept - prompt.stable : kept] = mask[row, kept + rest - len(last) :] = 1
+        ids[row, rest - len(last) :] = torch.tensor(last)
+    cache = DynamicCache()
+    for layer in range(layers):
+        cache.update(held[:, 0, layer], held[:, 1, layer], layer)
+    places = (mask.cumsum(-1) - 1).clamp(min=0)[:, kept:]
+    with torch.inference_mode():
+        told = loaded.model(input_ids=ids, attention_mask=mask, position_ids=places, past_key_values=cache)
+    for row, logits in enumerate(alone):
+        assert torch.allclose(told.logits[row, -1], logits, atol=1e-4)
 
 
 def test_only_the_stable_beginning_is_kept() -> None:

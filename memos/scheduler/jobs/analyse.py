@@ -25,7 +25,8 @@ from memos.scheduler.triggers import is_hot
 
 # What one model call is shown; without a model there is no reason for few.
 _PAGES_BY_MODEL = 12
-_PAGES_BY_PATTERN = 64
+# Few, since writers wait while what was read is kept: 64 took a second of the ledger.
+_PAGES_BY_PATTERN = 8
 # Looked at when levels are not in the order of heats.
 _CANDIDATES = 32
 
