@@ -19,7 +19,7 @@ from memos.prefixes import BLOCK_TOKENS
 
 _BEFORE, _MOVED, _QUERY = 128, 256, 32
 _VIRTUAL = 64
-_STEPS, _RATE = 200, 5e-3
+_STEPS, _RATE = 200, 1e-3
 _TAUGHT = ("What is {0}'s {1}? It is", "The {1} of {0} is", "{0} has this {1}:", "Question: {1} of {0}? Answer:")
 _ASKED = ("Do you know {0}'s {1}? Yes:", "About {0}: the {1} is")
 FACTS = (
@@ -123,23 +123,20 @@ def trained(bench: Any, _: int, seed: int) -> dict[str, Any]:
     with torch.inference_mode():
         base(input_ids=torch.tensor([text]), past_key_values=cache, use_cache=True)
     model = get_peft_model(base, CartridgeConfig(task_type="CAUSAL_LM", num_virtual_tokens=_VIRTUAL))
-    try:
-        initialize_kv_prefix_from_past_key_values(model, past_key_values=cache)
-        before = _judged(model, questions, aims)
-        optimiser = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=_RATE)
-        order = np.random.default_rng(seed).integers(0, len(lessons), _STEPS)
-        began = time.perf_counter()
-        for place in progress(order.tolist(), "training"):
-            query, goal = lessons[place], goals[place].log_softmax(-1)
-            told = model(input_ids=torch.tensor([query])).logits[0, -len(query) :].float().log_softmax(-1)
-            loss = (goal.exp() * (goal - told)).sum(-1).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        seconds = time.perf_counter() - began
-        after = _judged(model, questions, aims)
-    finally:
-        model.unload()
+    initialize_kv_prefix_from_past_key_values(model, past_key_values=cache)
+    before = _judged(model, questions, aims)
+    optimiser = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=_RATE)
+    order = np.random.default_rng(seed).integers(0, len(lessons), _STEPS)
+    began = time.perf_counter()
+    for place in progress(order.tolist(), "training"):
+        query, goal = lessons[place], goals[place].log_softmax(-1)
+        told = model(input_ids=torch.tensor([query])).logits[0, -len(query) :].float().log_softmax(-1)
+        loss = (goal.exp() * (goal - told)).sum(-1).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    seconds = time.perf_counter() - began
+    after = _judged(model, questions, aims)
     return {
         "tokens": {"text": len(text), "trained": _VIRTUAL}, "steps": _STEPS, "seconds": round(seconds, 1),
         "before": before, "after": after,

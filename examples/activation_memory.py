@@ -15,7 +15,7 @@ from memos.settings import ActivationSettings, ChatSettings, HeatSettings
 
 NOTES = [
     f"On day {day} of the journey we slept in hut {day}, walked {day + 9} kilometres and met a herd of {day * 7} goats."
-    for day in range(1, 19)
+    for day in range(1, 13)
 ]
 
 

@@ -27,6 +27,20 @@ def test_it_tells_of_exactness_times_and_what_the_disk_takes(
     assert figures["ttft_speedup"] == {"128": row["speedup_host"]}
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers so
+def test_experiments_say_how_near_they_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tiny_models.saved(tmp_path / "model"))
+    arguments = ["--parts", "eight-bits", "elsewhere", "trained", "--prompts", "3", "--model", model]
+    assert activation.main(arguments) == 0
+    told = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    near, elsewhere, trained = told["eight_bits"], told["elsewhere"], told["trained"]
+    assert 0.25 < near["bytes_of_exact"] < 0.6
+    assert near["divergence_max"] < elsewhere["moved"]["divergence_mean"] <= elsewhere["moved"]["divergence_max"]
+    assert elsewhere["moved"] != elsewhere["as_they_are"]
+    assert trained["tokens"]["trained"] < trained["tokens"]["text"]
+    assert trained["before"] != trained["after"]
+
+
 def test_a_model_that_cannot_be_cut_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = str(tiny_models.saved(tmp_path / "m", "state"))
     assert activation.main(["--parts", "exact", "--model", model]) == 2
