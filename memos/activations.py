@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,23 +82,31 @@ class Activations:
             loaded = self._loaded.get(str(settings.local))
             return None if loaded is None or loaded.unusable is not None else self._shape_of(loaded)
 
-    def kept(self, cube: str) -> Iterator[tuple[Block, Array]]:
-        """Yield the blocks of a cube with their keys and values."""
+    @contextmanager
+    def kept(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
+        """Lend the blocks of a cube with their keys and values, one after another."""
+        if self._store is not None:  # holds up nobody else
+            with closing(self._store.kept(cube)) as found:
+                yield found
+            return
         with self._stored() as store:
-            if store is not None:
-                yield from store.kept(cube)
+            if store is None:
+                yield ()
+                return
+            with closing(store.kept(cube)) as found:
+                yield found
 
     def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:
         """Take in blocks of a cube that such a model made elsewhere; return how many."""
-        with self._stored() as store:
-            if store is None:
-                return 0
-            fits = (shape.fingerprint, cube, shape.dtype, shape.shape)
-            return sum(
-                store.adopt(block, array)
-                for block, array in found
-                if (block.fingerprint, block.cube, block.dtype, block.shape) == fits
-            )
+        store = self._store
+        if store is None:  # it was closed meanwhile
+            return 0
+        fits = (shape.fingerprint, cube, shape.dtype, shape.shape)
+        return sum(
+            store.adopt(block, array)
+            for block, array in found
+            if (block.fingerprint, block.cube, block.dtype, block.shape) == fits
+        )
 
     def forget(self, erased_in: Collection[str] = ()) -> int:
         """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.

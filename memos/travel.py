@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -156,8 +156,9 @@ class Travel:
         made_by = {block.fingerprint for block in dump_kv.heads(work.reader)}
         if shape is None or shape.fingerprint not in made_by:
             return 0, f"another model than {local.model} made them, or one of other weights, tokenizer or template"
-        blocks = dump_kv.read_blocks(work.reader, work.ids)
-        return self._means.activations.adopt(blocks, target.cube, shape), None
+        taken = self._means.activations.adopt(dump_kv.read_blocks(work.reader, work.ids), target.cube, shape)
+        left = len(found) - taken
+        return taken, f"{left} found no room, or have no place among the others" if left else None
 
     def _loaded(self, work: Load) -> Loaded:
         means, manifest = self._means, work.reader.manifest
@@ -211,14 +212,14 @@ class Travel:
             own = cubes.heads(connection, [cube])[cube].fingerprint == means.embedder.fingerprint
             index = means.vector if own and vectors else None
             for packed in (True, False):
-                kept = means.activations.kept(cube) if kv else None
-                source = dumping.Source(connection, cube, self._handles.clock.now(), index, self._scratch(), kept)
+                source = dumping.Source(connection, cube, self._handles.clock.now(), index, self._scratch())
                 out.seek(0)
                 out.truncate()
                 sealer = None if secret is None else Sealer(out, secret)
-                with DumpWriter(sealer or out, packed=packed) as writer:
+                lending = means.activations.kept(cube) if kv else nullcontext()
+                with DumpWriter(sealer or out, packed=packed) as writer, lending as kept:
                     ticker = Ticker(on_progress, dumping.count(connection, cube))
-                    manifest = dumping.write_dump(source, writer, ticker)
+                    manifest = dumping.write_dump(replace(source, kept=kept), writer, ticker)
                 if sealer is not None:
                     sealer.finish()
                 size = out.tell()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.errors import InvalidInput
+from memos.errors import BackendUnavailable, InvalidInput
+from memos.memcube.activation import blocks
 from memos.memcube.loading import Loaded
 from memos.settings import ChatSettings
 from tests.backends import tiny_models  # skips without the extra `local`
@@ -120,6 +121,7 @@ def test_damaged_and_strange_parts_are_refused_and_nothing_is_loaded(
             ("kv/prefix.jsonl", entries(version=True), "no entry"),
             ("kv/prefix.jsonl", entries(added_at=2**62), "no entry"),
             ("kv/prefix.jsonl", entries(more=1), "no entry"),
+            ("kv/prefix.jsonl", entries(ordinal=2**63 - 1), "no entry"),
             ("kv/prefix.jsonl", entries() * 2, "contradict"),
         ]:
             parts = TakenApart(raw)
@@ -127,6 +129,11 @@ def test_damaged_and_strange_parts_are_refused_and_nothing_is_loaded(
             with pytest.raises(InvalidInput, match=why):
                 loaded(memos, io.BytesIO(parts.whole()))
             assert BEES not in {cube.id for cube in memos.cubes.list()}
+        for item in ("x", "\ud800", "a\0b"):
+            parts = TakenApart(raw)
+            parts.parts["kv/prefix.jsonl"] = entries(item_id=item)
+            with pytest.raises(InvalidInput, match="no entry"):
+                loaded(memos, io.BytesIO(parts.whole()))
         # A block that is not what it says is found before anything is loaded, too.
         for name, data in [(names[0], b"no block"), (names[0], TakenApart(raw).parts[names[1]]), (names[0], b"")]:
             parts = TakenApart(raw)
@@ -141,3 +148,28 @@ def test_damaged_and_strange_parts_are_refused_and_nothing_is_loaded(
         done = loaded(memos, io.BytesIO(parts.whole()))
         assert memos.kv.show(BEES).entries == ()
         assert done.kv_blocks > 0
+
+
+def test_a_dump_that_fails_in_the_middle_holds_nothing_up(
+    tmp_path: Path, settings: Settings, model: Path, dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "home", settings, model) as memos:
+        loaded(memos, dump)
+    failed = False
+    for with_model in (model, None):  # with blocks in memory, and with files alone
+        with opened(tmp_path / "home", settings, with_model) as memos:
+            if with_model is not None:
+                memos.kv.warm(BEES)
+            with monkeypatch.context() as patch:
+                patch.setattr(blocks, "file_data", _full)
+                try:
+                    memos.travel.dump(BEES, tmp_path / "new.memcube", kv=True)
+                except BackendUnavailable:
+                    failed = True
+                    memos.close()  # while the error is still there
+    assert failed
+    assert not (tmp_path / "new.memcube").exists()
+
+
+def _full(*_: object) -> list[bytes]:
+    raise OSError(28, "No space left on device")

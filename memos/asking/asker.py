@@ -97,20 +97,20 @@ class Asker:
         """
         asked = most_tokens(request.messages, 0)
         with self._spending(asked + (request.max_tokens or self._max_tokens)) as took:
-            started, tokens, failed, shown = time.monotonic(), Tokens(), True, 0
+            started, tokens, failed, begun, shown = time.monotonic(), Tokens(), True, False, 0
             try:
                 with closing(self._model.stream(request)) as pieces:
                     for piece in pieces:
                         if isinstance(piece, ChatReply):
                             tokens, failed = piece.tokens, False
-                        shown += bool(piece)
+                        begun, shown = True, shown + bool(piece)
                         yield piece
             except ModelError as error:
                 tokens = error.tokens
                 raise
             finally:
                 # Who hangs up before the end is not told what it took, and pays for what was asked and shown.
-                took(tokens.prompt + tokens.completion or (asked + shown if shown else 0))
+                took(tokens.prompt + tokens.completion or (asked + shown if begun else 0))
                 meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
     def ask(

@@ -17,7 +17,7 @@ from memos.clock import from_micros, to_micros
 from memos.errors import IntegrityError
 from memos.memcube.activation import blocks
 from memos.memcube.activation.blocks import SUFFIX, Array, Block
-from memos.memcube.dump_format import bad, object_of
+from memos.memcube.dump_format import ID, bad, object_of
 from memos.memcube.dump_ids import Fate, Ids, Kind
 from memos.memcube.dump_zip import DumpReader, DumpWriter
 from memos.memcube.ledger import prefix_rows
@@ -28,6 +28,7 @@ PREFIX = "kv/prefix.jsonl"
 _BLOCK = re.compile(r"kv/[0-9a-f]{64}" + re.escape(SUFFIX))
 # A model of 70 billion parameters has blocks of 42 MB.
 _LARGEST_BLOCK = 256 << 20
+_MOST = 1 << 30
 _COLUMNS = {"ordinal": int, "item_id": str, "version": int, "added_at": int}
 
 
@@ -116,16 +117,18 @@ def _head(reader: DumpReader, name: str) -> Block:
     if reader.manifest.parts[name].bytes > _LARGEST_BLOCK:
         raise bad(f"{name} is larger than a block of KV can be")
     try:
-        return blocks.head_from(io.BytesIO(next(reader.blocks(name), b"")))
+        return blocks.head_from(io.BytesIO(next(reader.blocks(name), b"")), reader.manifest.parts[name].bytes)
     except IntegrityError as error:
         raise bad(f"{name} is no block of KV") from error
 
 
 def _read(data: bytes, name: str) -> tuple[Block, Array]:
     try:
-        block, array = blocks.read_from(io.BytesIO(data), blocks.empty)
+        block, array = blocks.read_from(io.BytesIO(data), len(data))
     except IntegrityError as error:
         raise bad(f"{name} is no block of KV, or damaged") from error
+    if not all(ID.fullmatch(id_) for id_ in block.items):
+        raise bad(f"{name} says that something stands in it that is no memory")
     if name != f"kv/{block.key}{SUFFIX}":
         raise bad(f"{name} is another block than its name says")
     return block, array
@@ -136,7 +139,9 @@ def _row(line: bytes, number: int, now: int) -> PrefixRow:
         told = object_of(line)
         if told.keys() != _COLUMNS.keys() or any(type(told[name]) is not kind for name, kind in _COLUMNS.items()):
             raise ValueError
-        if min(told["ordinal"], told["version"]) < 1 or not 0 <= told["added_at"] <= now:
+        if not ID.fullmatch(told["item_id"]) or not 0 <= told["added_at"] <= now:
+            raise ValueError
+        if not 0 < told["ordinal"] < _MOST or not 0 < told["version"] < _MOST:
             raise ValueError
     except ValueError as error:
         raise bad(f"{PREFIX}, line {number} is no entry of a prefix") from error

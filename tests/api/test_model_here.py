@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from memos import MemOS, Settings
 from memos.backends.kv_buffer import KvBuffer
 from memos.serving import first_key
-from memos.settings import ChatSettings, IndexSettings, LimitSettings, TaskSettings
+from memos.settings import ActivationSettings, ChatSettings, IndexSettings, LimitSettings, TaskSettings
 from tests.api.running import running
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
@@ -114,6 +115,35 @@ def test_a_stream_says_the_same(served: Served) -> None:
     assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == whole
     assert [piece.choices[0].finish_reason for piece in pieces if piece.choices][-1] == "length"
     assert pieces[-1].usage.completion_tokens == 2
+
+
+def test_many_streams_with_one_beginning_and_no_room_to_keep_it_all_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute = KvBuffer.compute
+
+    def slow(self: KvBuffer, ids: Sequence[int]) -> None:
+        time.sleep(0.005)
+        compute(self, ids)
+
+    monkeypatch.setattr(KvBuffer, "compute", slow)
+    model = tiny_models.saved(tmp_path / "model")
+    settings = Settings(
+        limits=LimitSettings(min_free_bytes=1_000_000),
+        tasks=TaskSettings(workers=0),
+        chat_model=ChatSettings(model=f"local:{model}", max_tokens=4),
+        activation=ActivationSettings(host_bytes=100_000, disk_bytes=0),
+    )
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
+        key = first_key(memos)
+        assert key is not None
+        with running(memos) as url, ThreadPoolExecutor(12) as pool:
+            here = Served(memos, url, key)
+            asking = [
+                pool.submit(here.post, "/api/v1/chat", query=f"Question {n}?", system_prompt=SYSTEM, stream=True)
+                for n in range(12)
+            ]
+            assert [each.result().status_code for each in asking] == [200] * 12
 
 
 LONG = "Which of them were busy on the " + "".join(f"{day}. day, and the " for day in range(180))

@@ -413,6 +413,23 @@ def test_who_goes_away_while_the_prompt_is_read_stops_the_reading(monkeypatch: p
     assert cut_off.value.tokens.cached == 128
 
 
+@pytest.mark.parametrize("room", [1000, 2**26])
+def test_streams_that_one_thread_steps_in_turn_all_come_to_their_end(room: int) -> None:
+    """Who builds blocks may need the thread of who waits for them; without room each has to build."""
+    store = store_of(host=room)
+    model = chat_model(store, max_tokens=2)
+    streams, ended = [model.stream(asking(f"Question {n}?")) for n in range(3)], 0
+    while streams:
+        for stream in list(streams):
+            try:
+                next(stream)
+            except (StopIteration, UnfitAnswer):
+                streams.remove(stream)
+                ended += 1
+    assert ended == 3
+    assert store._building == set()
+
+
 def test_when_closing_returns_no_step_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that runs when the program ends would end it by a signal."""
     model, under_way, begun = chat_model(max_tokens=1000), set[int](), threading.Event()

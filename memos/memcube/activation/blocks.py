@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -30,6 +32,9 @@ Array: TypeAlias = npt.NDArray[np.generic]
 SUFFIX = ".safetensors"
 _TENSOR, _SCALES = "kv", "scales"
 _LARGEST_HEADER = 1_048_576
+_MOST, _AXES, _HALVES = 2**32, 5, 2
+_ENDLESS_S = 86_400.0
+_KEY = re.compile(r"[0-9a-f]{64}")
 # The arrays' own types: numpy has no bfloat16, whose bits are carried as integers.
 _CARRIED: dict[str, str] = {"F32": "<f4", "F16": "<u2", "BF16": "<u2"}
 
@@ -92,20 +97,19 @@ def file_of(folder: Path, key: str) -> Path:
 
 
 def write(folder: Path, block: Block, array: Array) -> int:
-    """Write a block's file, whole or not at all; return its bytes. Raises: OSError."""
-    file = file_of(folder, block.key)
+    """Write a block's file, whole or not at all; return its bytes. Raises: OSError, ValueError (no finite numbers)."""
+    parts, file = file_data(block, array), file_of(folder, block.key)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    size = 0
     temporary = file.with_suffix(".new")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
-            for part in file_data(block, array):
-                size += out.write(part)
+            for part in parts:
+                out.write(part)
         temporary.replace(file)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    return size
+    return sum(map(len, parts))
 
 
 def file_data(block: Block, array: Array) -> list[bytes | memoryview]:
@@ -135,20 +139,20 @@ def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tupl
     Raises: IntegrityError (damaged), FileNotFoundError, OSError.
     """
     with file_of(folder, key).open("rb", buffering=0) as source:
-        block, array = read_from(source, room)
+        block, array = read_from(source, os.fstat(source.fileno()).st_size, room)
     if block.key != key:
         raise IntegrityError(f"The file of block {key[:12]} is that of another.")
     return block, array
 
 
-def head_from(source: IO[bytes]) -> Block:
-    """Return what the beginning of a file says it holds. Raises: IntegrityError."""
-    return _read_header(source.read(8), source.read)[0]
+def head_from(source: IO[bytes], size: int) -> Block:
+    """Return what the beginning of a file of so many bytes says it holds. Raises: IntegrityError."""
+    return _checked(source, size)[0]
 
 
-def read_from(source: IO[bytes] | FileIO, room: Callable[[Block], Array]) -> tuple[Block, Array]:
-    """Return the block of an open file. Raises: IntegrityError (damaged)."""
-    block, digest, _ = _read_header(source.read(8), source.read)
+def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
+    """Return the block of an open file of so many bytes. Raises: IntegrityError (damaged)."""
+    block, digest = _checked(source, size)
     is_compact = block.dtype.endswith(COMPACT)
     array = room(block)
     read = np.empty(block.stored_bytes, dtype=np.uint8) if is_compact else array.reshape(-1).view(np.uint8)
@@ -161,6 +165,14 @@ def read_from(source: IO[bytes] | FileIO, room: Callable[[Block], Array]) -> tup
         numbers = compact.unpacked(read[:count].view(np.int8).reshape(block.shape), read[count:].view(np.float32))
         array[...] = compact.from_float(numbers, block.dtype.removesuffix(COMPACT))
     return block, array
+
+
+def _checked(source: IO[bytes] | FileIO, size: int) -> tuple[Block, str]:
+    """Return the block and its digest; nothing is allocated for what the file has not."""
+    block, digest, start = _read_header(source.read(8), source.read)
+    if size != start + block.stored_bytes:
+        raise IntegrityError(f"The file of block {block.key[:12]} is cut off, or too long.")
+    return block, digest
 
 
 def _header(block: Block, digest: str) -> bytes:
@@ -201,13 +213,29 @@ def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, st
             raise ValueError
         told = json.loads(more(size))
         meta, shape = told.pop("__metadata__"), told[_TENSOR]["shape"]
+        _check_told(meta, shape)
         block = Block(
             key=meta["key"], parent=meta["parent"] or None, fingerprint=meta["fingerprint"], cube=meta["cube"],
-            dtype=meta.get("dtype") or told[_TENSOR]["dtype"], shape=tuple(int(size) for size in shape),
+            dtype=meta.get("dtype") or told[_TENSOR]["dtype"], shape=tuple(shape),
             compute_s=float(meta["compute_s"]), items=frozenset(json.loads(meta["items"])),
         )  # fmt: skip
-        if told != _tensors(block) or len(bytes.fromhex(block.key)) != 32 or len(shape) != 5 or min(block.shape) < 1:
+        if told != _tensors(block):
             raise ValueError
         return block, meta["sha256"], 8 + size
-    except (ValueError, KeyError, TypeError, struct.error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
         raise IntegrityError("It is no file of a block.") from error
+
+
+def _check_told(meta: dict[str, object], shape: list[object]) -> None:
+    """See that a header says what it should, of the kinds it should. Raises: ValueError, TypeError, KeyError."""
+    sizes = [size for size in shape if type(size) is int and 0 < size <= _MOST]
+    if len(sizes) != len(shape) or len(sizes) != _AXES or sizes[0] != _HALVES or math.prod(sizes) > _MOST:
+        raise ValueError
+    if not all(isinstance(value, str) for value in meta.values()) or not _KEY.fullmatch(str(meta["key"])):
+        raise ValueError
+    items, seconds = json.loads(str(meta["items"])), float(str(meta["compute_s"]))
+    if not isinstance(items, list) or not all(isinstance(each, str) for each in items):
+        raise ValueError
+    if not (meta["parent"] == "" or _KEY.fullmatch(str(meta["parent"]))) or not 0 <= seconds < _ENDLESS_S:
+        raise ValueError
+    str(meta["cube"]).encode(), str(meta["fingerprint"]).encode(), "".join(items).encode()

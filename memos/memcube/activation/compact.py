@@ -13,13 +13,17 @@ COMPACT = "+I8"
 """What the type of a block ends with whose file is compact; its arrays are of the type before it."""
 
 _LARGEST = 127.0
+_BEYOND = 1e30
 
 
 def packed(array: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return an array (2, layers, kv_heads, tokens, head_dim) in whole numbers from -127 to 127, and its scales.
 
     The scales are flat: those of keys (layers, kv_heads, head_dim), then those of values (layers, kv_heads, tokens).
+    Raises: ValueError (a number is not finite, or near the largest there is).
     """
+    if not np.abs(array).max() < _BEYOND:
+        raise ValueError("its numbers are not finite")
     steps = np.abs(array[0]).max(axis=-2) / _LARGEST, np.abs(array[1]).max(axis=-1) / _LARGEST
     scales = [np.where(step > 0, step, 1.0).astype(np.float32) for step in steps]
     whole = np.stack([array[0] / scales[0][..., None, :], array[1] / scales[1][..., :, None]])

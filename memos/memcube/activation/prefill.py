@@ -19,6 +19,10 @@ from memos.memcube.activation.policy import Rate
 from memos.memcube.activation.store import BlockStore
 from memos.prefixes import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
 
+_LOOK_S = 0.02
+# Beyond that a prompt is computed beside the other: who began may never be asked for its next step.
+_LONGEST_WAIT_S = 60.0
+
 
 class Prefill:
     """Prefills for one model over one store. Thread-safe."""
@@ -61,8 +65,18 @@ class Prefill:
             if len(lent) == len(keys):
                 return (yield from self._fill(prompt, keys, lent, cache, turn, began))
             missing = keys[len(lent)]
-        with self._store.flight(missing), self._store.checkout(keys, counted=False) as lent:
-            return (yield from self._fill(prompt, keys, lent, cache, turn, began))
+        # Who builds them may be kept from its next step by the very threads that wait here, so nobody holds one.
+        mine = self._store.begin(missing)
+        while not mine and time.perf_counter() - began < _LONGEST_WAIT_S:
+            time.sleep(_LOOK_S)
+            yield
+            mine = self._store.begin(missing)
+        try:
+            with self._store.checkout(keys, counted=False) as lent:
+                return (yield from self._fill(prompt, keys, lent, cache, turn, began))
+        finally:
+            if mine:
+                self._store.end(missing)
 
     def _fill(
         self, prompt: Prompt, keys: Sequence[str], lent: Checkout, cache: KvCache,

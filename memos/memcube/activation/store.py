@@ -9,8 +9,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -86,7 +86,7 @@ class BlockStore:
         self._hits = dict.fromkeys(Tier, 0)
         self._rates = {tier: Rate() for tier in Tier}
         self._dropped = self._damaged = self._forgotten = 0
-        self._flights: dict[str, threading.Lock] = {}
+        self._building: set[str] = set()
         # What `_lock` guards is in memory; `_io` is held while files change, and is taken first of the two.
         self._lock, self._io = threading.RLock(), threading.RLock()
         self._disk: DiskTier | None = None
@@ -123,18 +123,17 @@ class BlockStore:
         with self._lock:
             return len(self._shelves.find(keys))
 
-    @contextmanager
-    def flight(self, key: str) -> Iterator[None]:
-        """Let one caller at a time build the block; who waited for that finds it built."""
+    def begin(self, key: str) -> bool:
+        """Let one caller at a time build the block; False while another does. Never waits."""
         with self._lock:
-            lock = self._flights.setdefault(key, threading.Lock())
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                if not lock.locked():
-                    self._flights.pop(key, None)
+            free = key not in self._building
+            self._building.add(key)
+            return free
+
+    def end(self, key: str) -> None:
+        """Say that whoever began to build a block has ended, also without it."""
+        with self._lock:
+            self._building.discard(key)
 
     def forget(self, items: Collection[str]) -> int:
         """Remove every block in which, or behind which, one of these items stands, from all tiers; return how many."""
@@ -212,7 +211,7 @@ class BlockStore:
                 self._disk.close()
                 self._disk = None
 
-    def kept(self, cube: str) -> Iterator[tuple[Block, Array]]:
+    def kept(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
         """Yield the blocks of a cube with their keys and values; none is evicted meanwhile."""
         with self._lock:
             found = [entry for entry in self._shelves.entries.values() if entry.block.cube == cube]
@@ -423,6 +422,11 @@ class BlockStore:
                 held = self._device.download(entry.held[Tier.DEVICE], entry.block)
             try:
                 self._disk.write(entry.block, held, heat)  # type: ignore[arg-type]
+            except ValueError as error:
+                log.warning("a block of activation memory is not written to disk: %s", error)
+                with self._lock:
+                    self._dropped += 1
+                return
             except OSError as error:
                 log.warning("activation memory writes nothing to disk for %d s: %s", _DISK_PAUSE_S, error)
                 self._disk_paused_until = time.monotonic() + _DISK_PAUSE_S

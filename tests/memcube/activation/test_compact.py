@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from safetensors import numpy as numpy_reader
 
+from memos.errors import IntegrityError
 from memos.memcube.activation import blocks, compact
 from memos.memcube.activation.blocks import Tier
 from memos.memcube.activation.store import BlockStore
@@ -42,6 +46,66 @@ def test_half_precision_is_rounded_as_torch_rounds_it(array):
     assert np.array_equal(compact.to_float(compact.from_float(array, "BF16"), "BF16"), told.float().numpy())
     half = compact.from_float(array, "F16")
     assert np.array_equal(compact.to_float(half, "F16"), torch.from_numpy(array).half().float().numpy())
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, np.finfo(np.float32).max])
+def test_what_is_no_number_is_not_written(tmp_path: Path, number: float) -> None:
+    array = np.zeros(SHAPE, dtype=np.float32)
+    array[1, 0, 0, 3, 1] = number
+    [block] = chain(keys_of(1, 1))
+    block = replace(block, dtype="F32+I8")
+    store = BlockStore({Tier.HOST: 2**20, Tier.DISK: 2**20}, FixedClock(), folder=tmp_path)
+    assert store.adopt(block, array)
+    store.settle()
+    assert store.stats().dropped_writes == 1
+    assert not list(tmp_path.glob("*/*"))
+    store.close()
+
+
+HEAD = {
+    "key": "0" * 64,
+    "parent": "",
+    "fingerprint": "f",
+    "cube": "c",
+    "items": "[]",
+    "compute_s": "0.1",
+    "dtype": "F32",
+}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "abc", 5, [], {}, {"__metadata__": 5, "kv": {"shape": [2, 1, 1, 64, 1]}}, {"__metadata__": HEAD, "kv": []},
+        *({"__metadata__": HEAD | {name: value}, "kv": {"shape": [2, 1, 1, 64, 1]}} for name, value in [
+            ("fingerprint", ["x"]), ("parent", ["a"]), ("parent", "a"), ("key", ""), ("items", '[1, "a"]'),
+            ("items", '"ab"'), ("items", '["\\ud800"]'), ("compute_s", "nan"), ("compute_s", "inf"),
+            ("compute_s", "-1"), ("dtype", "F64"), ("dtype", "I8"), ("cube", {}),
+        ]),
+        *({"__metadata__": HEAD, "kv": {"shape": shape}} for shape in [
+            [2, 1, 1, 64], [3, 1, 1, 64, 1], [2, -1, 1, 64, 1], [2, 0, 1, 64, 1], [2, 1, 1, 64, 2**43],
+            [2, 2**31, 2**31, 2, 1], [2, 1.0, 1, 64, 1], [2, True, 1, 64, 1], ["2", 1, 1, 64, 1], 7,
+        ]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("compact_too", [False, True])
+def test_hostile_headers_are_told_apart_from_blocks(tmp_path: Path, told: object, compact_too: bool) -> None:
+    if isinstance(told, dict) and isinstance(told.get("kv"), dict):
+        shape = told["kv"]["shape"]
+        told = told | {"kv": {"dtype": "F32", "shape": shape, "data_offsets": [0, 512]}}
+        if compact_too and told["__metadata__"] == HEAD:
+            told["__metadata__"] = HEAD | {"dtype": "F32+I8"}
+    raw = json.dumps(told).encode()
+    data = struct.pack("<Q", len(raw)) + raw + bytes(512)
+    for source, size in ((data, len(data)), (data[:20], 20), (struct.pack("<Q", 200_000) + b"[" * 200_000, 200_008)):
+        with pytest.raises(IntegrityError):
+            blocks.read_from(io.BytesIO(source), size)
+    file = blocks.file_of(tmp_path, "0" * 64)
+    file.parent.mkdir()
+    file.write_bytes(data)
+    store = BlockStore({Tier.DISK: 2**20}, FixedClock(), folder=tmp_path)
+    assert store.blocks() == []
+    store.close()
 
 
 @pytest.mark.parametrize(("dtype", "share"), [("F32", 0.25), ("F16", 0.5), ("BF16", 0.5)])
