@@ -85,8 +85,8 @@ class Activations:
     @contextmanager
     def kept(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
         """Lend the blocks of a cube with their keys and values, one after another."""
-        if self._store is not None:  # holds up nobody else
-            with closing(self._store.kept(cube)) as found:
+        if (live := self._store) is not None:  # holds up nobody else
+            with closing(live.kept(cube)) as found:
                 yield found
             return
         with self._stored() as store:

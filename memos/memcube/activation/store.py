@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,8 @@ from memos.memcube.activation.shelves import Entry, Shelves
 log = logging.getLogger("memos.activation")
 
 _QUEUED_WRITES = 32
+# About what 64 tokens take of a small model on two cores.
+_STRANGE_S = 0.1
 _DISK_PAUSE_S = 60.0
 
 
@@ -232,6 +234,12 @@ class BlockStore:
             if block.key in self._shelves.entries or self._closed:
                 return False
             self._shelves.count([block.key] * policy.ADMITTED_USES, self._now())
+            # What it took there is told by a file: it is worth no more here than what was computed here.
+            here = (
+                each.block for each in self._shelves.entries.values() if each.block.fingerprint == block.fingerprint
+            )
+            most_s = max((each.compute_s for each in here), default=_STRANGE_S)
+        block = replace(block, compute_s=min(block.compute_s, most_s))
         entry = self.added(block, array, Tier.HOST)
         if entry is None:
             return False

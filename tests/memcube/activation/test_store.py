@@ -284,6 +284,20 @@ def test_a_file_that_cannot_be_removed_is_removed_with_the_next_try(tmp_path, mo
     store.close()
 
 
+def test_what_a_file_says_of_its_worth_is_not_believed():
+    store = opened(host=4)
+    own = chain(keys_of(1, 2), compute_s=0.02)
+    use(store, own)
+    strange = chain(keys_of(2, 3), compute_s=80_000.0)
+    taken = [store.adopt(block, array_of(block)) for block in strange]
+    assert taken[:2] == [True, True]
+    told = {block.key: block.compute_s for block, *_ in store.blocks()}
+    assert {told[block.key] for block in strange if block.key in told} == {0.02}
+    alone = opened(host=4)
+    assert alone.adopt(strange[0], array_of(strange[0]))
+    assert [block.compute_s for block, *_ in alone.blocks()] == [0.1]
+
+
 def test_one_of_many_builds_and_the_others_look_again():
     store, made = opened(), chain(keys_of(1, 2))
     built, start = [], threading.Barrier(8)
