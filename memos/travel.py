@@ -101,7 +101,7 @@ class Travel:
         path = Path(file)
         self._check_dump(cube, actor)
         with _written_aside(path) as out:
-            return self._write(cube, out, passphrase, (vectors, kv), on_progress)
+            return self._write(cube, out, passphrase, on_progress, vectors=vectors, kv=kv)
 
     def inspect(self, file: Given, *, passphrase: str | None = None, actor: str = LOCAL_OWNER) -> DumpInfo:
         """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
@@ -139,8 +139,7 @@ class Travel:
 
     def _adopted(self, work: Load) -> tuple[int, str | None]:
         """Take in the blocks of activation memory where the same model answers; return how many, or why none."""
-        found = dump_kv.names(work.reader)
-        if not found:
+        if not dump_kv.names(work.reader):
             return 0, None
         target, local = work.target, self._means.local
         if not target.trust:
@@ -153,11 +152,11 @@ class Travel:
             shape = self._means.activations.shape(local)
         except MemosError as error:
             return 0, f"the model {local.model} cannot be opened: {error}"
-        made_by = {block.fingerprint for block in dump_kv.heads(work.reader)}
-        if shape is None or shape.fingerprint not in made_by:
+        told = dump_kv.heads(work.reader)
+        if shape is None or shape.fingerprint not in {block.fingerprint for block in told.values()}:
             return 0, f"another model than {local.model} made them, or one of other weights, tokenizer or template"
-        taken = self._means.activations.adopt(dump_kv.read_blocks(work.reader, work.ids), target.cube, shape)
-        left = len(found) - taken
+        taken = self._means.activations.adopt(dump_kv.read_blocks(work.reader, told, work.ids), target.cube, shape)
+        left = len(told) - taken
         return taken, f"{left} found no room, or have no place among the others" if left else None
 
     def _loaded(self, work: Load) -> Loaded:
@@ -203,9 +202,10 @@ class Travel:
         return Bounds(now, self._handles.limits.message_bytes, manifest.embedder.dimension)
 
     def _write(
-        self, cube: str, out: IO[bytes], passphrase: str | None, more: tuple[bool, bool], on_progress: Progress | None
-    ) -> DumpInfo:
-        vectors, kv = switch("vectors", more[0]), switch("kv", more[1])
+        self, cube: str, out: IO[bytes], passphrase: str | None, on_progress: Progress | None = None, *,
+        vectors: bool, kv: bool,
+    ) -> DumpInfo:  # fmt: skip
+        vectors, kv = switch("vectors", vectors), switch("kv", kv)
         secret = None if passphrase is None else check_passphrase(passphrase)
         means = self._means
         with self._handles.ledger.read() as connection:
@@ -267,7 +267,7 @@ def open_dump(
     out = scratch_file(travel)
     try:
         with disk_errors(travel._means.home):
-            travel._write(cube, out, passphrase, (vectors, kv), None)
+            travel._write(cube, out, passphrase, vectors=vectors, kv=kv)
         out.seek(0)
     except BaseException:
         out.close()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 
 import sqlalchemy as sa
 
@@ -86,40 +87,40 @@ def check(reader: DumpReader, name: str) -> None:
             pass
 
 
-def heads(reader: DumpReader) -> list[Block]:
-    """Return what the blocks say they are. Raises: InvalidInput."""
-    return [_head(reader, name) for name in names(reader)]
+def heads(reader: DumpReader) -> dict[str, Block]:
+    """Return by key what the blocks say they are. Raises: InvalidInput."""
+    return {block.key: block for block in (_head(reader, name) for name in names(reader))}
 
 
-def read_blocks(reader: DumpReader, ids: Ids) -> Iterator[tuple[Block, Array]]:
-    """Yield the blocks, parents first, with the ids of here; those whose memories are not here are left out.
+def read_blocks(reader: DumpReader, told: Mapping[str, Block], ids: Ids) -> Iterator[tuple[Block, Array]]:
+    """Yield the blocks that `heads` told of, parents first, with the ids of here.
 
-    Raises: InvalidInput (damaged, or no block).
+    Those whose memories are not here are left out. Raises: InvalidInput (damaged, or no block).
     """
-    waiting = {name.removeprefix("kv/").removesuffix(SUFFIX): name for name in names(reader)}
-    told = {key: _head(reader, name) for key, name in waiting.items()}
-    for key in sorted(told, key=lambda key: _depth(told, key)):
-        block, array = _read(b"".join(reader.blocks(waiting[key])), waiting[key])
+    behind: dict[str | None, list[str]] = {}
+    for key, block in told.items():
+        behind.setdefault(block.parent if block.parent in told else None, []).append(key)
+    waiting = deque(behind.get(None, ()))
+    while waiting:
+        key = waiting.popleft()
+        waiting.extend(behind.get(key, ()))
+        name = f"kv/{key}{SUFFIX}"
+        block, array = _read(b"".join(reader.blocks(name)), name)
         found = [ids.find(Kind.ITEM, id_) or ("", Fate.LEFT_OUT) for id_ in sorted(block.items)]
         if all(fate is Fate.NEW for _, fate in found):
             yield block.of_items(id_ for id_, _ in found), array
-
-
-def _depth(told: dict[str, Block], key: str) -> int:
-    """Return how many blocks stand before one; chains that go in a circle have an end, too."""
-    seen: set[str] = set()
-    while (parent := told[key].parent) in told and parent not in seen:
-        seen.add(key := str(parent))
-    return len(seen)
 
 
 def _head(reader: DumpReader, name: str) -> Block:
     if reader.manifest.parts[name].bytes > _LARGEST_BLOCK:
         raise bad(f"{name} is larger than a block of KV can be")
     try:
-        return blocks.head_from(io.BytesIO(next(reader.blocks(name), b"")), reader.manifest.parts[name].bytes)
+        block = blocks.head_from(io.BytesIO(next(reader.blocks(name), b"")), reader.manifest.parts[name].bytes)
     except IntegrityError as error:
         raise bad(f"{name} is no block of KV") from error
+    if name != f"kv/{block.key}{SUFFIX}":
+        raise bad(f"{name} is another block than its name says")
+    return block
 
 
 def _read(data: bytes, name: str) -> tuple[Block, Array]:
@@ -129,8 +130,6 @@ def _read(data: bytes, name: str) -> tuple[Block, Array]:
         raise bad(f"{name} is no block of KV, or damaged") from error
     if not all(ID.fullmatch(id_) for id_ in block.items):
         raise bad(f"{name} says that something stands in it that is no memory")
-    if name != f"kv/{block.key}{SUFFIX}":
-        raise bad(f"{name} is another block than its name says")
     return block, array
 
 

@@ -40,7 +40,7 @@ def test_each_number_is_within_half_a_step_of_what_it_was(array):
 @settings(max_examples=200, deadline=None)
 @given(arrays.arrays(np.float32, 50, elements=st.floats(-3e4, 3e4, width=32)))
 def test_half_precision_is_rounded_as_torch_rounds_it(array):
-    torch = pytest.importorskip("torch", reason="needs the extra `local`")
+    torch = pytest.importorskip("torch", reason="needs the extra `local`: make setup-local")
     told = torch.from_numpy(array).to(torch.bfloat16)
     assert np.array_equal(compact.from_float(array, "BF16"), told.view(torch.uint16).numpy())
     assert np.array_equal(compact.to_float(compact.from_float(array, "BF16"), "BF16"), told.float().numpy())
