@@ -10,6 +10,7 @@ import fcntl
 import os
 import pickle
 import re
+import select
 import signal
 import socket
 import struct
@@ -164,6 +165,8 @@ def serve(channel: Connection, handle: Handler) -> None:
             method, arguments = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own parent
         except (EOFError, OSError):
             return
+        if _is_closed(channel):  # a killed parent's last request would make files nobody looks after
+            return
         answer: tuple[Any, ...]
         try:
             answer = (True, handle(method, arguments))
@@ -173,6 +176,12 @@ def serve(channel: Connection, handle: Handler) -> None:
             channel.send_bytes(pickle.dumps(answer, _PICKLE))
         except OSError:
             return
+
+
+def _is_closed(channel: Connection) -> bool:
+    poll = select.poll()
+    poll.register(channel.fileno(), 0)
+    return bool(poll.poll(0))
 
 
 def ignore_interrupts() -> None:

@@ -6,6 +6,7 @@ build the next generation in a second child from a flushed copy, replay what was
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from memos.backends.child import Child, Died, current_file, write_durably
+from memos.backends.child import Child, Died, current_file, lock_folder, write_durably
 from memos.backends.edge_process import WireArm, WirePoint, copy_sparse
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.ports import HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
@@ -283,14 +284,22 @@ class QdrantEdgeIndex:
         return current_file(self._folder, _NAME, _name(1))
 
     def _remove_leftovers(self) -> None:
-        """Delete every generation but the current one, and a builder that is still there."""
+        """Delete every generation but the current one, and a builder that is still there.
+
+        In order: who copies one generation into the next has locked the first of them.
+        """
         builder, self._builder = self._builder, None
         if builder is not None:
             builder.kill()
         current = self._current()
-        for entry in self._folder.glob("gen-*"):
+        for entry in sorted(self._folder.glob("gen-*")):
             if entry != current:
-                shutil.rmtree(entry)
+                # The builder of a killed process writes until its call is done, and would fill what is being emptied.
+                lock = lock_folder(entry, "unfinished vector index")
+                try:
+                    shutil.rmtree(entry)
+                finally:
+                    os.close(lock)
 
 
 def wipe(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +161,38 @@ def test_a_killed_parent_leaves_no_engine_in_the_way(folder: Path) -> None:
     assert index.mark() == 9
     assert "item-1" in found(index)
     index.close()
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from memos.backends.child import lock_folder
+folder = Path(sys.argv[1])
+lock_folder(folder, "index")
+print("locked", flush=True)
+until = time.monotonic() + 1
+while time.monotonic() < until:
+    for number in range(200):
+        (folder / "segments" / str(number)).mkdir(parents=True, exist_ok=True)
+"""
+
+
+def test_a_killed_parents_builder_has_its_folder_until_it_is_done(folder: Path) -> None:
+    QdrantEdgeIndex.open(folder, DIMENSION).close()
+    unfinished = folder / "gen-000002"
+    with forks.Script(BUILDER, str(unfinished)) as builder:
+        assert builder.stdout.readline() == "locked\n"
+        index = QdrantEdgeIndex.open(folder, DIMENSION)
+    assert not unfinished.exists()
+    index.close()
+
+
+def test_a_request_whose_parent_is_gone_is_not_carried_out() -> None:
+    parent, its = socket.socketpair()
+    Connection(parent.detach()).send_bytes(pickle.dumps(("open", ("folder",))))  # and closes it
+    asked: list[str] = []
+    child.serve(Connection(its.detach()), lambda method, _: asked.append(method))
+    assert asked == []
 
 
 def test_closing_ends_the_engine(folder: Path) -> None:
