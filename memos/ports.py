@@ -442,6 +442,11 @@ class ChatModel(Protocol):
         """The model's name, as accounts and remembered answers know it."""
         ...
 
+    @property
+    def in_steps(self) -> bool:
+        """Whether the model works here, step by step: then `stream` does what `complete` does, and can be closed."""
+        ...
+
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer, whatever characters the messages have.
 

@@ -34,6 +34,10 @@ class ScriptedChat:
         return self._name
 
     @property
+    def in_steps(self) -> bool:
+        return False
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, TypeVar
 from weakref import WeakKeyDictionary
@@ -13,6 +14,7 @@ from fastapi import Depends, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from memos.api.families import Refused
 from memos.chatting.chat import ChatStream
 from memos.chatting.results import ChatResult
 from memos.kernel import MemOS
@@ -22,6 +24,13 @@ _LEAST_THREADS = 8
 _KNOWN: WeakKeyDictionary[MemOS, Talks] = WeakKeyDictionary()
 
 
+class Gone(Refused):
+    """The client closed the connection before there was an answer: 499 in the server's log, told to nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(499, "The client closed the connection before there was an answer.")
+
+
 class Talks:
     """The chats of one installation that are under way; those beyond what the model takes at once wait for a thread."""
 
@@ -29,18 +38,29 @@ class Talks:
         model = memos.settings.model_for("chat")
         self._limiter = anyio.CapacityLimiter(max(_LEAST_THREADS, 2 * model.parallel if model else 0))
 
-    async def run(self, call: Callable[[], _Given]) -> _Given:
-        """Make a call that may ask the model, such as `lambda: memos.chat(…)`. Raises: what it raises."""
-        return await to_thread.run_sync(call, limiter=self._limiter)
+    async def whole(self, request: Request, start: Callable[[], ChatStream]) -> ChatResult:
+        """Return the result of `memos.chat.steps(…)`; a client that goes away meanwhile ends it, where steps are told.
+
+        Raises: what the chat raises, Gone.
+        """
+        return await while_there(request, partial(self.finished, start))
+
+    async def finished(self, start: Callable[[], ChatStream]) -> ChatResult:
+        """Return the result, whoever still waits for it. Raises: what the chat raises."""
+        async with aclosing(await self.begin(start)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ChatResult):
+                    return piece
+        raise AssertionError("a chat ends with its result")
 
     async def begin(self, start: Callable[[], ChatStream]) -> AsyncGenerator[str | ChatResult]:
         """Start a streamed chat and wait for its first step; then the pieces come, and last the result.
 
         So a failure before the first step can still be the status of a response. Raises: as `MemOS.chat.stream`.
         """
-        stream = await self.run(start)
+        stream = await self._run(start)
         try:
-            first = await self.run(partial(_step, stream))
+            first = await self._run(partial(_step, stream))
         except BaseException:
             stream.close()
             raise
@@ -51,12 +71,41 @@ class Talks:
             while piece is not None:
                 if piece:
                     yield piece
-                piece = await self.run(partial(_step, stream))
+                piece = await self._run(partial(_step, stream))
             if stream.result is not None:
                 yield stream.result
         finally:
             with CancelScope(shield=True):  # a client that went away: nothing is stored, the model is let go
-                await self.run(stream.close)
+                await self._run(stream.close)
+
+    async def _run(self, call: Callable[[], _Given]) -> _Given:
+        return await to_thread.run_sync(call, limiter=self._limiter)
+
+
+async def while_there(request: Request, work: Callable[[], Awaitable[_Given]]) -> _Given:
+    """Return what work gives; it is cancelled when the client goes away. Raises: what it raises, Gone.
+
+    For requests whose bodies are read.
+    """
+    outcome: list[_Given | Exception] = []
+    async with anyio.create_task_group() as both:
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            both.cancel_scope.cancel()
+
+        both.start_soon(watch)
+        try:
+            outcome.append(await work())
+        except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+            outcome.append(error)
+        both.cancel_scope.cancel()
+    if not outcome:
+        raise Gone
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _step(stream: ChatStream) -> str | None:

@@ -113,6 +113,16 @@ class Asker:
                 took(tokens.prompt + tokens.completion or (asked + shown if begun else 0))
                 meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
+    def steps(self, request: ChatRequest, *, meter: Meter) -> Generator[str | ChatReply, None, None]:
+        """Yield last of all the whole of such an answer; before it a model that works here says what it has got.
+
+        So that it can be closed between two steps. Raises: as `talk`.
+        """
+        if self._model.in_steps:
+            yield from self.stream(request, meter=meter)
+        else:
+            yield self._complete(request, meter)
+
     def ask(
         self,
         messages: Sequence[ChatMessage],

@@ -46,6 +46,11 @@ class LocalModel:
         """The model's name, with `local:` before it."""
         return str(self._settings.model)
 
+    @property
+    def in_steps(self) -> bool:
+        """It does."""
+        return True
+
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer. Raises: ModelError, BackendUnavailable."""
         for piece in self.stream(request):
@@ -54,7 +59,7 @@ class LocalModel:
         raise AssertionError("a stream ends with its reply")
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
-        """Yield the model's answer, "" after each step of reading the prompt; closed before its end it makes no more.
+        """Yield the model's answer, "" after a step that shows nothing; closed before its end it makes no more.
 
         Raises: as `complete`.
         """
@@ -122,8 +127,7 @@ class LocalModel:
             if token in self._loaded.ends:
                 finish = "stop"
                 break
-            if shown := sendable(answering.feed(said.add(token))):
-                yield shown
+            yield sendable(answering.feed(said.add(token)))
             if place + 1 < most:
                 with self._turn(later=request.later):
                     cache.compute([token])

@@ -57,6 +57,11 @@ class OpenAIChat:
         """The model's name at its endpoint."""
         return self._model
 
+    @property
+    def in_steps(self) -> bool:
+        """It does not: an endpoint asked for a stream is not asked again once that has begun."""
+        return False
+
     def complete(self, request: ChatRequest) -> ChatReply:
         """Return the model's answer. Raises: ModelError, BackendUnavailable, BackendTimeout."""
         request = with_small_images(request)

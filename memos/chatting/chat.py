@@ -29,6 +29,9 @@ from memos.text.checks import check_text
 log = logging.getLogger("memos.chatting")
 
 
+_Asking = Callable[..., Generator[str | ChatReply, None, None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Doors:
     """The calls of `MemOS` that a chat makes."""
@@ -82,7 +85,15 @@ class Chat:
         Everything but the model's own errors is raised here, before the first piece. Raises: as a call.
         """
         ready = self._ready(Question(query, **options))
-        return ChatStream(self._pieces(ready))
+        return ChatStream(self._pieces(ready, ready.asker.stream))
+
+    def steps(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
+        """Return what `stream` does for who wants only the result, and may want it no longer before it is there.
+
+        An endpoint is asked for the whole answer, as by a call. Raises: as a call.
+        """
+        ready = self._ready(Question(query, **options))
+        return ChatStream(self._pieces(ready, ready.asker.steps))
 
     def recall(self, query: str, *, marks: bool = False, **options: Unpack[RecallOptions]) -> Recalled:
         """Return the memory section a prompt for this question is given, for who asks a model elsewhere.
@@ -124,11 +135,11 @@ class Chat:
         request = request_of(question, recalled, history, position, handles.limits, cube=scope.cubes[0])
         return _Ready(question, asker, cube, recalled, request)
 
-    def _pieces(self, ready: _Ready) -> Generator[str, None, ChatResult]:
+    def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
         began = time.perf_counter()
         marks = Marks(ready.marks, kept=ready.question.marks)
         reply: ChatReply | None = None
-        with closing(ready.asker.stream(ready.request, meter=ready.meter())) as pieces:
+        with closing(asked(ready.request, meter=ready.meter())) as pieces:
             for piece in pieces:
                 if isinstance(piece, ChatReply):
                     reply = piece

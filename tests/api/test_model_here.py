@@ -34,9 +34,9 @@ class Served:
     def client(self) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/openai/v1", api_key=self.key, max_retries=0)
 
-    def post(self, path: str, **body: Any) -> httpx2.Response:
+    def post(self, path: str, *, timeout_s: float = 60, **body: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        return httpx2.post(f"{self.url}{path}", content=json.dumps(body), headers=headers, timeout=60)
+        return httpx2.post(f"{self.url}{path}", content=json.dumps(body), headers=headers, timeout=timeout_s)
 
     def completion(self, **body: Any) -> httpx2.Response:
         return self.post("/openai/v1/chat/completions", **{"messages": asked(), "max_tokens": 8, **body})
@@ -149,6 +149,28 @@ def test_many_streams_with_one_beginning_and_no_room_to_keep_it_all_end(
 LONG = "Which of them were busy on the " + "".join(f"{day}. day, and the " for day in range(180))
 
 
+def slow_steps(monkeypatch: pytest.MonkeyPatch, pause_s: float = 0.1) -> list[int]:
+    """Make every step of every model slower; return a list that grows with each."""
+    steps, compute = list[int](), KvBuffer.compute
+
+    def slow(self: KvBuffer, ids: Sequence[int]) -> None:
+        steps.append(len(ids))
+        time.sleep(pause_s)
+        compute(self, ids)
+
+    monkeypatch.setattr(KvBuffer, "compute", slow)
+    return steps
+
+
+def made_at_last(steps: list[int]) -> int:
+    """Return how many steps were made when no more are made."""
+    made = -1
+    while len(steps) != made:
+        made = len(steps)
+        time.sleep(0.6)
+    return made
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [("/openai/v1/chat/completions", {"messages": asked(LONG)}), ("/api/v1/chat", {"query": LONG, "store": False})],
@@ -156,22 +178,43 @@ LONG = "Which of them were busy on the " + "".join(f"{day}. day, and the " for d
 def test_who_hangs_up_while_the_prompt_is_read_stops_the_reading(
     served: Served, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps, compute = list[int](), KvBuffer.compute
-
-    def slow(self: KvBuffer, ids: Sequence[int]) -> None:
-        steps.append(len(ids))
-        time.sleep(0.1)
-        compute(self, ids)
-
-    monkeypatch.setattr(KvBuffer, "compute", slow)
+    steps = slow_steps(monkeypatch)
     headers = {"Authorization": f"Bearer {served.key}"}
     with httpx2.stream("POST", f"{served.url}{path}", json=body | {"stream": True}, headers=headers) as answer:
         assert answer.status_code == 200
-    made = -1
-    while len(steps) != made:  # until none is made any more
-        made = len(steps)
-        time.sleep(1)
-    assert 0 < made < 40  # of some 50
+    assert 0 < made_at_last(steps) < 40  # of some 50
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/openai/v1/chat/completions", {"messages": asked(LONG)}),
+        ("/api/v1/chat", {"query": LONG}),
+        ("/product/chat/complete", {"query": LONG, "user_id": "ann"}),
+        (
+            "/api/openmem/v1/chat",
+            {"query": LONG, "user_id": "ann", "conversation_id": "one", "add_message_on_answer": False},
+        ),
+    ],
+)
+def test_who_hangs_up_on_an_answer_that_is_no_stream_stops_it_too(
+    served: Served, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = served.memos.list(limit=1)
+    steps = slow_steps(monkeypatch)
+    with pytest.raises(httpx2.ReadTimeout):
+        served.post(path, timeout_s=1.5, **body)
+    assert 0 < made_at_last(steps) < 40  # of some 50
+    assert served.memos.list(limit=1) == before
+
+
+def test_what_openmem_stores_is_finished_for_who_asks_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = slow_steps(monkeypatch, 0.02)
+    body = {"query": LONG, "user_id": "ann", "conversation_id": "one", "max_tokens": 40, "temperature": 1.0}
+    tiny_models.torch.manual_seed(1)
+    with pytest.raises(httpx2.ReadTimeout):
+        served.post("/api/openmem/v1/chat", timeout_s=0.5, **body)
+    assert made_at_last(steps) > 45
 
 
 @pytest.mark.parametrize(

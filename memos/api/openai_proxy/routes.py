@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import httpx2
@@ -21,7 +22,7 @@ from memos.api.openai_proxy.asked import Completion, read
 from memos.api.openai_proxy.envelope import problem
 from memos.api.openai_proxy.spending import Spending
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
-from memos.api.talking import Streamed
+from memos.api.talking import Gone, Streamed, while_there
 from memos.chatting.results import Recalled
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.identities import Caller
@@ -87,8 +88,11 @@ async def completions(request: Request, memos: Opened, caller: Asked, upstream: 
     )
     spending = await Spending.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
     try:
-        response = await upstream.send(body, prefix)
+        response = await while_there(request, partial(upstream.send, body, prefix))
         return await _answered(request, upstream, underway, spending, response)
+    except Gone:  # as who closes a stream: what was asked is paid for
+        await spending.end(answered=0)
+        raise
     except BaseException:
         await spending.end()
         raise
@@ -111,7 +115,7 @@ async def _answered(
         headers = {**passed_headers(response.headers), "Cache-Control": "no-store"}
         return Streamed(_passing(upstream.chunks(response), underway, copy, charge), 200, headers, end=end)
     try:
-        whole = await upstream.read(response)
+        whole = await while_there(request, partial(upstream.read, response))
     finally:
         with CancelScope(shield=True):
             await response.aclose()
@@ -119,8 +123,7 @@ async def _answered(
         await spending.end()
         return _failure(upstream, response, whole)
     await spending.end(usage_in(whole), answered=len(whole))
-    if not await request.is_disconnected():
-        await underway.keep(read_answer(whole))
+    await underway.keep(read_answer(whole))
     return Response(whole, 200, passed_headers(response.headers))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from anyio import CancelScope, to_thread
@@ -75,7 +76,9 @@ async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, t
         return ok({"response": await _meanwhile(request, memos, caller, taken)})
     try:
         options = await to_thread.run_sync(_options, memos, caller, body)
-        result = await talks.run(lambda: memos.chat(query, **options))
+        # What is stored is finished also for who went away: asking again then gives this answer.
+        chat = partial(memos.chat.steps, query, **options)
+        result = await (talks.whole(request, chat) if taken is None else talks.finished(chat))
     except BaseException:
         if taken is not None:
             with CancelScope(shield=True):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from anyio import to_thread
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -48,10 +48,10 @@ class ChatBody(Body):
 
 
 @router.post("/complete")
-async def complete(body: ChatBody, memos: Opened, caller: Asked, talks: Talking) -> dict[str, Any]:
+async def complete(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> dict[str, Any]:
     """Answer a question with what is remembered, and remember the exchange."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
-    result = await talks.run(lambda: memos.chat(body.query, **options))
+    result = await talks.whole(request, lambda: memos.chat.steps(body.query, **options))
     return done({"response": result.text, "reasoning": ""})
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from typing import Any, cast
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 
 from memos.api.callers import who
@@ -105,7 +105,7 @@ _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "descr
 
 
 @router.post("", response_model=ChatShape, responses={200: _EVENTS})
-async def chat(body: ChatBody, memos: Opened, caller: Asked, talks: Talking) -> Any:
+async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> Any:
     """Answer a question with what is remembered, and remember the exchange when the answer is complete."""
 
     def options() -> ChatOptions:
@@ -113,7 +113,8 @@ async def chat(body: ChatBody, memos: Opened, caller: Asked, talks: Talking) -> 
         return body.options(acting.actor, acting.home)
 
     if not body.stream:
-        return ChatShape.model_validate(await talks.run(lambda: memos.chat(body.query, **options())))
+        result = await talks.whole(request, lambda: memos.chat.steps(body.query, **options()))
+        return ChatShape.model_validate(result)
     pieces = await talks.begin(lambda: memos.chat.stream(body.query, **options()))
     return Streamed(_events(pieces), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
