@@ -386,6 +386,19 @@ def test_a_client_that_goes_away_lets_the_endpoint_go_and_nothing_is_remembered(
     assert proxy.stored("gone") == []
 
 
+def test_a_client_that_goes_away_from_a_whole_answer_lets_the_endpoint_go_too(proxy: Proxy) -> None:
+    key = proxy.user("gone-early")
+    hold, left = threading.Event(), threading.Event()
+    said = answer("In Lyon.")
+    proxy.says(Said(body=said.body, content_type=said.content_type, hold=hold, held_at=9, left=left))
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(
+            f"{proxy.url}/chat/completions", json=asking(), headers={"Authorization": f"Bearer {key}"}, timeout=2
+        )
+    assert left.wait(30)
+    assert proxy.stored("gone-early") == []
+
+
 def test_pieces_are_passed_on_as_they_come(proxy: Proxy) -> None:
     key = proxy.user("at-once")
     hold = threading.Event()
