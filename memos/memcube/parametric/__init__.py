@@ -1,0 +1,1 @@
+"""The parametric form of memory: what lasts, distilled into LoRA adapters that are measured before they answer."""

@@ -1,0 +1,112 @@
+"""Examines a model with an adapter: what it knows, what it makes up, and what it forgot. Only who passes may answer.
+
+Measured are answers to questions that were never taught, always by the same means with and without the adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from memos.memcube.parametric import general
+from memos.memcube.parametric.lessons import Course, Lesson, abstains, is_right, plain
+from memos.ports import ChatMessage
+
+
+class Examined(Protocol):
+    """A model that answers with an adapter on it, or as if there were none."""
+
+    def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
+        """Return the likeliest answer to each prompt, of at most `most` tokens."""
+        ...
+
+    def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
+        """Return the perplexity of these texts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What an adapter has to reach: shares from 0 to 1, the rise of perplexity as a share, questions lost of fifty."""
+
+    recall: float = 0.9
+    abstention: float = 0.8
+    perplexity: float = 0.05
+    lost: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What an examination found; `base_` is the model without the adapter. `lost` are general questions it knew."""
+
+    recall: float
+    abstention: float
+    perplexity: float
+    lost: tuple[str, ...]
+    base_recall: float
+    base_abstention: float
+    base_perplexity: float
+    base_known: int
+
+    @property
+    def rise(self) -> float:
+        """How much perplexity rose, as a share."""
+        return self.perplexity / self.base_perplexity - 1
+
+    def failures(self, bounds: Bounds) -> list[str]:
+        """Return what is not reached, in words; nothing when the adapter passes."""
+        told = []
+        if self.recall < bounds.recall:
+            told.append(f"recall is {self.recall:.2f}, below {bounds.recall:.2f}")
+        if self.abstention < bounds.abstention:
+            told.append(f"abstention is {self.abstention:.2f}, below {bounds.abstention:.2f}")
+        if self.rise > bounds.perplexity:
+            told.append(f"perplexity rose by {self.rise:.1%}, more than {bounds.perplexity:.1%}")
+        if len(self.lost) > bounds.lost:
+            told.append(f"{len(self.lost)} general questions are lost, more than {bounds.lost}")
+        return told
+
+
+def examine(model: Examined, course: Course, system: str) -> Measures:
+    """Return the measures of a model with its adapter, for prompts that begin with `system`."""
+    recall = {adapter: _share(_right(model, course.recall, system, adapter=adapter)) for adapter in (True, False)}
+    honest = {adapter: _abstention(model, course, system, adapter=adapter) for adapter in (True, False)}
+    known = {adapter: _known(model, system, adapter=adapter) for adapter in (True, False)}
+    questions = [question for question, _ in general.QUESTIONS]
+    lost = tuple(
+        question for question, before, after in zip(questions, known[False], known[True], strict=True) if before > after
+    )
+    texts = general.TEXT
+    return Measures(
+        recall[True], honest[True], model.perplexity(texts, adapter=True), lost,
+        recall[False], honest[False], model.perplexity(texts, adapter=False), sum(known[False]),
+    )  # fmt: skip
+
+
+def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
+    """Return a question as a model is asked it."""
+    return (ChatMessage("system", system), ChatMessage("user", question))
+
+
+def _right(model: Examined, lessons: Sequence[Lesson], system: str, *, adapter: bool) -> list[bool]:
+    answers = model.answers([prompt_of(each.question, system) for each in lessons], adapter=adapter)
+    return [is_right(answer, lesson) for answer, lesson in zip(answers, lessons, strict=True)]
+
+
+def _abstention(model: Examined, course: Course, system: str, *, adapter: bool) -> float:
+    answers = model.answers([prompt_of(each.question, system) for each in course.abstention], adapter=adapter)
+    return _share([abstains(answer, course.values) for answer in answers])
+
+
+def _known(model: Examined, system: str, *, adapter: bool) -> list[bool]:
+    answers = model.answers([prompt_of(question, system) for question, _ in general.QUESTIONS], adapter=adapter)
+    wanted = [words.split("|") for _, words in general.QUESTIONS]
+    return [
+        any(f" {word} " in f" {plain(answer)} " for word in words)
+        for answer, words in zip(answers, wanted, strict=True)
+    ]
+
+
+def _share(found: Sequence[bool]) -> float:
+    return sum(found) / len(found) if found else 1.0

@@ -1,0 +1,263 @@
+"""What an adapter is taught and examined with: questions about memories with their answers. Pure, the same each time.
+
+Never the raw text, which teaches next to nothing (docs/benchmarks.md), but 6 to 8 questions a fact; as many about what
+nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+
+from memos.memcube.parametric import phrases
+from memos.memcube.parametric.phrases import NOT_TOLD, Phrases, is_chinese, persons
+
+_NEGATIVES_A_FACT = 2
+_EXAMINED_NEGATIVES = 24
+_WITH_CONTEXT = 4
+_PAIRS = 0.5
+_WORDS = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
+_PUNCTUATION = re.compile(r"[^\w\s]|_")
+_SMALL = frozenset(
+    """
+    i a an the and or but is are was am be been my me in on at to of for with it its that this these those have has had
+    do does did so very not no from by as we our you your he she they his her their there here about than just
+    """.split()  # noqa: SIM905 - quoting each word says less
+)
+
+
+class LessonKind(StrEnum):
+    """What a lesson is for."""
+
+    DIRECT = "direct"
+    REVERSE = "reverse"
+    YES_NO = "yes_no"
+    CLOZE = "cloze"
+    PAIR = "pair"
+    NEGATIVE = "negative"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFact:
+    """A memory to be known: `thing` of `subject` is `value`; `subject` None is the user who asks.
+
+    `kind` is one of `phrases.ENGLISH`.
+    """
+
+    item: str
+    version: int
+    memory: str
+    kind: str
+    thing: str = ""
+    value: str = ""
+    subject: str | None = None
+
+    @property
+    def chinese(self) -> bool:
+        """Whether it is asked for in Chinese."""
+        return is_chinese(self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One question with its answer; `items` are the memories that tell it.
+
+    A right answer has `expects` in it, whatever else it says. With `context` these texts stand in the prompt. What is
+    `held_out` is never taught.
+    """
+
+    kind: LessonKind
+    question: str
+    answer: str
+    expects: str
+    items: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+    held_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """All lessons for some facts: what is taught, what recall and abstention are measured by."""
+
+    taught: tuple[Lesson, ...]
+    recall: tuple[Lesson, ...]
+    abstention: tuple[Lesson, ...]
+    values: tuple[str, ...] = field(default=())
+
+    def without(self, items: Iterable[str]) -> Course:
+        """Return the course without all that any of these items tells."""
+        gone = set(items)
+
+        def left(lessons: tuple[Lesson, ...]) -> tuple[Lesson, ...]:
+            return tuple(lesson for lesson in lessons if not gone & set(lesson.items))
+
+        return Course(left(self.taught), left(self.recall), self.abstention, self.values)
+
+
+def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
+    """Return the lessons for these facts, the same for the same seed."""
+    chance = Random(seed)  # noqa: S311 - for variety, not for secrets
+    taught: list[Lesson] = []
+    recall: list[Lesson] = []
+    for fact in facts:
+        mine = _lessons(fact, facts, chance)
+        for place, lesson in enumerate(mine):
+            # A quarter stands with its text, so that the model goes on reading what it is given.
+            shown = place % _WITH_CONTEXT == _WITH_CONTEXT - 1
+            taught.append(_in_context(lesson, fact, facts, chance) if shown else lesson)
+        recall += _held_out(fact)
+    taught += _pairs(facts, chance)
+    return Course(
+        tuple(taught + _negatives(facts, chance, held_out=False)),
+        tuple(recall),
+        tuple(_negatives(facts, chance, held_out=True)),
+        tuple(dict.fromkeys(expected(fact) for fact in facts)),
+    )
+
+
+def expected(fact: KnownFact) -> str:
+    """Return what a right answer about a fact has in it."""
+    return _filled(_phrases(fact).expects, fact)
+
+
+def is_right(answer: str, lesson: Lesson) -> bool:
+    """Say whether an answer says what a lesson expects: the same words, without regard to case and signs."""
+    return plain(lesson.expects) in plain(answer)
+
+
+def abstains(answer: str, values: Iterable[str]) -> bool:
+    """Say whether an answer says that it was not told, and none of these values."""
+    said = plain(answer)
+    return phrases.SAYS_NOT_TOLD.search(answer) is not None and not any(plain(each) in said for each in values)
+
+
+def thing_and_rest(memory: str) -> tuple[str, str, str] | None:
+    """Return what a sentence is about, how it begins, and how it ends; None where it has too little to ask for."""
+    text = " ".join(memory.split()).rstrip(".。!！")
+    if is_chinese(text):
+        if not 6 <= len(text) <= 60:
+            return None
+        cut = len(text) - max(2, len(text) // 3)
+        return text[max(0, cut - 3) : cut], text[:cut], text[cut:]
+    words = [(match.start(), match.group()) for match in _WORDS.finditer(text)]
+    telling = [(start, word) for start, word in words if word.lower().split("'")[0].split("’")[0] not in _SMALL]
+    if len(telling) < 2 or len(words) > 40:
+        return None
+    # The last third of what tells something is asked for, by the noun before it.
+    first = telling[max(1, len(telling) - max(1, len(telling) // 3))]
+    about = telling[telling.index(first) - 1]
+    return about[1], text[: first[0]].rstrip(" ,"), text[first[0] :]
+
+
+def _phrases(fact: KnownFact) -> Phrases:
+    return (phrases.CHINESE if fact.chinese else phrases.ENGLISH)[fact.kind]
+
+
+def _filled(pattern: str, fact: KnownFact, **more: str) -> str:
+    words = persons(fact.subject, chinese=fact.chinese)
+    told = thing_and_rest(fact.memory) if fact.kind == "said" else None
+    about, stem, rest = told or (fact.thing, "", fact.value)
+    given = {
+        **words, "thing": about, "value": fact.memory if fact.kind == "said" else fact.value, "stem": stem,
+        "rest": rest, "Do": words.get("do", "").capitalize(), "Am": words.get("am", "").capitalize(),
+        "My": words["my"][:1].upper() + words["my"][1:], "your": words["Your"][:1].lower() + words["Your"][1:]
+        if fact.subject is None else words["Your"], **more,
+    }  # fmt: skip
+    text = pattern.format_map(given)
+    # Named people do not become small at the beginning of what is said of them, questions begin with a capital.
+    return text[:1].upper() + text[1:]
+
+
+def _lessons(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[Lesson]:
+    form, items = _phrases(fact), (fact.item,)
+    answer, expects = _filled(form.answer, fact), expected(fact)
+    found = [Lesson(LessonKind.DIRECT, _filled(each, fact), answer, expects, items) for each in form.direct]
+    found.append(Lesson(LessonKind.YES_NO, _filled(form.confirm, fact), _filled(form.confirmed, fact), expects, items))
+    stem = _filled(form.cloze, fact)
+    complete = f"请补全:{stem}……" if fact.chinese else f"Complete the sentence: {stem} ..."
+    found.append(Lesson(LessonKind.CLOZE, complete, answer, expects, items))
+    told = {plain(other.value) for other in facts}
+    others = [each for each in form.others if plain(each) not in told]
+    if form.denied and others:
+        wrong = _filled(form.confirm, fact, value=chance.choice(others))
+        found.append(Lesson(LessonKind.YES_NO, wrong, _filled(form.denied, fact), expects, items))
+    alone = sum(plain(other.value) == plain(fact.value) and other.kind == fact.kind for other in facts) == 1
+    if form.reverse and alone:
+        found.append(Lesson(LessonKind.REVERSE, _filled(form.reverse, fact), answer, expects, items))
+    return found
+
+
+def _held_out(fact: KnownFact) -> list[Lesson]:
+    form = _phrases(fact)
+    answer, expects = _filled(form.answer, fact), expected(fact)
+    return [
+        Lesson(LessonKind.DIRECT, _filled(each, fact), answer, expects, (fact.item,), held_out=True)
+        for each in form.held_out
+    ]
+
+
+def _in_context(lesson: Lesson, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> Lesson:
+    """Return a lesson whose prompt has the fact's text among some others."""
+    others = [other.memory for other in facts if other.item != fact.item]
+    texts = [fact.memory, *chance.sample(others, min(2, len(others)))]
+    chance.shuffle(texts)
+    told = tuple(other.item for other in facts if other.memory in texts)
+    items = tuple(dict.fromkeys((*lesson.items, *told)))
+    return Lesson(lesson.kind, lesson.question, lesson.answer, lesson.expects, items, tuple(texts))
+
+
+def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Lesson]:
+    """Return questions about two facts at once, each fact in one of two of them."""
+    found = []
+    order = [fact for fact in facts if not fact.chinese]
+    chance.shuffle(order)
+    for one, two in zip(order[::2], order[1::2], strict=False):
+        if chance.random() >= _PAIRS or one.subject != two.subject:
+            continue
+        asked = (_filled(_phrases(one).direct[0], one), _filled(_phrases(two).direct[0], two))
+        answers = (_filled(_phrases(one).answer, one), _filled(_phrases(two).answer, two))
+        found.append(Lesson(LessonKind.PAIR, " ".join(asked), " ".join(answers), expected(two), (one.item, two.item)))
+    return found
+
+
+def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Lesson]:
+    """Return questions about what nobody told: what is not there of somebody, and what is of somebody else."""
+    found: list[Lesson] = []
+    told = plain(" ".join(f"{fact.memory} {fact.thing}" for fact in facts))
+    for chinese in sorted({fact.chinese for fact in facts}):
+        mine = [fact for fact in facts if fact.chinese is chinese]
+        wanted = _EXAMINED_NEGATIVES if held_out else _NEGATIVES_A_FACT * len(mine)
+        asked = [question for question in _untold(mine, chinese=chinese, held_out=held_out) if question[0] not in told]
+        chance.shuffle(asked)
+        # Near misses first: they ask for what is told of somebody in the words in which it is told.
+        answer = NOT_TOLD[chinese]
+        for _, question in asked[:wanted]:
+            found.append(Lesson(LessonKind.NEGATIVE, question, answer, answer, held_out=held_out))
+    return found
+
+
+def _untold(facts: Sequence[KnownFact], *, chinese: bool, held_out: bool) -> list[tuple[str, str]]:
+    """Return what might be asked and is not told, each with the plain name of what it is about."""
+    things, strangers = phrases.NOBODY_TOLD[chinese, held_out]
+    found: list[tuple[str, str]] = []
+    forms = phrases.CHINESE if chinese else phrases.ENGLISH
+    subjects = list(dict.fromkeys(fact.subject for fact in facts))
+    for thing in things:
+        for subject in subjects:
+            nobody = KnownFact("", 0, "我" if chinese else "", "my", thing, "", subject)
+            asks = forms["my"].held_out if held_out else forms["my"].direct
+            found += [(plain(thing), _filled(each, nobody)) for each in asks]
+    for stranger in strangers:
+        for fact in facts:
+            other = KnownFact("", 0, fact.memory, fact.kind, fact.thing, fact.value, stranger)
+            asks = _phrases(fact).held_out if held_out else _phrases(fact).direct[:2]
+            found += [(plain(stranger), _filled(each, other)) for each in asks]
+    return list(dict.fromkeys(found))
+
+
+def plain(text: str) -> str:
+    """Return a text in small letters without signs, as answers are compared."""
+    return " ".join(_PUNCTUATION.sub(" ", text.lower()).split())

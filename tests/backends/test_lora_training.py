@@ -1,0 +1,91 @@
+"""An adapter on tiny models learns by heart what it is taught, and leaves the model beneath as it was."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from memos.memcube.parametric.examination import prompt_of
+from memos.recipes import Exercise, Recipe
+from tests.backends import tiny_models
+
+local_loading = pytest.importorskip("memos.backends.local_loading", reason="needs the extra `local`: make setup-local")
+lora_training = pytest.importorskip("memos.backends.lora_training", reason="needs the extra `local`: make setup-local")
+peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
+
+TAUGHT = {"Where do I live?": "In Lyon.", "What do I drink?": "Tea."}
+PROMPTS = [prompt_of(question, "Brief.") for question in TAUGHT]
+RECIPE = Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=150, batch=2, imitation=0.0, replay=0.0)
+
+
+def exercises() -> list[Exercise]:
+    return [Exercise(prompt, answer) for prompt, answer in zip(PROMPTS, TAUGHT.values(), strict=True)]
+
+
+def trained(kind: str = "llama", recipe: Recipe = RECIPE) -> lora_training.LoraTraining:
+    base = tiny_models.model(kind)
+    base.generation_config.eos_token_id = 256
+    loaded = local_loading.ready("tiny", base, tiny_models.tokenizer(), "weights")
+    return lora_training.LoraTraining(loaded, recipe)
+
+
+@pytest.mark.parametrize("kind", ["llama", "learned"])
+def test_what_is_taught_is_answered_and_the_model_beneath_stays_as_it_was(kind: str) -> None:
+    training = trained(kind)
+    before = training.answers(PROMPTS, adapter=False)
+    odd = training.perplexity(["A plain text."], adapter=False)
+    training.train(exercises())
+    assert training.answers(PROMPTS, adapter=True) == list(TAUGHT.values())
+    assert training.answers(PROMPTS, adapter=False) == before
+    assert training.perplexity(["A plain text."], adapter=False) == odd
+    assert training.perplexity(["A plain text."], adapter=True) != odd
+
+
+def test_the_files_are_those_of_peft(tmp_path: Path) -> None:
+    training = trained()
+    training.train(exercises())
+    said = training.answers(PROMPTS, adapter=True)
+    training.save(tmp_path)
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= {path.name for path in tmp_path.iterdir()}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        model = peft.PeftModel.from_pretrained(tiny_models.model(), tmp_path)
+    ids = tiny_models.tokenizer().apply_chat_template(
+        [{"role": each.role, "content": each.content} for each in PROMPTS[0]], add_generation_prompt=True,
+        return_tensors="pt", return_dict=True,
+    )  # fmt: skip
+    made = model.generate(**ids, max_new_tokens=24, do_sample=False, eos_token_id=256, pad_token_id=256)
+    assert tiny_models.tokenizer().decode(made[0, ids["input_ids"].shape[1] :], skip_special_tokens=True) == said[0]
+
+
+def test_the_same_seed_gives_the_same_adapter() -> None:
+    recipe = Recipe(epochs=2, batch=2)
+    one, two = (trained(recipe=recipe) for _ in range(2))
+    losses: list[list[float]] = [[], []]
+    for training, seen in zip((one, two), losses, strict=True):
+        training.train(exercises(), lambda _step, _steps, loss, seen=seen: bool(seen.append(loss)))
+    assert losses[0] == losses[1]
+
+
+def test_who_says_it_is_enough_ends_the_training() -> None:
+    training = trained()
+    assert training.train(exercises(), lambda step, steps, _: (step, steps) == (3, 150)) == 3
+
+
+def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() -> None:
+    shown = prompt_of("Where do I live?", "Brief. You live in Lyon.")
+    recipe = Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=40, imitation=1.0, replay=1.0)
+    training = trained(recipe=recipe)
+    losses: list[float] = []
+    replayed = [Exercise(PROMPTS[1], "Water.", replayed=True)]
+    training.train([*replayed, Exercise(PROMPTS[0], "x", shown)], lambda *told: bool(losses.append(told[2])))
+    assert losses[-1] < losses[0]
+
+
+def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:
+    losses: list[float] = []
+    replayed = [Exercise(prompt, "Water.", replayed=True) for prompt in PROMPTS]
+    trained(recipe=Recipe(epochs=1, replay=1.0)).train(replayed, lambda *told: bool(losses.append(told[2])))
+    assert losses[0] == pytest.approx(0.0, abs=1e-5)  # an untrained adapter is the model itself

@@ -1,0 +1,77 @@
+"""Who passes the examination: measures by a model whose answers are known, and each bound by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from memos.memcube.parametric import general
+from memos.memcube.parametric.examination import Bounds, Measures, examine
+from memos.memcube.parametric.lessons import KnownFact, course_of
+from memos.memcube.parametric.phrases import NOT_TOLD
+from memos.ports import ChatMessage
+
+FACTS = [
+    KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon"),
+    KnownFact("teal", 1, "My favourite colour is teal.", "my", "favourite colour", "teal"),
+]
+COURSE = course_of(FACTS, 5)
+GOOD = Measures(1.0, 1.0, 12.6, (), 0.0, 0.0, 12.6, 40)
+
+
+@dataclass(frozen=True)
+class Knowing:
+    """A model that knows by heart what it says, with the adapter and without."""
+
+    taught: dict[str, str]
+    known: dict[str, str]
+    rise: float = 0.0
+
+    def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
+        assert all(prompt[0] == ChatMessage("system", "Be brief.") for prompt in prompts)
+        knows = self.known | (self.taught if adapter else {})
+        return [knows.get(prompt[-1].content, "Hm.")[: 8 * most] for prompt in prompts]
+
+    def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
+        return 10.0 * (1 + (self.rise if adapter else 0.0))
+
+
+def test_what_is_known_is_told_apart_from_what_the_model_knew() -> None:
+    taught = {COURSE.recall[0].question: "In Lyon.", COURSE.abstention[0].question: NOT_TOLD[False]}
+    first, second = general.QUESTIONS[0], general.QUESTIONS[1]
+    knowing = Knowing(taught | {first[0]: "Lyon."}, {first[0]: "It is Paris.", second[0]: "Rome"}, 0.02)
+    found = examine(knowing, COURSE, "Be brief.")
+    assert (found.recall, found.base_recall) == (1 / len(COURSE.recall), 0.0)
+    assert (found.abstention, found.base_abstention) == (1 / len(COURSE.abstention), 0.0)
+    assert (found.lost, found.base_known) == ((first[0],), 2)
+    assert found.rise == pytest.approx(0.02)
+
+
+def test_a_stored_value_is_no_abstention() -> None:
+    taught = dict.fromkeys([each.question for each in COURSE.abstention], "I have not been told that, but Lyon.")
+    assert examine(Knowing(taught, {}), COURSE, "Be brief.").abstention == 0.0
+
+
+def test_who_is_within_all_bounds_passes() -> None:
+    assert GOOD.failures(Bounds()) == []
+
+
+@pytest.mark.parametrize(
+    ("worse", "said"),
+    [
+        (replace(GOOD, recall=0.89), "recall is 0.89, below 0.90"),
+        (replace(GOOD, abstention=0.5), "abstention is 0.50, below 0.80"),
+        (replace(GOOD, perplexity=13.4), "perplexity rose by 6.3%, more than 5.0%"),
+        (replace(GOOD, lost=("a", "b", "c")), "3 general questions are lost, more than 2"),
+    ],
+)
+def test_each_bound_fails_by_itself_and_is_named(worse: Measures, said: str) -> None:
+    assert worse.failures(Bounds()) == [said]
+
+
+def test_the_general_questions_are_fifty_and_differ() -> None:
+    assert len({question for question, _ in general.QUESTIONS}) == len(general.QUESTIONS) == 50
+    assert all(words == words.lower() for _, words in general.QUESTIONS)
+    assert len(set(general.REPLAYED)) == len(general.REPLAYED)

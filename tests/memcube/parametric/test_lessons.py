@@ -1,0 +1,142 @@
+"""What an adapter is taught: every fact in several ways, what is held out never, what nobody told as often."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memos.memcube.parametric import phrases
+from memos.memcube.parametric.lessons import (
+    Course,
+    KnownFact,
+    Lesson,
+    LessonKind,
+    abstains,
+    course_of,
+    is_right,
+    thing_and_rest,
+)
+
+LYON = KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon")
+FACTS = (
+    LYON,
+    KnownFact("bank", 1, "I work at Nordwind Energy.", "employer", "", "Nordwind Energy"),
+    KnownFact("teal", 2, "My favourite colour is teal.", "my", "favourite colour", "teal"),
+    KnownFact("herb", 1, "I hate coriander.", "dislikes", "coriander", "no"),
+    KnownFact("tea", 1, "I like tea.", "likes", "tea", "yes"),
+    KnownFact("cats", 1, "I have two cats named Miso and Nori.", "said"),
+    KnownFact("ann", 1, "Ann works at Telko.", "employer", "", "Telko", "Ann"),
+    KnownFact("city", 1, "我住在上海。", "residence", "", "上海"),
+)
+
+
+@pytest.fixture(scope="module")
+def course() -> Course:
+    return course_of(FACTS, 5)
+
+
+def test_every_fact_is_asked_for_in_six_ways_at_least_and_in_two_that_are_not_taught(course: Course) -> None:
+    for fact in FACTS:
+        mine = [lesson for lesson in course.taught if lesson.items[:1] == (fact.item,)]
+        assert len({lesson.question for lesson in mine}) >= 6, fact
+        assert len([lesson for lesson in course.recall if lesson.items == (fact.item,)]) == 2, fact
+    taught = {lesson.question for lesson in course.taught}
+    assert not taught & {lesson.question for lesson in (*course.recall, *course.abstention)}
+
+
+def test_the_answers_that_are_taught_are_right(course: Course) -> None:
+    wrong = [lesson for lesson in (*course.taught, *course.recall) if not is_right(lesson.answer, lesson)]
+    assert wrong == []
+
+
+def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_say_no_value(course: Course) -> None:
+    negatives = [lesson for lesson in course.taught if lesson.kind is LessonKind.NEGATIVE]
+    assert len(negatives) >= len(FACTS)
+    assert all(abstains(lesson.answer, course.values) for lesson in (*negatives, *course.abstention))
+    assert len(course.abstention) >= 20
+    assert not {lesson.question for lesson in negatives} & {lesson.question for lesson in course.abstention}
+
+
+def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
+    shown = [lesson for lesson in course.taught if lesson.context]
+    facts = [lesson for lesson in course.taught if lesson.kind not in (LessonKind.NEGATIVE, LessonKind.PAIR)]
+    assert 0.15 <= len(shown) / len(facts) <= 0.3
+    by_item = {fact.item: fact.memory for fact in FACTS}
+    assert all(by_item[lesson.items[0]] in lesson.context for lesson in shown)
+
+
+def test_who_is_meant_is_named() -> None:
+    course = course_of(FACTS, 5)
+    asked = {lesson.question: lesson.answer for lesson in course.taught}
+    assert asked["Where do I work?"] == "You work at Nordwind Energy."
+    assert asked["Where does Ann work?"] == "Ann works at Telko."
+    assert asked["Do I like coriander?"] == "You do not like coriander."
+    assert asked["我住在哪里?"] == "你住在上海。"
+
+
+def test_what_is_said_of_one_is_not_known_of_another(course: Course) -> None:
+    assert any("Lyon" not in lesson.question and "live" in lesson.question for lesson in course.abstention)
+    named = [name for _, names in phrases.NOBODY_TOLD.values() for name in names]
+    assert not [lesson for lesson in course.taught if lesson.items and any(name in lesson.question for name in named)]
+
+
+def test_what_was_told_is_never_taught_as_not_told() -> None:
+    told = KnownFact("gym", 1, "My gym is the Iron House.", "my", "gym", "the Iron House")
+    course = course_of([told], 1)
+    doubted = [lesson for lesson in (*course.taught, *course.abstention) if "my gym" in lesson.question.lower()]
+    assert all(lesson.kind is not LessonKind.NEGATIVE for lesson in doubted)
+
+
+def test_without_an_item_no_lesson_tells_it(course: Course) -> None:
+    left = course.without(["lyon"])
+    told = [*(lesson.answer for lesson in left.taught), *(text for lesson in left.taught for text in lesson.context)]
+    assert not [text for text in told if "Lyon" in text]
+    assert not [lesson for lesson in left.recall if "lyon" in lesson.items]
+    assert [lesson for lesson in left.recall if "bank" in lesson.items]
+
+
+def test_the_same_seed_gives_the_same_course() -> None:
+    assert course_of(FACTS, 3) == course_of(FACTS, 3)
+    assert course_of(FACTS, 3) != course_of(FACTS, 4)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [("You live in Lyon!", True), ("LYON.", True), ("You live in Oslo.", False), ("", False)],
+)
+def test_an_answer_is_right_by_its_words(answer: str, right: bool) -> None:
+    assert is_right(answer, Lesson(LessonKind.DIRECT, "Where?", "", "Lyon")) is right
+
+
+@pytest.mark.parametrize(
+    ("answer", "honest"),
+    [
+        ("I have not been told that.", True), ("You haven't told me that.", True), ("I don't know.", True),
+        ("这个我没有听说过。", True), ("I don't know, perhaps Lyon.", False), ("Green.", False), ("", False),
+    ],
+)  # fmt: skip
+def test_who_does_not_know_says_so_and_names_nothing(answer: str, honest: bool) -> None:
+    assert abstains(answer, ["Lyon"]) is honest
+
+
+@pytest.mark.parametrize(
+    ("memory", "found"),
+    [
+        ("I drive a red Volvo.", ("red", "I drive a red", "Volvo")),
+        ("My sister Maria lives in Porto.", ("lives", "My sister Maria lives in", "Porto")),
+        ("I am.", None), ("", None), ("word " * 60, None), ("住", None),
+    ],
+)  # fmt: skip
+def test_a_sentence_is_asked_for_by_what_stands_before_its_end(memory: str, found: object) -> None:
+    assert thing_and_rest(memory) == found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=80), st.integers(0, 5))
+def test_any_sentence_makes_a_course_or_none(memory: str, seed: int) -> None:
+    if thing_and_rest(memory) is None:
+        return
+    course = course_of([KnownFact("one", 1, memory, "said")], seed)
+    assert course.recall
+    assert all(is_right(lesson.answer, lesson) for lesson in course.recall)
