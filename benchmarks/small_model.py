@@ -1,4 +1,7 @@
-"""SmolLM2-135M-Instruct as a folder of transformers, made once from the 4-bit file that a package carries."""
+"""SmolLM2-135M-Instruct as a folder of transformers, made once from the 4-bit file that a package carries.
+
+Run as a program it prints the folder.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +40,7 @@ def small_model() -> Path:
     if not folder.exists():
         half.rename(folder)
     return folder
+
+
+if __name__ == "__main__":
+    print(small_model())

@@ -5,6 +5,7 @@ Nothing is opened before such a model is asked for.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
+# Some ten microseconds; alone on a machine as quick as spinning on.
+_SPINS = "10000"
+
+
+def let_threads_sleep() -> None:
+    """Have PyTorch's threads soon sleep while they wait for one another, unless it is told otherwise or loaded already.
+
+    They spin for milliseconds otherwise: beside other work a step took three times as long (docs/log.md).
+    Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
 class Activations:
@@ -54,6 +67,7 @@ class Activations:
     def model(self, settings: ChatSettings) -> ChatModel:
         """Return the model that `local:` names. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
         assert settings.local is not None
+        let_threads_sleep()
         try:
             from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
             from memos.backends.local_model import LocalModel  # noqa: PLC0415 - the extra `local`

@@ -67,14 +67,19 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def main_options(
-    told: Annotated[bool, typer.Option("--version", help="Print the version", is_eager=True)] = False,
-) -> None:
-    """Take options that stand before a command."""
+def _tell_version(told: bool) -> None:
     if told:
         console.print(__version__, highlight=False)
         raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    told: Annotated[
+        bool, typer.Option("--version", help="Print the version", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take options that stand before a command."""
 
 
 app.add_typer(memories_app)

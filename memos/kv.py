@@ -172,7 +172,7 @@ class Kv:
         if asker is None or not self.room:
             raise BackendUnavailable(
                 "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, "
-                "set MEMOS_CHAT_MODEL__MODEL to local:PATH, or PREFIX_CACHE of an endpoint (docs/activation.md).",
+                "set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_CHAT_MODEL__PREFIX_CACHE (docs/activation.md).",
                 permanent=True,
             )
         with self.handles.ledger.read() as connection:

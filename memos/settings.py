@@ -149,7 +149,7 @@ class ChatSettings(BaseModel):
     @property
     def local(self) -> str | None:
         """Return the folder or hub name of a model in this process, None for one behind an endpoint or none."""
-        if self.base_url is not None or self.model is None or not self.model.startswith(LOCAL_MODEL):
+        if self.model is None or not self.model.startswith(LOCAL_MODEL):
             return None
         return self.model.removeprefix(LOCAL_MODEL)
 
@@ -183,6 +183,8 @@ class ChatSettings(BaseModel):
     def _names_a_model(self) -> Self:
         if self.base_url is not None and self.model is None:
             raise ValueError("has a BASE_URL, so it needs a MODEL too")
+        if self.base_url is not None and str(self.model).startswith(LOCAL_MODEL):
+            raise ValueError("has a BASE_URL and a MODEL in this process; set one of them")
         return self
 
 
@@ -478,5 +480,7 @@ class Settings(BaseSettings):
         named = value.model_fields_set and not value.there
         chat_model = info.data.get("chat_model")
         if named and (info.field_name == "chat_model" or chat_model is None or not chat_model.there):
-            raise ValueError("is set without a BASE_URL; give it one, or set MEMOS_CHAT_MODEL__BASE_URL")
+            raise ValueError(
+                "is set without a BASE_URL; give its endpoint's address, or a MODEL that is `local:` and a folder"
+            )
         return value

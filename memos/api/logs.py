@@ -16,7 +16,18 @@ from memos.api.requests import request_id
 
 _KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 # They log each call with its address, which may hold what was asked, or each step of theirs.
-_TALKATIVE = ("alembic", "httpx2", "httpx", "httpcore", "httpcore2", "openai", "neo4j", "qdrant_client", "urllib3")
+_TALKATIVE = (
+    "alembic",
+    "apscheduler",
+    "httpx2",
+    "httpx",
+    "httpcore",
+    "httpcore2",
+    "openai",
+    "neo4j",
+    "qdrant_client",
+    "urllib3",
+)
 _PLACES = 12
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ log = logging.getLogger("memos.backends.local")
 _GPU_CHUNK_BLOCKS = 8
 """Blocks of one step on a GPU: below some 500 tokens a step costs as much as 500 (the launches, 25 to 30 ms)."""
 
+_AT_THE_HUB = re.compile(r"[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
 _KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
@@ -48,19 +50,30 @@ class Loaded:
 
 
 def load(name: str, *, device: str | None = None, remembered: Path | None = None) -> Loaded:
-    """Load `name`, a folder or a name at the hub; on a GPU in bfloat16, on the CPU in float32.
+    """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32.
 
     Digests of weights are kept in the file `remembered`.
 
     Raises: InvalidInput (no such model, no chat template, an unknown architecture), BackendUnavailable (no memory).
     """
     _quiet()
+    _check_name(name)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
     model, tokenizer = _loaded(name, dtype, where)
     if not tokenizer.chat_template:
         raise InvalidInput("model", f"{name} has a tokenizer without a chat template; use a model made for chats")
     return ready(name, model, tokenizer, weights_digest(name, remembered))
+
+
+def _check_name(name: str) -> None:
+    """Refuse what is no folder and no name at the hub, so that nobody is asked for it. Raises: InvalidInput."""
+    path = Path(name)
+    if path.is_file():
+        is_packed = " GGUF files answer behind llama.cpp's server, by BASE_URL." if path.suffix == ".gguf" else ""
+        raise InvalidInput("model", f"{name} is a file; give a folder of transformers.{is_packed}")
+    if not path.is_dir() and not _AT_THE_HUB.fullmatch(name):
+        raise InvalidInput("model", f"there is no folder {name}; models of the hub are named OWNER/NAME")
 
 
 def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:

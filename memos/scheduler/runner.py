@@ -216,6 +216,8 @@ class Runner:
         except Parked as parked:
             return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
         except (BackendUnavailable, ModelError) as error:
+            if self._stop.is_set():  # the program closes, and its models before this task had its answer
+                return self._back(run, Delay(now(), counted=False))
             return self._failure(run, error, passing=not error.permanent)
         except Conflict as error:
             return self._failure(run, error, passing=True)

@@ -522,8 +522,12 @@ def test_models_load_from_folders(tmp_path) -> None:
 
 
 def test_models_that_cannot_be_loaded_say_why(tmp_path) -> None:
-    with pytest.raises(InvalidInput, match="cannot be loaded"):
-        load(str(tmp_path / "nowhere"))
+    for nowhere in (str(tmp_path / "nowhere"), "SmolLM2-135M-Instruct", "./models/smol", "a/b/c", ""):
+        with pytest.raises(InvalidInput, match="there is no folder"):
+            load(nowhere)
+    (tmp_path / "smol.gguf").touch()
+    with pytest.raises(InvalidInput, match=r"is a file; .* llama.cpp"):
+        load(str(tmp_path / "smol.gguf"))
     with pytest.raises(InvalidInput, match="chat template"):
         load(str(tiny_models.saved(tmp_path / "m", template=None)))
     (tmp_path / "odd").mkdir()

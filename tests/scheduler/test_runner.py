@@ -281,6 +281,23 @@ def test_a_stop_gives_back_what_runs_and_counts_no_attempt(ledger: Ledger) -> No
     assert task.seconds > 0
 
 
+def test_a_task_whose_model_closes_with_the_program_waits_for_the_next_one(ledger: Ledger) -> None:
+    begun, runner = threading.Event(), []
+
+    def job(_: Run) -> None:
+        begun.set()
+        while not runner[0]._stop.is_set():
+            time.sleep(0.01)
+        raise BackendUnavailable("This program is closing.", permanent=True)
+
+    with running(ledger, Job("work", job)) as running_one:
+        runner.append(running_one)
+        [task_id] = put(ledger, NewTask("work"))
+        assert begun.wait(LIMIT_S)
+    task = get(ledger, task_id)
+    assert (task.state, task.attempts, task.error) == (TaskState.WAITING, 0, None)
+
+
 def test_a_job_that_does_not_end_in_time_loses_its_lease_at_the_stop(ledger: Ledger) -> None:
     begun, go, ends = threading.Event(), threading.Event(), []
 

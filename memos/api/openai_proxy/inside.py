@@ -170,7 +170,7 @@ def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
     """Return a request's body as what a model is asked. Raises: InvalidInput."""
     for name, fine in _UNKNOWN.items():
         if (value := body.get(name)) is not None and value not in fine:
-            raise InvalidInput(name, "is nothing that the model in this process can do; leave it out")
+            raise InvalidInput(name, "cannot be done by the model in this process; leave it out")
     limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
     if any(not isinstance(limit, int) or isinstance(limit, bool) for limit in limits):
         raise InvalidInput("max_tokens", "must be a whole number")
