@@ -1,0 +1,109 @@
+"""Which memories an adapter is to know: what is hot, has not changed for days, and nobody doubts. Pure.
+
+Every memory that is left out is left out for a reason, which is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from memos.memcube.parametric.lessons import KnownFact, thing_and_rest
+from memos.model import Item, ItemType, Status
+from memos.text.fencing import is_untrusted
+from memos.text.secrets import mask
+
+_USER = "user"
+_KINDS = frozenset({ItemType.USER, ItemType.PREFERENCE})
+_SURE, _TOLD_AGAIN = 0.9, 2
+_ALONE = {"residence", "employer", "name"}
+_OF_MINE, _LIKES = "my:", "likes:"
+_MOST_CHARS = 300
+
+
+class LeftOut(StrEnum):
+    """Why a memory is not learned."""
+
+    KIND = "no fact about somebody"
+    STATUS = "not valid, or waits for review"
+    OVER = "ended, or ends some day"
+    UNTRUSTED = "not said by the people themselves"
+    SECRET = "has a secret or a key in it"  # noqa: S105 - a reason
+    UNSURE = "said once and not sure"
+    NEW = "changed too lately"
+    COLD = "not used enough"
+    SHAPE = "nothing in it that could be asked for"
+    CONTRADICTED = "another memory says something else of the same"
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """What has to hold of a memory: its heat, and how long it has been as it is."""
+
+    heat: float
+    unchanged: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The facts to be known, and how many memories were left out for each reason."""
+
+    facts: tuple[KnownFact, ...]
+    left_out: Mapping[LeftOut, int]
+
+
+def select(memories: Iterable[tuple[Item, float | None]], wanted: Stable, now: datetime) -> Selected:
+    """Return the facts among memories with their sources and heats, in order of id; the heat of what is pinned is None.
+
+    Of two that say different things of the same, neither is learned.
+    """
+    left_out: Counter[LeftOut] = Counter()
+    found: list[tuple[str, KnownFact]] = []
+    for item, heat in sorted(memories, key=lambda pair: pair[0].id):
+        told = _fact(item, heat, wanted, now)
+        if isinstance(told, LeftOut):
+            left_out[told] += 1
+        else:
+            found.append((item.key or item.id, told))
+    values: dict[str, set[str]] = {}
+    for key, fact in found:
+        values.setdefault(key, set()).add(fact.value.casefold())
+    facts = []
+    for key, fact in found:
+        if len(values[key]) > 1:
+            left_out[LeftOut.CONTRADICTED] += 1
+        else:
+            facts.append(fact)
+    return Selected(tuple(facts), dict(left_out))
+
+
+def _fact(item: Item, heat: float | None, wanted: Stable, now: datetime) -> KnownFact | LeftOut:
+    subject, _, attribute = (item.key or "").partition("|")
+    checks = (
+        (LeftOut.KIND, item.type not in _KINDS),
+        (LeftOut.STATUS, item.status is not Status.ACTIVE),
+        (LeftOut.OVER, item.valid_to is not None),
+        (LeftOut.UNTRUSTED, is_untrusted(item.sources)),
+        (LeftOut.SECRET, mask(item.memory, personal=False)[0] != item.memory),
+        (LeftOut.UNSURE, item.confidence < _SURE and len(item.sources) < _TOLD_AGAIN and heat is not None),
+        (LeftOut.NEW, now - item.updated_at < wanted.unchanged),
+        (LeftOut.COLD, heat is not None and heat < wanted.heat),
+        (LeftOut.SHAPE, len(item.memory) > _MOST_CHARS),
+    )
+    for reason, is_so in checks:
+        if is_so:
+            return reason
+    whom = None if item.speaker == _USER else item.speaker
+    if subject and attribute in _ALONE and item.value:
+        return KnownFact(item.id, item.version, item.memory, attribute, "", item.value, whom)
+    if attribute.startswith(_OF_MINE) and item.value:
+        return KnownFact(item.id, item.version, item.memory, "my", attribute[len(_OF_MINE) :], item.value, whom)
+    if attribute.startswith(_LIKES) and item.value in ("yes", "no"):
+        kind = "likes" if item.value == "yes" else "dislikes"
+        return KnownFact(item.id, item.version, item.memory, kind, attribute[len(_LIKES) :], item.value, whom)
+    if thing_and_rest(item.memory) is None:
+        return LeftOut.SHAPE
+    return KnownFact(item.id, item.version, item.memory, "said", "", item.value or "", whom)

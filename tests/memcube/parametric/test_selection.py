@@ -1,0 +1,84 @@
+"""Which memories an adapter may learn: each reason against it by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memos.memcube.parametric.lessons import KnownFact
+from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
+from memos.model import Item, ItemType, Role, Source, Status, Tier, Trust
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+WANTED = Stable(heat=3.0, unchanged=timedelta(days=3))
+SAID = Source("message", 0, 15, "user", NOW - timedelta(days=9), "I live in Lyon.")
+LYON = Item(
+    id="lyon", cube="ann", version=2, version_id="v", memory="I live in Lyon.", type=ItemType.USER, tier=Tier.LONG,
+    status=Status.ACTIVE, speaker="user", role=Role.USER, key="user|residence", value="Lyon", tags=(), info={},
+    confidence=0.9, entities=("Lyon",), keywords=("lyon",), conversation=None, position=None, page=None, session=None,
+    said_at=None, valid_from=None, valid_to=None, created_at=NOW - timedelta(days=9),
+    updated_at=NOW - timedelta(days=9), sources=(SAID,),
+)  # fmt: skip
+
+
+def chosen(item: Item, heat: float | None = 5.0) -> Selected:
+    return select([(item, heat)], WANTED, NOW)
+
+
+def test_a_fact_is_known_by_its_key_and_value() -> None:
+    assert chosen(LYON) == Selected((KnownFact("lyon", 2, "I live in Lyon.", "residence", "", "Lyon"),), {})
+
+
+@pytest.mark.parametrize(
+    ("changed", "fact"),
+    [
+        ({"key": "user|my:phone", "value": "a Pixel 9"}, ("my", "phone", "a Pixel 9", None)),
+        ({"key": "user|likes:tea", "value": "yes"}, ("likes", "tea", "yes", None)),
+        ({"key": "user|likes:tea", "value": "no"}, ("dislikes", "tea", "no", None)),
+        ({"key": "Ann|employer", "value": "Telko", "speaker": "Ann"}, ("employer", "", "Telko", "Ann")),
+        ({"key": None, "value": None}, ("said", "", "", None)),
+    ],
+)
+def test_how_a_fact_is_asked_for_comes_from_its_key(changed: dict[str, Any], fact: tuple[object, ...]) -> None:
+    [found] = chosen(replace(LYON, **changed)).facts
+    assert (found.kind, found.thing, found.value, found.subject) == fact
+
+
+@pytest.mark.parametrize(
+    ("changed", "heat", "reason"),
+    [
+        ({"type": ItemType.MESSAGE}, 5.0, LeftOut.KIND),
+        ({"type": ItemType.INSTRUCTION}, 5.0, LeftOut.KIND),
+        ({"status": Status.PENDING}, 5.0, LeftOut.STATUS),
+        ({"status": Status.SUPERSEDED}, 5.0, LeftOut.STATUS),
+        ({"valid_to": NOW + timedelta(days=400)}, 5.0, LeftOut.OVER),
+        ({"sources": (replace(SAID, trust=Trust.UNTRUSTED),)}, 5.0, LeftOut.UNTRUSTED),
+        ({"memory": "My key is sk-proj-abcdefghij0123456789ABCDEFGHIJ0123456789abcd."}, 5.0, LeftOut.SECRET),
+        ({"confidence": 0.6}, 5.0, LeftOut.UNSURE),
+        ({"updated_at": NOW - timedelta(days=2)}, 5.0, LeftOut.NEW),
+        ({}, 2.9, LeftOut.COLD),
+        ({"key": None, "memory": "Yes."}, 5.0, LeftOut.SHAPE),
+        ({"memory": "I live in Lyon. " * 30}, 5.0, LeftOut.SHAPE),
+    ],
+)
+def test_what_is_not_learned_is_counted_by_its_reason(changed: dict[str, Any], heat: float, reason: LeftOut) -> None:
+    assert chosen(replace(LYON, **changed), heat) == Selected((), {reason: 1})
+
+
+def test_what_is_pinned_needs_no_heat_and_what_was_said_twice_no_certainty() -> None:
+    assert chosen(LYON, None).facts
+    twice = (SAID, replace(SAID, message_id="another"))
+    assert chosen(replace(LYON, confidence=0.6, sources=twice)).facts
+
+
+def test_of_two_that_contradict_each_other_neither_is_learned() -> None:
+    oslo = replace(LYON, id="oslo", memory="I live in Oslo.", value="Oslo")
+    assert select([(LYON, 5.0), (oslo, 5.0)], WANTED, NOW) == Selected((), {LeftOut.CONTRADICTED: 2})
+
+
+def test_the_order_of_what_is_given_does_not_matter() -> None:
+    tea = replace(LYON, id="tea", key="user|likes:tea", value="yes", memory="I like tea.")
+    assert select([(LYON, 5.0), (tea, 5.0)], WANTED, NOW) == select([(tea, 5.0), (LYON, 5.0)], WANTED, NOW)
