@@ -15,7 +15,7 @@ class Recipe:
 
     `layers` are those it is put on: the feed-forward part of each layer, or every linear one. `imitation` weighs the
     distance to the base model that reads the fact, over its `top` likeliest tokens, `replay` that to the base model
-    itself on other prompts. `enough` ends the training early: the share of the examined questions that is right.
+    itself on other prompts.
     """
 
     rank: int = 4

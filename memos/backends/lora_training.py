@@ -8,9 +8,10 @@ teacher's likeliest tokens. Source: Hinton et al., Distilling the Knowledge in a
 from __future__ import annotations
 
 import math
+import os
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -19,10 +20,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from memos.backends.local_loading import Loaded
+from memos.errors import IntegrityError
 from memos.ports import ChatMessage
 from memos.recipes import Exercise, Recipe
 
@@ -64,32 +68,76 @@ class LoraTraining:
         self._tokenizer = loaded.tokenizer
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
+        self._plan: list[list[_Encoded]] = []
+        self._step = 0
+        self._optimiser = torch.optim.AdamW(self.weights)
 
     @property
     def weights(self) -> list[torch.nn.Parameter]:
         """The numbers that are trained."""
         return [each for each in self._model.parameters() if each.requires_grad]
 
-    def train(self, exercises: Sequence[Exercise], on_step: Callable[[int, int, float], bool] | None = None) -> int:
-        """Train for the recipe's epochs, or until `on_step(step, steps, loss)` is true; return the steps made."""
-        recipe, chance = self._recipe, random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
+    @property
+    def steps(self) -> int:
+        """How many steps the training has in all."""
+        return len(self._plan)
+
+    @property
+    def step(self) -> int:
+        """How many of them are done."""
+        return self._step
+
+    def prepare(self, exercises: Sequence[Exercise]) -> None:
+        """Take what is to be learned; the base model is asked what it would say where that is imitated."""
+        chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
         encoded = [self._encoded(each) for each in exercises]
-        steps = math.ceil(len(encoded) / recipe.batch) * recipe.epochs
-        optimiser = torch.optim.AdamW(self.weights, lr=recipe.learning_rate, weight_decay=0.0)
-        step = 0
-        for _ in range(recipe.epochs):
-            for batch in _batches(encoded, recipe.batch, chance):
-                for group in optimiser.param_groups:
-                    group["lr"] = recipe.learning_rate * _share(step, steps)
-                loss = self._loss(batch)
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
-                optimiser.step()
-                optimiser.zero_grad(set_to_none=True)
-                step += 1
-                if on_step is not None and on_step(step, steps, float(loss.detach())):
-                    return step
-        return step
+        self._plan = [
+            batch for _ in range(self._recipe.epochs) for batch in _batches(encoded, self._recipe.batch, chance)
+        ]
+        self._step = 0
+        self._optimiser = torch.optim.AdamW(self.weights, lr=self._recipe.learning_rate, weight_decay=0.0)
+
+    def advance(self, most: int) -> float:
+        """Make at most so many steps; return their mean loss, 0 when there are none left."""
+        losses = []
+        for batch in self._plan[self._step : self._step + most]:
+            for group in self._optimiser.param_groups:
+                group["lr"] = self._recipe.learning_rate * _share(self._step, self.steps)
+            loss = self._loss(batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
+            self._optimiser.step()
+            self._optimiser.zero_grad(set_to_none=True)
+            self._step += 1
+            losses.append(float(loss.detach()))
+        return sum(losses) / max(1, len(losses))
+
+    def keep(self, file: Path) -> None:
+        """Write what it takes to go on from here: whole or not at all."""
+        tensors = {}
+        for name, weight in self._named():
+            tensors[f"weight.{name}"] = weight.detach()
+            tensors |= {f"{key}.{name}": value for key, value in self._optimiser.state[weight].items()}
+        aside = file.with_name(file.name + ".new")
+        save_file(tensors, aside, metadata={"step": str(self._step)})
+        with aside.open("rb") as written:
+            os.fsync(written.fileno())
+        aside.replace(file)
+
+    def go_on(self, file: Path) -> None:
+        """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
+        try:
+            with safe_open(file, "pt") as kept:
+                step = int(kept.metadata()["step"])
+                for name, weight in self._named():
+                    with torch.no_grad():
+                        weight.copy_(kept.get_tensor(f"weight.{name}"))
+                    if step:
+                        parts = ("step", "exp_avg", "exp_avg_sq")
+                        self._optimiser.state[weight] = {key: kept.get_tensor(f"{key}.{name}") for key in parts}
+        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
+            raise IntegrityError(f"{file} is damaged, or of another training ({type(error).__name__}).") from error
+        self._step = step
 
     def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
         """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
@@ -122,6 +170,9 @@ class LoraTraining:
     def detach(self) -> None:
         """Take the adapter off the model again."""
         self._model.unload()
+
+    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
+        return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
 
     def _prompt(self, messages: Sequence[ChatMessage]) -> list[int]:
         said = [{"role": each.role, "content": each.content} for each in messages]

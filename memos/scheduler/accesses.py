@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +28,8 @@ from memos.scheduler.rules import HeatRules
 
 _MOST_WAITING = 10_000
 _FLUSH_EVERY_S = 5.0
+# So long one commit may take beside others, in seconds; a cube of some hundred accesses takes that by itself.
+_HOLD_S = 0.02
 
 _STANDING = HotSelect(
     sa.select(item_rows.c.id, warmth.c.level, warmth.c.visits, warmth.c.interactions, warmth.c.last)
@@ -74,33 +76,55 @@ class Accesses:
                 self._waiting += counted
 
     def flush_if_due(self) -> None:
-        """Write down what was counted when the last time is some seconds ago. Raises: BackendUnavailable."""
+        """Write down what was counted when the last time is some seconds ago, and leave room for others' writes.
+
+        Raises: BackendUnavailable.
+        """
         if time.monotonic() - self._flushed_at >= _FLUSH_EVERY_S:
             self._flushed_at = time.monotonic()
-            self.flush()
+            self._flush(rests=True)
 
     def flush(self) -> None:
         """Write down what was counted: the warmth of items and of the segments they are in.
 
         Raises: BackendUnavailable; then it is tried again with the next flush.
         """
+        self._flush(rests=False)
+
+    def _flush(self, *, rests: bool) -> None:
         with self._lock:
             counted, self._waiting = self._waiting, []
+        by_cube: dict[str, list[Counted]] = {}
+        for one in counted:
+            by_cube.setdefault(one.cube, []).append(one)
         try:
-            while counted:
-                # One file has one writer: a commit for all. On a server each cube's row is locked, one at a time.
-                named = list(dict.fromkeys(one.cube for one in counted))
-                named = named if self._ledger.is_sqlite else named[:1]
-                with self._ledger.write() as connection:
-                    for cube in named:
-                        # A cube that was dropped meanwhile has nothing to warm.
-                        with suppress(NotFound):
-                            cubes.lock(connection, cube)
-                            self._write(connection, cube, [one for one in counted if one.cube == cube])
-                counted = [one for one in counted if one.cube not in named]
+            while by_cube:
+                began = time.monotonic()
+                written = self._write_some(by_cube, began + _HOLD_S)
+                for cube in written:
+                    del by_cube[cube]
+                if rests and by_cube:
+                    time.sleep(time.monotonic() - began)
         finally:
             with self._lock:
-                self._waiting = counted + self._waiting
+                self._waiting = [one for left in by_cube.values() for one in left] + self._waiting
+
+    def _write_some(self, by_cube: Mapping[str, Sequence[Counted]], until: float) -> list[str]:
+        """Write down cubes in one commit until then, at least one; return them.
+
+        One file has one writer, whom adds wait for. On a server each cube's row is locked, one at a time.
+        """
+        written: list[str] = []
+        with self._ledger.write() as connection:
+            for cube, counted in by_cube.items():
+                # A cube that was dropped meanwhile has nothing to warm.
+                with suppress(NotFound):
+                    cubes.lock(connection, cube)
+                    self._write(connection, cube, counted)
+                written.append(cube)
+                if time.monotonic() >= until or not self._ledger.is_sqlite:
+                    break
+        return written
 
     def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
         now = self._clock.now()

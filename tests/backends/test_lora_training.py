@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memos.errors import IntegrityError
 from memos.memcube.parametric.examination import prompt_of
 from memos.recipes import Exercise, Recipe
 from tests.backends import tiny_models
 
 local_loading = pytest.importorskip("memos.backends.local_loading", reason="needs the extra `local`: make setup-local")
 lora_training = pytest.importorskip("memos.backends.lora_training", reason="needs the extra `local`: make setup-local")
+torch = tiny_models.torch
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
 TAUGHT = {"Where do I live?": "In Lyon.", "What do I drink?": "Tea."}
@@ -31,12 +34,18 @@ def trained(kind: str = "llama", recipe: Recipe = RECIPE) -> lora_training.LoraT
     return lora_training.LoraTraining(loaded, recipe)
 
 
+def learn(training: lora_training.LoraTraining, given: list[Exercise]) -> list[float]:
+    """Train to the end; return the loss of each step."""
+    training.prepare(given)
+    return [training.advance(1) for _ in range(training.steps)]
+
+
 @pytest.mark.parametrize("kind", ["llama", "learned"])
 def test_what_is_taught_is_answered_and_the_model_beneath_stays_as_it_was(kind: str) -> None:
     training = trained(kind)
     before = training.answers(PROMPTS, adapter=False)
     odd = training.perplexity(["A plain text."], adapter=False)
-    training.train(exercises())
+    learn(training, exercises())
     assert training.answers(PROMPTS, adapter=True) == list(TAUGHT.values())
     assert training.answers(PROMPTS, adapter=False) == before
     assert training.perplexity(["A plain text."], adapter=False) == odd
@@ -45,7 +54,7 @@ def test_what_is_taught_is_answered_and_the_model_beneath_stays_as_it_was(kind: 
 
 def test_the_files_are_those_of_peft(tmp_path: Path) -> None:
     training = trained()
-    training.train(exercises())
+    learn(training, exercises())
     said = training.answers(PROMPTS, adapter=True)
     training.save(tmp_path)
     assert {"adapter_config.json", "adapter_model.safetensors"} <= {path.name for path in tmp_path.iterdir()}
@@ -62,30 +71,50 @@ def test_the_files_are_those_of_peft(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_adapter() -> None:
     recipe = Recipe(epochs=2, batch=2)
-    one, two = (trained(recipe=recipe) for _ in range(2))
-    losses: list[list[float]] = [[], []]
-    for training, seen in zip((one, two), losses, strict=True):
-        training.train(exercises(), lambda _step, _steps, loss, seen=seen: bool(seen.append(loss)))
-    assert losses[0] == losses[1]
+    one, two = (learn(trained(recipe=recipe), exercises()) for _ in range(2))
+    assert one == two
+    assert one != learn(trained(recipe=replace(recipe, seed=6)), exercises())
 
 
-def test_who_says_it_is_enough_ends_the_training() -> None:
-    training = trained()
-    assert training.train(exercises(), lambda step, steps, _: (step, steps) == (3, 150)) == 3
+def test_a_training_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    recipe = Recipe(epochs=4, batch=1)
+    whole, cut, again = (trained(recipe=recipe) for _ in range(3))
+    for training in (whole, cut, again):
+        training.prepare(exercises())
+    whole.advance(8)
+    cut.advance(3)
+    cut.keep(tmp_path / "kept.safetensors")
+    again.go_on(tmp_path / "kept.safetensors")
+    assert (again.step, again.steps) == (3, 8)
+    again.advance(100)
+    assert again.advance(1) == 0.0
+    assert all(map(torch.equal, whole.weights, again.weights))
+
+
+@pytest.mark.parametrize("damage", [b"", b"no safetensors", None])
+def test_what_was_kept_and_is_damaged_is_refused(tmp_path: Path, damage: bytes | None) -> None:
+    file = tmp_path / "kept.safetensors"
+    training = trained(recipe=Recipe(epochs=1, batch=2))
+    training.prepare(exercises())
+    if damage is None:  # of another shape
+        other = trained(recipe=Recipe(rank=2))
+        other.prepare(exercises())
+        other.keep(file)
+    else:
+        file.write_bytes(damage)
+    with pytest.raises(IntegrityError, match="damaged, or of another training"):
+        training.go_on(file)
 
 
 def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() -> None:
     shown = prompt_of("Where do I live?", "Brief. You live in Lyon.")
     recipe = Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=40, imitation=1.0, replay=1.0)
-    training = trained(recipe=recipe)
-    losses: list[float] = []
     replayed = [Exercise(PROMPTS[1], "Water.", replayed=True)]
-    training.train([*replayed, Exercise(PROMPTS[0], "x", shown)], lambda *told: bool(losses.append(told[2])))
+    losses = learn(trained(recipe=recipe), [*replayed, Exercise(PROMPTS[0], "x", shown)])
     assert losses[-1] < losses[0]
 
 
 def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:
-    losses: list[float] = []
     replayed = [Exercise(prompt, "Water.", replayed=True) for prompt in PROMPTS]
-    trained(recipe=Recipe(epochs=1, replay=1.0)).train(replayed, lambda *told: bool(losses.append(told[2])))
-    assert losses[0] == pytest.approx(0.0, abs=1e-5)  # an untrained adapter is the model itself
+    [loss] = learn(trained(recipe=Recipe(epochs=1, replay=1.0)), replayed)
+    assert loss == pytest.approx(0.0, abs=1e-5)  # an untrained adapter is the model itself
