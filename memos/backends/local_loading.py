@@ -72,7 +72,7 @@ def _check_name(name: str) -> None:
     if path.is_file():
         is_packed = " GGUF files answer behind llama.cpp's server, by BASE_URL." if path.suffix == ".gguf" else ""
         raise InvalidInput("model", f"{name} is a file; give a folder of transformers.{is_packed}")
-    if not path.is_dir() and not _AT_THE_HUB.fullmatch(name):
+    if not name or not (path.is_dir() or _AT_THE_HUB.fullmatch(name)):
         raise InvalidInput("model", f"there is no folder {name}; models of the hub are named OWNER/NAME")
 
 
