@@ -193,7 +193,7 @@ class Runner:
         """Leave the machine to those who wait for something: nobody waits for this thread."""
         share, began = self._settings.busy_share, time.monotonic()
         self._stop.wait(took_s * (1 / share - 1))
-        beside_calls = _SHARE_BESIDE_CALLS / self._settings.workers  # of all threads together
+        beside_calls = _SHARE_BESIDE_CALLS / max(1, self._settings.workers)  # of all threads together
         longest_s = min(_LONGEST_REST_S, took_s * (1 / min(share, beside_calls) - 1))
         while self._busy() and (left_s := began + longest_s - time.monotonic()) > 0:
             if self._stop.wait(min(left_s, _LOOK_S)):
