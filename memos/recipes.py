@@ -11,7 +11,7 @@ from memos.ports import ChatMessage
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A LoRA adapter's shape and its training; the defaults are what was measured to do best (docs/benchmarks.md).
+    """A LoRA adapter's shape and its training; the defaults are those of a first trial, not yet measured together.
 
     `layers` are those it is put on: the feed-forward part of each layer, or every linear one. `imitation` weighs the
     distance to the base model that reads the fact, over its `top` likeliest tokens, `replay` that to the base model

@@ -1,6 +1,6 @@
 """What an adapter is taught and examined with: questions about memories with their answers. Pure, the same each time.
 
-Never the raw text, which teaches next to nothing (docs/benchmarks.md), but 6 to 8 questions a fact; as many about what
+Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; as many about what
 nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
 """
 
@@ -120,7 +120,7 @@ def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
 
 def expected(fact: KnownFact) -> str:
     """Return what a right answer about a fact has in it."""
-    return _filled(_phrases(fact).expects, fact)
+    return _worded(_phrases(fact).expects, fact)
 
 
 def is_right(answer: str, lesson: Lesson) -> bool:
@@ -157,6 +157,11 @@ def _phrases(fact: KnownFact) -> Phrases:
 
 
 def _filled(pattern: str, fact: KnownFact, **more: str) -> str:
+    text = _worded(pattern, fact, **more)
+    return text[:1].upper() + text[1:]
+
+
+def _worded(pattern: str, fact: KnownFact, **more: str) -> str:
     words = persons(fact.subject, chinese=fact.chinese)
     told = thing_and_rest(fact.memory) if fact.kind == "said" else None
     about, stem, rest = told or (fact.thing, "", fact.value)
@@ -166,9 +171,7 @@ def _filled(pattern: str, fact: KnownFact, **more: str) -> str:
         "My": words["my"][:1].upper() + words["my"][1:], "your": words["Your"][:1].lower() + words["Your"][1:]
         if fact.subject is None else words["Your"], **more,
     }  # fmt: skip
-    text = pattern.format_map(given)
-    # Named people do not become small at the beginning of what is said of them, questions begin with a capital.
-    return text[:1].upper() + text[1:]
+    return pattern.format_map(given)
 
 
 def _lessons(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[Lesson]:
@@ -260,4 +263,4 @@ def _untold(facts: Sequence[KnownFact], *, chinese: bool, held_out: bool) -> lis
 
 def plain(text: str) -> str:
     """Return a text in small letters without signs, as answers are compared."""
-    return " ".join(_PUNCTUATION.sub(" ", text.lower()).split())
+    return " ".join(_PUNCTUATION.sub(" ", text.casefold()).split())
