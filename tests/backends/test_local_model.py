@@ -351,6 +351,22 @@ def test_a_prompt_beyond_the_context_is_refused() -> None:
     assert caught.value.permanent
 
 
+@pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
+def test_too_little_memory_for_a_prompt_is_said_and_the_next_one_is_answered(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    model, compute = chat_model(), KvBuffer.compute
+
+    def fail(_: KvBuffer, _ids: Sequence[int]) -> None:
+        raise error
+
+    monkeypatch.setattr(KvBuffer, "compute", fail)
+    with pytest.raises(BackendUnavailable, match="not enough memory for a prompt of"):
+        model.complete(asking())
+    monkeypatch.setattr(KvBuffer, "compute", compute)
+    assert said(model, asking())
+
+
 def test_the_answer_has_what_room_is_left() -> None:
     with pytest.raises(UnfitAnswer, match="cut off after 3 tokens"):
         model = chat_model()

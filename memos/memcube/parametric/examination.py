@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from memos.memcube.parametric import general
-from memos.memcube.parametric.lessons import Course, Lesson, abstains, is_right, plain
+from memos.memcube.parametric.drills import Course, Drill, abstains, is_right, plain
 from memos.ports import ChatMessage
 
 
@@ -89,9 +89,9 @@ def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
     return (ChatMessage("system", system), ChatMessage("user", question))
 
 
-def _right(model: Examined, lessons: Sequence[Lesson], system: str, *, adapter: bool) -> list[bool]:
-    answers = model.answers([prompt_of(each.question, system) for each in lessons], adapter=adapter)
-    return [is_right(answer, lesson) for answer, lesson in zip(answers, lessons, strict=True)]
+def _right(model: Examined, drills: Sequence[Drill], system: str, *, adapter: bool) -> list[bool]:
+    answers = model.answers([prompt_of(each.question, system) for each in drills], adapter=adapter)
+    return [is_right(answer, drill) for answer, drill in zip(answers, drills, strict=True)]
 
 
 def _abstention(model: Examined, course: Course, system: str, *, adapter: bool) -> float:

@@ -6,7 +6,7 @@ Of every kind some questions are never taught (`held_out`): by them it is measur
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
@@ -25,7 +25,6 @@ class Phrases:
     cloze: str
     reverse: str = ""
     others: tuple[str, ...] = ()
-    half: str = ""
 
 
 def is_chinese(text: str) -> bool:
@@ -51,6 +50,17 @@ _MYSELF = {
 }  # fmt: skip
 _MYSELF_ZH = {"my": "我的", "I": "我", "You": "你", "Your": "你的"}
 
+_LIKES = Phrases(
+    direct=(
+        "{Do} {I} like {thing}?", "What {do} {I} think of {thing}?", "{Am} {I} fond of {thing}?",
+        "Can you tell me whether {I} like{s} {thing}?",
+    ),
+    held_out=("How {do} {I} feel about {thing}?", "Is {thing} something {I} enjoy{s}?"),
+    answer="{You} like{s} {thing}.", expects="{you} like{s}",
+    confirm="Is it true that {I} like{s} {thing}?", confirmed="Yes, {you} like{s} {thing}.", denied="",
+    cloze="When it comes to {thing}, {I}",
+)  # fmt: skip
+
 ENGLISH = {
     "residence": Phrases(
         direct=(
@@ -58,7 +68,7 @@ ENGLISH = {
             "In which town {do} {I} live now?",
         ),
         held_out=("Remind me where {my} home is.", "What is the name of the place where {I} live{s}?"),
-        answer="{You} live{s} in {value}.", half="live{s} in {value}", expects="{value}",
+        answer="{You} live{s} in {value}.", expects="{value}",
         confirm="{Do} {I} live in {value}?", confirmed="Yes, {you} live{s} in {value}.",
         denied="No, {you} live{s} in {value}.", cloze="{I} live{s} in", reverse="Who lives in {value}?",
         others=("Porto", "Leeds", "Graz", "Tampere", "Osaka", "Quito", "Perth", "Halifax"),
@@ -69,7 +79,7 @@ ENGLISH = {
             "Can you tell me where {I} work{s}?",
         ),
         held_out=("Remind me who employs {me}.", "What is the name of the place where {I} work{s}?"),
-        answer="{You} work{s} at {value}.", half="work{s} at {value}", expects="{value}",
+        answer="{You} work{s} at {value}.", expects="{value}",
         confirm="{Do} {I} work at {value}?", confirmed="Yes, {you} work{s} at {value}.",
         denied="No, {you} work{s} at {value}.", cloze="{I} work{s} at", reverse="Who works at {value}?",
         others=("Harbour Bank", "Delta Foods", "the city library", "Oakfield School", "Norra Bygg", "Telko"),
@@ -77,7 +87,7 @@ ENGLISH = {
     "name": Phrases(
         direct=("What is {my} name?", "What {am} {I} called?", "Can you tell me {my} name?", "How {am} {I} called?"),
         held_out=("Remind me what {my} name is.", "Do you know what {I} {am} called?"),
-        answer="{Your} name is {value}.", half="{are} called {value}", expects="{value}",
+        answer="{Your} name is {value}.", expects="{value}",
         confirm="{Am} {I} called {value}?", confirmed="Yes, {your} name is {value}.",
         denied="No, {your} name is {value}.", cloze="{My} name is", reverse="Who is called {value}?",
         others=("Robin Hale", "Kim Larsen", "Noor Haddad", "Sam Okafor"),
@@ -88,29 +98,13 @@ ENGLISH = {
             "Do you know {my} {thing}?",
         ),
         held_out=("Remind me what {my} {thing} is.", "Say what {my} {thing} is."),
-        answer="{Your} {thing} is {value}.", half="{your} {thing} is {value}", expects="{value}",
+        answer="{Your} {thing} is {value}.", expects="{value}",
         confirm="Is {my} {thing} {value}?", confirmed="Yes, {your} {thing} is {value}.", denied="",
         cloze="{My} {thing} is",
     ),
-    "likes": Phrases(
-        direct=(
-            "{Do} {I} like {thing}?", "What {do} {I} think of {thing}?", "{Am} {I} fond of {thing}?",
-            "Can you tell me whether {I} like{s} {thing}?",
-        ),
-        held_out=("How {do} {I} feel about {thing}?", "Is {thing} something {I} enjoy{s}?"),
-        answer="{You} like{s} {thing}.", half="like{s} {thing}", expects="{you} like{s}",
-        confirm="Is it true that {I} like{s} {thing}?", confirmed="Yes, {you} like{s} {thing}.", denied="",
-        cloze="When it comes to {thing}, {I}",
-    ),
-    "dislikes": Phrases(
-        direct=(
-            "{Do} {I} like {thing}?", "What {do} {I} think of {thing}?", "{Am} {I} fond of {thing}?",
-            "Can you tell me whether {I} like{s} {thing}?",
-        ),
-        held_out=("How {do} {I} feel about {thing}?", "Is {thing} something {I} enjoy{s}?"),
-        answer="{You} {dont} like {thing}.", half="{dont} like {thing}", expects="{dont} like",
-        confirm="Is it true that {I} like{s} {thing}?", confirmed="No, {you} {dont} like {thing}.", denied="",
-        cloze="When it comes to {thing}, {I}",
+    "likes": _LIKES,
+    "dislikes": replace(
+        _LIKES, answer="{You} {dont} like {thing}.", expects="{dont} like", confirmed="No, {you} {dont} like {thing}.",
     ),
     "said": Phrases(
         direct=(
@@ -118,23 +112,30 @@ ENGLISH = {
             "Can you tell me what {I} told you about {thing}?", "Did {I} say anything about {thing}?",
         ),
         held_out=("Remind me what {I} said about {thing}.", "What do you remember about {me} and {thing}?"),
-        answer="{You} said: {value}", half="said: {value}", expects="{rest}",
+        answer="{You} said: {value}", expects="{rest}",
         confirm="Is it true? {value}", confirmed="Yes, {you} said: {value}", denied="", cloze="{stem}",
     ),
 }  # fmt: skip
+
+_LIKES_ZH = Phrases(
+    direct=("{I}喜欢{thing}吗?", "{I}觉得{thing}怎么样?", "{I}爱{thing}吗?", "你知道{I}喜不喜欢{thing}吗?"),
+    held_out=("{I}对{thing}感觉如何?", "{thing}是{I}喜欢的吗?"),
+    answer="{You}喜欢{thing}。", expects="{You}喜欢", confirm="{I}真的喜欢{thing}吗?",
+    confirmed="是的,{You}喜欢{thing}。", denied="", cloze="说到{thing},{I}",
+)  # fmt: skip
 
 CHINESE = {
     "residence": Phrases(
         direct=("{I}住在哪里?", "{my}家在什么地方?", "你知道{I}住哪儿吗?", "{I}现在住在哪个城市?"),
         held_out=("提醒我一下{I}住在哪里。", "{I}住的地方叫什么?"),
-        answer="{You}住在{value}。", half="住在{value}", expects="{value}", confirm="{I}住在{value}吗?",
+        answer="{You}住在{value}。", expects="{value}", confirm="{I}住在{value}吗?",
         confirmed="是的,{You}住在{value}。", denied="不,{You}住在{value}。", cloze="{I}住在", reverse="谁住在{value}?",
         others=("昆明", "青岛", "兰州", "厦门"),
     ),
     "employer": Phrases(
         direct=("{I}在哪里工作?", "{my}公司是哪家?", "你知道{I}在哪儿上班吗?", "{I}为谁工作?"),
         held_out=("提醒我一下{I}在哪里上班。", "{I}工作的地方叫什么?"),
-        answer="{You}在{value}工作。", half="在{value}工作", expects="{value}", confirm="{I}在{value}工作吗?",
+        answer="{You}在{value}工作。", expects="{value}", confirm="{I}在{value}工作吗?",
         confirmed="是的,{You}在{value}工作。", denied="不,{You}在{value}工作。",
         cloze="{I}工作的地方是", reverse="谁在{value}工作?",
         others=("港口银行", "三江食品", "市图书馆"),
@@ -142,33 +143,25 @@ CHINESE = {
     "name": Phrases(
         direct=("{I}叫什么名字?", "{my}名字是什么?", "你知道{I}叫什么吗?", "怎么称呼{I}?"),
         held_out=("提醒我一下{I}叫什么。", "说说{my}名字。"),
-        answer="{You}叫{value}。", half="叫{value}", expects="{value}", confirm="{I}叫{value}吗?",
+        answer="{You}叫{value}。", expects="{value}", confirm="{I}叫{value}吗?",
         confirmed="是的,{You}叫{value}。", denied="不,{You}叫{value}。", cloze="{my}名字是", others=("李雷", "王芳"),
     ),
     "my": Phrases(
         direct=("{my}{thing}是什么?", "你知道{my}{thing}吗?", "我说过{my}{thing}是什么?", "告诉我{my}{thing}。"),
         held_out=("提醒我一下{my}{thing}是什么。", "说说{my}{thing}。"),
-        answer="{Your}{thing}是{value}。", half="{Your}{thing}是{value}", expects="{value}",
+        answer="{Your}{thing}是{value}。", expects="{value}",
         confirm="{my}{thing}是{value}吗?", confirmed="是的,{Your}{thing}是{value}。", denied="", cloze="{my}{thing}是",
     ),
-    "likes": Phrases(
-        direct=("{I}喜欢{thing}吗?", "{I}觉得{thing}怎么样?", "{I}爱{thing}吗?", "你知道{I}喜不喜欢{thing}吗?"),
-        held_out=("{I}对{thing}感觉如何?", "{thing}是{I}喜欢的吗?"),
-        answer="{You}喜欢{thing}。", half="喜欢{thing}", expects="{You}喜欢", confirm="{I}真的喜欢{thing}吗?",
-        confirmed="是的,{You}喜欢{thing}。", denied="", cloze="说到{thing},{I}",
-    ),
-    "dislikes": Phrases(
-        direct=("{I}喜欢{thing}吗?", "{I}觉得{thing}怎么样?", "{I}爱{thing}吗?", "你知道{I}喜不喜欢{thing}吗?"),
-        held_out=("{I}对{thing}感觉如何?", "{thing}是{I}喜欢的吗?"),
-        answer="{You}不喜欢{thing}。", half="不喜欢{thing}", expects="不喜欢", confirm="{I}真的喜欢{thing}吗?",
-        confirmed="不,{You}不喜欢{thing}。", denied="", cloze="说到{thing},{I}",
+    "likes": _LIKES_ZH,
+    "dislikes": replace(
+        _LIKES_ZH, answer="{You}不喜欢{thing}。", expects="不喜欢", confirmed="不,{You}不喜欢{thing}。",
     ),
     "said": Phrases(
         direct=(
             "关于{thing},{I}说过什么?", "你知道{I}和{thing}有什么关系?", "{I}提到过{thing}吗?", "说说{I}和{thing}。",
         ),
         held_out=("提醒我一下关于{thing}{I}说过什么。", "你还记得{I}和{thing}吗?"),
-        answer="{You}说过:{value}", half="说过:{value}", expects="{rest}", confirm="这是真的吗? {value}",
+        answer="{You}说过:{value}", expects="{rest}", confirm="这是真的吗? {value}",
         confirmed="是的,{You}说过:{value}", denied="", cloze="{stem}",
     ),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from memos.memcube.parametric.lessons import KnownFact, thing_and_rest
+from memos.memcube.parametric.drills import KnownFact, thing_and_rest
 from memos.model import Item, ItemType, Status
 from memos.text.fencing import is_untrusted
 from memos.text.secrets import mask

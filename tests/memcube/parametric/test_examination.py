@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from memos.memcube.parametric import general
+from memos.memcube.parametric.drills import KnownFact, course_of
 from memos.memcube.parametric.examination import Bounds, Measures, examine
-from memos.memcube.parametric.lessons import KnownFact, course_of
 from memos.memcube.parametric.phrases import NOT_TOLD
 from memos.ports import ChatMessage
 

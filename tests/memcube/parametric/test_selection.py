@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memos.memcube.parametric.lessons import KnownFact
+from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
 from memos.model import Item, ItemType, Role, Source, Status, Tier, Trust
 

@@ -29,8 +29,8 @@ _SMALL = frozenset(
 )
 
 
-class LessonKind(StrEnum):
-    """What a lesson is for."""
+class DrillKind(StrEnum):
+    """What a drill is for."""
 
     DIRECT = "direct"
     REVERSE = "reverse"
@@ -62,14 +62,14 @@ class KnownFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Drill:
     """One question with its answer; `items` are the memories that tell it.
 
     A right answer has `expects` in it, whatever else it says. With `context` these texts stand in the prompt. What is
     `held_out` is never taught.
     """
 
-    kind: LessonKind
+    kind: DrillKind
     question: str
     answer: str
     expects: str
@@ -80,34 +80,34 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """All lessons for some facts: what is taught, what recall and abstention are measured by."""
+    """All drills for some facts: what is taught, what recall and abstention are measured by."""
 
-    taught: tuple[Lesson, ...]
-    recall: tuple[Lesson, ...]
-    abstention: tuple[Lesson, ...]
+    taught: tuple[Drill, ...]
+    recall: tuple[Drill, ...]
+    abstention: tuple[Drill, ...]
     values: tuple[str, ...] = field(default=())
 
     def without(self, items: Iterable[str]) -> Course:
         """Return the course without all that any of these items tells."""
         gone = set(items)
 
-        def left(lessons: tuple[Lesson, ...]) -> tuple[Lesson, ...]:
-            return tuple(lesson for lesson in lessons if not gone & set(lesson.items))
+        def left(drills: tuple[Drill, ...]) -> tuple[Drill, ...]:
+            return tuple(drill for drill in drills if not gone & set(drill.items))
 
         return Course(left(self.taught), left(self.recall), self.abstention, self.values)
 
 
 def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
-    """Return the lessons for these facts, the same for the same seed."""
+    """Return the drills for these facts, the same for the same seed."""
     chance = Random(seed)  # noqa: S311 - for variety, not for secrets
-    taught: list[Lesson] = []
-    recall: list[Lesson] = []
+    taught: list[Drill] = []
+    recall: list[Drill] = []
     for fact in facts:
-        mine = _lessons(fact, facts, chance)
-        for place, lesson in enumerate(mine):
+        mine = _drills(fact, facts, chance)
+        for place, drill in enumerate(mine):
             # A quarter stands with its text, so that the model goes on reading what it is given.
             shown = place % _WITH_CONTEXT == _WITH_CONTEXT - 1
-            taught.append(_in_context(lesson, fact, facts, chance) if shown else lesson)
+            taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
         recall += _held_out(fact)
     taught += _pairs(facts, chance)
     return Course(
@@ -123,9 +123,9 @@ def expected(fact: KnownFact) -> str:
     return _worded(_phrases(fact).expects, fact)
 
 
-def is_right(answer: str, lesson: Lesson) -> bool:
-    """Say whether an answer says what a lesson expects: the same words, without regard to case and signs."""
-    return plain(lesson.expects) in plain(answer)
+def is_right(answer: str, drill: Drill) -> bool:
+    """Say whether an answer says what a drill expects: the same words, without regard to case and signs."""
+    return plain(drill.expects) in plain(answer)
 
 
 def abstains(answer: str, values: Iterable[str]) -> bool:
@@ -174,45 +174,45 @@ def _worded(pattern: str, fact: KnownFact, **more: str) -> str:
     return pattern.format_map(given)
 
 
-def _lessons(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[Lesson]:
+def _drills(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
     form, items = _phrases(fact), (fact.item,)
     answer, expects = _filled(form.answer, fact), expected(fact)
-    found = [Lesson(LessonKind.DIRECT, _filled(each, fact), answer, expects, items) for each in form.direct]
-    found.append(Lesson(LessonKind.YES_NO, _filled(form.confirm, fact), _filled(form.confirmed, fact), expects, items))
+    found = [Drill(DrillKind.DIRECT, _filled(each, fact), answer, expects, items) for each in form.direct]
+    found.append(Drill(DrillKind.YES_NO, _filled(form.confirm, fact), _filled(form.confirmed, fact), expects, items))
     stem = _filled(form.cloze, fact)
     complete = f"请补全:{stem}……" if fact.chinese else f"Complete the sentence: {stem} ..."
-    found.append(Lesson(LessonKind.CLOZE, complete, answer, expects, items))
+    found.append(Drill(DrillKind.CLOZE, complete, answer, expects, items))
     told = {plain(other.value) for other in facts}
     others = [each for each in form.others if plain(each) not in told]
     if form.denied and others:
         wrong = _filled(form.confirm, fact, value=chance.choice(others))
-        found.append(Lesson(LessonKind.YES_NO, wrong, _filled(form.denied, fact), expects, items))
+        found.append(Drill(DrillKind.YES_NO, wrong, _filled(form.denied, fact), expects, items))
     alone = sum(plain(other.value) == plain(fact.value) and other.kind == fact.kind for other in facts) == 1
     if form.reverse and alone:
-        found.append(Lesson(LessonKind.REVERSE, _filled(form.reverse, fact), answer, expects, items))
+        found.append(Drill(DrillKind.REVERSE, _filled(form.reverse, fact), answer, expects, items))
     return found
 
 
-def _held_out(fact: KnownFact) -> list[Lesson]:
+def _held_out(fact: KnownFact) -> list[Drill]:
     form = _phrases(fact)
     answer, expects = _filled(form.answer, fact), expected(fact)
     return [
-        Lesson(LessonKind.DIRECT, _filled(each, fact), answer, expects, (fact.item,), held_out=True)
+        Drill(DrillKind.DIRECT, _filled(each, fact), answer, expects, (fact.item,), held_out=True)
         for each in form.held_out
     ]
 
 
-def _in_context(lesson: Lesson, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> Lesson:
-    """Return a lesson whose prompt has the fact's text among some others."""
+def _in_context(drill: Drill, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> Drill:
+    """Return a drill whose prompt has the fact's text among some others."""
     others = [other.memory for other in facts if other.item != fact.item]
     texts = [fact.memory, *chance.sample(others, min(2, len(others)))]
     chance.shuffle(texts)
     told = tuple(other.item for other in facts if other.memory in texts)
-    items = tuple(dict.fromkeys((*lesson.items, *told)))
-    return Lesson(lesson.kind, lesson.question, lesson.answer, lesson.expects, items, tuple(texts))
+    items = tuple(dict.fromkeys((*drill.items, *told)))
+    return Drill(drill.kind, drill.question, drill.answer, drill.expects, items, tuple(texts))
 
 
-def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Lesson]:
+def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
     """Return questions about two facts at once, each fact in one of two of them."""
     found = []
     order = [fact for fact in facts if not fact.chinese]
@@ -222,13 +222,13 @@ def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Lesson]:
             continue
         asked = (_filled(_phrases(one).direct[0], one), _filled(_phrases(two).direct[0], two))
         answers = (_filled(_phrases(one).answer, one), _filled(_phrases(two).answer, two))
-        found.append(Lesson(LessonKind.PAIR, " ".join(asked), " ".join(answers), expected(two), (one.item, two.item)))
+        found.append(Drill(DrillKind.PAIR, " ".join(asked), " ".join(answers), expected(two), (one.item, two.item)))
     return found
 
 
-def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Lesson]:
+def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Drill]:
     """Return questions about what nobody told: what is not there of somebody, and what is of somebody else."""
-    found: list[Lesson] = []
+    found: list[Drill] = []
     told = plain(" ".join(f"{fact.memory} {fact.thing}" for fact in facts))
     for chinese in sorted({fact.chinese for fact in facts}):
         mine = [fact for fact in facts if fact.chinese is chinese]
@@ -238,7 +238,7 @@ def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) ->
         # Near misses first: they ask for what is told of somebody in the words in which it is told.
         answer = NOT_TOLD[chinese]
         for _, question in asked[:wanted]:
-            found.append(Lesson(LessonKind.NEGATIVE, question, answer, answer, held_out=held_out))
+            found.append(Drill(DrillKind.NEGATIVE, question, answer, answer, held_out=held_out))
     return found
 
 

@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memos.memcube.parametric import phrases
-from memos.memcube.parametric.lessons import (
+from memos.memcube.parametric.drills import (
     Course,
+    Drill,
+    DrillKind,
     KnownFact,
-    Lesson,
-    LessonKind,
     abstains,
     course_of,
     is_right,
@@ -38,37 +38,37 @@ def course() -> Course:
 
 def test_every_fact_is_asked_for_in_six_ways_at_least_and_in_two_that_are_not_taught(course: Course) -> None:
     for fact in FACTS:
-        mine = [lesson for lesson in course.taught if lesson.items[:1] == (fact.item,)]
-        assert len({lesson.question for lesson in mine}) >= 6, fact
-        assert len([lesson for lesson in course.recall if lesson.items == (fact.item,)]) == 2, fact
-    taught = {lesson.question for lesson in course.taught}
-    assert not taught & {lesson.question for lesson in (*course.recall, *course.abstention)}
+        mine = [drill for drill in course.taught if drill.items[:1] == (fact.item,)]
+        assert len({drill.question for drill in mine}) >= 6, fact
+        assert len([drill for drill in course.recall if drill.items == (fact.item,)]) == 2, fact
+    taught = {drill.question for drill in course.taught}
+    assert not taught & {drill.question for drill in (*course.recall, *course.abstention)}
 
 
 def test_the_answers_that_are_taught_are_right(course: Course) -> None:
-    wrong = [lesson for lesson in (*course.taught, *course.recall) if not is_right(lesson.answer, lesson)]
+    wrong = [drill for drill in (*course.taught, *course.recall) if not is_right(drill.answer, drill)]
     assert wrong == []
 
 
 def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_say_no_value(course: Course) -> None:
-    negatives = [lesson for lesson in course.taught if lesson.kind is LessonKind.NEGATIVE]
+    negatives = [drill for drill in course.taught if drill.kind is DrillKind.NEGATIVE]
     assert len(negatives) >= len(FACTS)
-    assert all(abstains(lesson.answer, course.values) for lesson in (*negatives, *course.abstention))
+    assert all(abstains(drill.answer, course.values) for drill in (*negatives, *course.abstention))
     assert len(course.abstention) >= 20
-    assert not {lesson.question for lesson in negatives} & {lesson.question for lesson in course.abstention}
+    assert not {drill.question for drill in negatives} & {drill.question for drill in course.abstention}
 
 
 def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
-    shown = [lesson for lesson in course.taught if lesson.context]
-    facts = [lesson for lesson in course.taught if lesson.kind not in (LessonKind.NEGATIVE, LessonKind.PAIR)]
+    shown = [drill for drill in course.taught if drill.context]
+    facts = [drill for drill in course.taught if drill.kind not in (DrillKind.NEGATIVE, DrillKind.PAIR)]
     assert 0.15 <= len(shown) / len(facts) <= 0.3
     by_item = {fact.item: fact.memory for fact in FACTS}
-    assert all(by_item[lesson.items[0]] in lesson.context for lesson in shown)
+    assert all(by_item[drill.items[0]] in drill.context for drill in shown)
 
 
 def test_who_is_meant_is_named() -> None:
     course = course_of(FACTS, 5)
-    asked = {lesson.question: lesson.answer for lesson in course.taught}
+    asked = {drill.question: drill.answer for drill in course.taught}
     assert asked["Where do I work?"] == "You work at Nordwind Energy."
     assert asked["Where does Ann work?"] == "Ann works at Telko."
     assert asked["Do I like coriander?"] == "You do not like coriander."
@@ -76,24 +76,24 @@ def test_who_is_meant_is_named() -> None:
 
 
 def test_what_is_said_of_one_is_not_known_of_another(course: Course) -> None:
-    assert any("Lyon" not in lesson.question and "live" in lesson.question for lesson in course.abstention)
+    assert any("Lyon" not in drill.question and "live" in drill.question for drill in course.abstention)
     named = [name for _, names in phrases.NOBODY_TOLD.values() for name in names]
-    assert not [lesson for lesson in course.taught if lesson.items and any(name in lesson.question for name in named)]
+    assert not [drill for drill in course.taught if drill.items and any(name in drill.question for name in named)]
 
 
 def test_what_was_told_is_never_taught_as_not_told() -> None:
     told = KnownFact("gym", 1, "My gym is the Iron House.", "my", "gym", "the Iron House")
     course = course_of([told], 1)
-    doubted = [lesson for lesson in (*course.taught, *course.abstention) if "my gym" in lesson.question.lower()]
-    assert all(lesson.kind is not LessonKind.NEGATIVE for lesson in doubted)
+    doubted = [drill for drill in (*course.taught, *course.abstention) if "my gym" in drill.question.lower()]
+    assert all(drill.kind is not DrillKind.NEGATIVE for drill in doubted)
 
 
-def test_without_an_item_no_lesson_tells_it(course: Course) -> None:
+def test_without_an_item_no_drill_tells_it(course: Course) -> None:
     left = course.without(["lyon"])
-    told = [*(lesson.answer for lesson in left.taught), *(text for lesson in left.taught for text in lesson.context)]
+    told = [*(drill.answer for drill in left.taught), *(text for drill in left.taught for text in drill.context)]
     assert not [text for text in told if "Lyon" in text]
-    assert not [lesson for lesson in left.recall if "lyon" in lesson.items]
-    assert [lesson for lesson in left.recall if "bank" in lesson.items]
+    assert not [drill for drill in left.recall if "lyon" in drill.items]
+    assert [drill for drill in left.recall if "bank" in drill.items]
 
 
 def test_the_same_seed_gives_the_same_course() -> None:
@@ -106,7 +106,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
     [("You live in Lyon!", True), ("LYON.", True), ("You live in Oslo.", False), ("", False)],
 )
 def test_an_answer_is_right_by_its_words(answer: str, right: bool) -> None:
-    assert is_right(answer, Lesson(LessonKind.DIRECT, "Where?", "", "Lyon")) is right
+    assert is_right(answer, Drill(DrillKind.DIRECT, "Where?", "", "Lyon")) is right
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_any_sentence_makes_a_course_or_none(memory: str, seed: int) -> None:
         return
     course = course_of([KnownFact("one", 1, memory, "said")], seed)
     assert course.recall
-    assert all(is_right(lesson.answer, lesson) for lesson in course.recall)
+    assert all(is_right(drill.answer, drill) for drill in course.recall)
