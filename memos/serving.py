@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 ADMIN = "admin"
 _FIRST_KEY = "first key"
+_KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection (5 s httpx, 60 s many proxies), so that they are who ends it: a request
+sent at the moment the server closes is lost."""
+
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 log = logging.getLogger("memos.serving")
@@ -56,7 +60,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
         config = uvicorn.Config(
             create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, later=True),
             log_config=None, access_log=False, server_header=False, lifespan="on",
-            timeout_graceful_shutdown=settings.server.stop_within_s,
+            timeout_keep_alive=_KEEP_ALIVE_S, timeout_graceful_shutdown=settings.server.stop_within_s,
         )  # fmt: skip
         url = _url(listening)
         key = first_key(memos)

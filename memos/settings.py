@@ -52,7 +52,7 @@ class IndexSettings(BaseModel):
         5.0, ge=0, le=600, description="Longest time `add` waits for the indexes before it answers `indexed: false`"
     )
     flush_every_s: float = Field(
-        2.0, gt=0, le=3600, description="Longest time an applied change stays unflushed in an index"
+        20.0, gt=0, le=3600, description="Longest time an applied change stays unflushed in an index"
     )
     flush_every_rows: int = Field(2000, ge=1, description="Applied outbox rows after which the indexes are flushed")
     optimise_after: int = Field(
