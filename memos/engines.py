@@ -34,6 +34,7 @@ from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import last_alone, set_alone
 from memos.memcube.lock import FolderLock
 from memos.memcube.moving import unfinished_copy
+from memos.memcube.parametric import forgetting
 from memos.memcube.projection import Follower, OwnProjection, Projection
 from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
@@ -76,6 +77,7 @@ class Parts:
     embedder: CachedEmbedder
     askers: Askers
     activations: Activations
+    adapters: Path | None
     web_images: ImageSource | None
     web_files: FileSource | None
     documents: DocumentReader
@@ -93,13 +95,22 @@ class Parts:
         self.closing.close()
 
     def forget_caches(self, erased_in: Collection[str]) -> None:
-        """Drop every text, vector, answer and KV that is remembered, after an erasure in these cubes.
+        """Drop every text, vector, answer, KV and adapter that remembers, after an erasure in these cubes.
 
         Raises: BackendUnavailable (files that cannot be removed).
         """
         self.embedder.forget()
         self.askers.forget()
         self.activations.forget(erased_in)
+        self.forget_adapters(erased_in)
+
+    def forget_adapters(self, cubes: Collection[str]) -> None:
+        """Remove adapters of these cubes that saw what is no more, and files without an adapter.
+
+        Raises: BackendUnavailable (files that cannot be removed).
+        """
+        for gone in forgetting.forget(self.ledger, self.adapters, cubes):
+            log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
 
     def check_space(self) -> None:
         """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.
@@ -199,6 +210,7 @@ def assemble(
             embedder=cached,
             askers=askers,
             activations=activations,
+            adapters=home / forgetting.FOLDER if embedded else None,
             web_images=_open_web(settings),
             web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),

@@ -835,6 +835,8 @@ class MemOS:
             return
         self._upkeep.use_my_vectors()
         self._upkeep.repair.lost_writes()
+        with suppress(BackendUnavailable):  # the next purge is told again
+            self._parts.forget_adapters(())  # what a restore, or a kill, left without rows
         self._start_working()
 
     def _start_working(self) -> None:

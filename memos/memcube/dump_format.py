@@ -41,6 +41,8 @@ STAYING: frozenset[str] = frozenset({
     # The installation's own, and what its indexes, its queues and its background are doing.
     "alembic_version", "meta", "outbox", "tasks", "queues", "usage", "leases", "backups", "tombstone_backups",
     "prefix_entries",
+    # What was learned of it is learned again, if who takes it in allows that.
+    "adapter_consents", "adapters", "adapter_items",
     # Who may do what, how much, and what calls were made.
     "identities", "memberships", "grants", "api_keys", "key_usage", "requests", "request_items", "repeats",
     "submissions",

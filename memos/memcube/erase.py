@@ -17,6 +17,7 @@ from memos.clock import new_id
 from memos.memcube import backups, pictures
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import (
+    adapter_rows,
     cubes,
     files,
     items,
@@ -35,7 +36,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.model import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
 from memos.text.likeness import words
 
-_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache", "activation"), "purging")
+_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache", "activation", "parametric"), "purging")
 
 
 def erase(
@@ -173,6 +174,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     templates.remove(connection, cube)
+    adapter_rows.remove_cube(connection, cube)
     connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
 
 

@@ -35,6 +35,8 @@ _INDEX = "memos.memcube.verify.index_differences"
 _BACKUP = "ledger backup"
 _TOLD = "memos.memcube.backups.tell"
 _ARCHIVE = "memos.memcube.archive.check"
+_FORGET = "memos.memcube.parametric.forgetting.forget"
+_ADAPTERS = "memos.memcube.parametric.forgetting.differences"
 
 TABLES: tuple[Holder, ...] = (
     Holder("alembic_version", Holds.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
@@ -75,6 +77,9 @@ TABLES: tuple[Holder, ...] = (
     Holder("key_usage", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("prefix_entries", Holds.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.compose.ComposeJob"),
+    Holder("adapter_consents", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("adapters", Holds.DERIVED, _FORGET, _ADAPTERS, "ledger"),
+    Holder("adapter_items", Holds.DERIVED, _FORGET, _ADAPTERS, "ledger"),
 )
 
 PATHS: tuple[Holder, ...] = (
@@ -84,6 +89,8 @@ PATHS: tuple[Holder, ...] = (
     Holder("vector", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
     Holder("graph", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
     Holder("activation", Holds.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
+    # Weights, and while they are trained the exercises they are trained on, in words.
+    Holder("adapters", Holds.TEXT, _FORGET, _ADAPTERS, "ledger"),
     Holder("holder", Holds.IDS, "", "memos.engines.assemble", "program"),
     Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
 )
@@ -91,7 +98,7 @@ PATHS: tuple[Holder, ...] = (
 # A backup keeps what was erased after it was made; it is told so, and a restore leaves it out.
 BACKUP_PATHS: tuple[Holder, ...] = (
     *(Holder(f"{table.name}.jsonl.gz", table.holds, _TOLD if table.holds is not Holds.IDS else "", _ARCHIVE, "")
-      for table in TABLES if table.name not in ("alembic_version", "outbox")),
+      for table in TABLES if table.name not in ("alembic_version", "outbox", "adapters", "adapter_items")),
     Holder("manifest.json", Holds.IDS, "", "memos.memcube.archive.read_manifest", ""),
     Holder("erased.jsonl", Holds.IDS, "", "memos.memcube.backups.read_erased", ""),
 )  # fmt: skip

@@ -43,7 +43,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     for files in places.files.values():
         files.rewrite()
     stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}
-    stores |= {"cache": "purged", "activation": "purged"}
+    stores |= dict.fromkeys(("cache", "activation", "parametric"), "purged")
     # The state is written before the log is emptied: the log then holds nothing but this.
     erase.finish(ledger, receipts, {**stores, "ledger": "purging"})
     ledger.vacuum()

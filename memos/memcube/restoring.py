@@ -144,6 +144,8 @@ def _give_way(connection: sa.Connection) -> int:
     enqueue_everything(connection)
     # Where the indexes are stays, how far they are is no longer true.
     places = t.meta.c.key.like("mark:%") & t.meta.c.key.not_in([f"mark:{target}" for target in outbox.TARGETS])
+    for table in (t.adapter_items, t.adapters):  # in no backup, and of memories that go
+        connection.execute(sa.delete(table))
     for table in reversed(rows.tables()):
         connection.execute(sa.delete(table).where(~places) if table is t.meta else sa.delete(table))
     return 0 if newest is None else newest + 1

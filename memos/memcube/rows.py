@@ -1,7 +1,7 @@
 """The ledger's rows as plain values, whatever table: read, checked, digested and written without being interpreted.
 
 Times are microseconds, bytes base64, JSON itself. Knows no files and no second ledger. What is this database's own
-business, its outbox and its marks of the indexes, is no content and left out.
+business, its outbox, its marks of the indexes and its adapters, is no content and left out.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ from memos.model import (
 Values = list[Any]
 """One row in the order of its table's columns, as it is written into a file."""
 
+# An adapter's weights are files that go into no copy, and its rows alone would promise what is not there; it is trained
+# again from the memories. The consent to that is its owner's word and travels.
+_OWN = frozenset({t.outbox, t.adapters, t.adapter_items})
+
 COPYING = "copying"
 """The `meta` key of a ledger that is being filled from another and not whole yet."""
 
@@ -73,7 +77,7 @@ _CHOICES: dict[str, type[StrEnum]] = {
 
 def tables() -> list[sa.Table]:
     """Return the tables with content, each after those it refers to."""
-    return [table for table in t.metadata.sorted_tables if table is not t.outbox]
+    return [table for table in t.metadata.sorted_tables if table not in _OWN]
 
 
 def stream(

@@ -654,3 +654,55 @@ prefix_entries = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("added_at", UtcMicros, nullable=False),
 )
+
+# A cube whose owner allows that its memories are learned has a row.
+adapter_consents = sa.Table(
+    "adapter_consents",
+    metadata,
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), primary_key=True),
+    sa.Column("allowed_by", sa.String(128), nullable=False),
+    sa.Column("allowed_at", UtcMicros, nullable=False),
+)
+
+_ACTIVE = sa.text("state = 'active'")
+
+# LoRA adapters of a cube, by topic (`shard`); the files are in a folder of this id. `base` and `digest` are digests of
+# the base model and of the weights, `reason` is why it was refused, without memory text.
+adapters = sa.Table(
+    "adapters",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
+    sa.Column("shard", sa.String(64), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("base", sa.String(64), nullable=False),
+    sa.Column("recipe", sa.JSON, nullable=False),
+    sa.Column("data_hash", sa.String(64), nullable=False),
+    sa.Column("measures", sa.JSON(none_as_null=True)),
+    sa.Column("reason", sa.Text),
+    sa.Column("digest", sa.String(64)),
+    sa.Column("size_bytes", sa.BigInteger),
+    sa.Column("parent", sa.String(36)),
+    sa.Column("created_at", UtcMicros, nullable=False),
+    sa.Column("finished_at", UtcMicros),
+    sa.UniqueConstraint("cube_id", "shard", "number", name="uq_adapters_number"),
+    sa.CheckConstraint("number >= 1", name="ck_adapters_number"),
+    sa.CheckConstraint("state IN ('training', 'refused', 'ready', 'active', 'retired')", name="ck_adapters_state"),
+    # One that answers a shard, by constraint.
+    sa.Index(
+        "uq_adapters_active", "cube_id", "shard", unique=True, sqlite_where=_ACTIVE, postgresql_where=_ACTIVE
+    ),
+)  # fmt: skip
+
+# The memories that an adapter saw, at which version, with a digest of what was seen. An item's id refers to nothing:
+# an erasure removes the item, and that it is gone must go on showing here until the adapter itself is removed.
+adapter_items = sa.Table(
+    "adapter_items",
+    metadata,
+    sa.Column("adapter_id", sa.String(36), sa.ForeignKey("adapters.id"), primary_key=True),
+    sa.Column("item_id", sa.String(36), primary_key=True, index=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+)

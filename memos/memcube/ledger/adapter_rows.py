@@ -1,0 +1,297 @@
+"""The registry of adapters: what each was made of and how far it is, and which of them may answer now.
+
+Whether one may answer is asked of the memories themselves, at the moment of asking: nothing has to mark an adapter when
+a memory it saw is changed, deleted or erased. Knows no files. Every function takes an open write transaction unless it
+only reads; what changes a cube's adapters locks the cube first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.clock import new_id
+from memos.errors import Conflict, InvalidInput, NotFound
+from memos.memcube.ledger import cubes, items, queues
+from memos.memcube.ledger.schema import adapter_consents as consents
+from memos.memcube.ledger.schema import adapter_items as seen_items
+from memos.memcube.ledger.schema import adapters as t
+from memos.memcube.ledger.schema import versions
+from memos.model import Json, Status
+
+
+class AdapterState(StrEnum):
+    """How far an adapter is."""
+
+    TRAINING = "training"
+    REFUSED = "refused"
+    """It failed its examination."""
+    READY = "ready"
+    """It passed and may be made active."""
+    ACTIVE = "active"
+    RETIRED = "retired"
+    """Another one became active in its place."""
+
+
+TRAINED = frozenset({AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIRED})
+"""The states of adapters that passed their examination and have files that answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A memory whose text an adapter saw; `digest` is the SHA-256 of that text, hexadecimal."""
+
+    item: str
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewAdapter:
+    """An adapter to be trained; `base` and `data_hash` are SHA-256 digests of the base model and of the course.
+
+    `shard` is a topic of the cube, "" where it has only one.
+    """
+
+    cube: str
+    model: str
+    base: str
+    recipe: Mapping[str, Json]
+    data_hash: str
+    shard: str = ""
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a training: `digest` is the SHA-256 of the weights' file; `reason` has no memory text in it."""
+
+    state: AdapterState
+    measures: Mapping[str, Json]
+    digest: str | None = None
+    size_bytes: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRow:
+    """One adapter; `number` counts those of its cube and shard from 1."""
+
+    id: str
+    cube: str
+    shard: str
+    number: int
+    state: AdapterState
+    model: str
+    base: str
+    recipe: Mapping[str, Json]
+    data_hash: str
+    measures: Mapping[str, Json] | None
+    reason: str | None
+    digest: str | None
+    size_bytes: int | None
+    parent: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
+    """Note the consent of a cube's owner that its memories are learned; the first one stays. Raises: NotFound."""
+    if not cubes.exists(connection, cube):
+        raise cubes.unknown(cube)
+    queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
+
+
+def disallow(connection: sa.Connection, cube: str) -> None:
+    """Take the consent back: no adapter of the cube answers any more."""
+    connection.execute(sa.delete(consents).where(consents.c.cube_id == cube))
+
+
+def is_allowed(connection: sa.Connection, cube: str) -> bool:
+    """Say whether a cube's memories may be learned."""
+    return connection.scalar(sa.select(consents.c.cube_id).where(consents.c.cube_id == cube)) is not None
+
+
+def begin(connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime) -> AdapterRow:
+    """Note that an adapter is being trained on these memories; before this, nothing of them is written into a file.
+
+    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as.
+    Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed since).
+    """
+    if not seen:
+        raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
+    cubes.lock(connection, new.cube)
+    if not is_allowed(connection, new.cube):
+        raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
+    _check_current(connection, new.cube, seen)
+    highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube, t.c.shard == new.shard)
+    values = {
+        "id": new_id(),
+        "cube_id": new.cube,
+        "shard": new.shard,
+        "number": (connection.scalar(highest) or 0) + 1,
+        "state": AdapterState.TRAINING,
+        "model": new.model,
+        "base": new.base,
+        "recipe": dict(new.recipe),
+        "data_hash": new.data_hash,
+        "parent": new.parent,
+        "created_at": now,
+    }
+    connection.execute(sa.insert(t).values(values))
+    rows = [
+        {"adapter_id": values["id"], "item_id": each.item, "version": each.version, "digest": each.digest}
+        for each in {each.item: each for each in seen}.values()
+    ]
+    connection.execute(sa.insert(seen_items), rows)
+    return _require(connection, str(values["id"]))
+
+
+def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime) -> AdapterRow:
+    """Note what came of a training. Raises: NotFound (it was forgotten meanwhile), Conflict (it ended before)."""
+    if outcome.state not in (AdapterState.READY, AdapterState.REFUSED):
+        raise InvalidInput("state", f"a training ends ready or refused, not {outcome.state}")
+    if outcome.state is AdapterState.READY and outcome.digest is None:
+        raise InvalidInput("digest", "an adapter that is ready has one")
+    values = {
+        "state": outcome.state,
+        "measures": dict(outcome.measures),
+        "reason": outcome.reason,
+        "digest": outcome.digest,
+        "size_bytes": outcome.size_bytes,
+        "finished_at": now,
+    }
+    training = sa.update(t).where(t.c.id == id_, t.c.state == AdapterState.TRAINING)
+    changed = connection.execute(training.values(values)).rowcount
+    row = _require(connection, id_)
+    if not changed:
+        raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
+    return row
+
+
+def activate(connection: sa.Connection, id_: str) -> AdapterRow:
+    """Let an adapter answer for its shard; the one that did is retired.
+
+    Raises: NotFound, Conflict (it was not trained, was refused, or saw what is different now).
+    """
+    cubes.lock(connection, _require(connection, id_).cube)
+    row = _require(connection, id_)  # as it is now that nobody else changes it
+    if row.state not in TRAINED:
+        raise Conflict(f"Adapter {id_} is {row.state}: only one that passed its examination may answer.")
+    if connection.scalar(sa.select(t.c.id).where(t.c.id == id_, _changed())) is not None:
+        raise Conflict(f"Adapter {id_} saw memories that were changed or removed since: train the shard again.")
+    same = sa.update(t).where(t.c.cube_id == row.cube, t.c.shard == row.shard)
+    # First: at most one of a shard is active, at any moment.
+    former = same.where(t.c.state == AdapterState.ACTIVE, t.c.id != id_)
+    connection.execute(former.values(state=AdapterState.RETIRED))
+    connection.execute(same.where(t.c.id == id_).values(state=AdapterState.ACTIVE))
+    return _require(connection, id_)
+
+
+def of(connection: sa.Connection, cube: str) -> list[AdapterRow]:
+    """Return a cube's adapters, the newest first."""
+    query = sa.select(t).where(t.c.cube_id == cube).order_by(t.c.created_at.desc(), t.c.id.desc())
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def get(connection: sa.Connection, id_: str) -> AdapterRow | None:
+    """Return one adapter, None when there is none of this id."""
+    row = connection.execute(sa.select(t).where(t.c.id == id_)).one_or_none()
+    return None if row is None else _to_row(row)
+
+
+def trained(connection: sa.Connection) -> list[AdapterRow]:
+    """Return the adapters of all cubes that passed their examination, by id."""
+    query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
+    """Return those of some ids that are an adapter's, in any state."""
+    found: set[str] = set()
+    for batch in items.in_batches(ids):
+        found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch))))
+    return found
+
+
+def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]:
+    """Return the adapters that may answer for a cube on this base model: active, allowed, and true to every memory."""
+    allowed = sa.exists(sa.select(consents.c.cube_id).where(consents.c.cube_id == t.c.cube_id).correlate(t))
+    query = (
+        sa.select(t)
+        .where(t.c.cube_id == cube, t.c.base == base, t.c.state == AdapterState.ACTIVE, allowed, ~_changed())
+        .order_by(t.c.shard)
+    )
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
+    """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
+    query = sa.select(t).where(t.c.cube_id == cube, t.c.state.in_(sorted(TRAINED)), _changed()).order_by(t.c.id)
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
+    """Return the adapters in any state that saw such a thing, of all cubes or some: what a training writes is text."""
+    query = sa.select(t).where(_changed()).order_by(t.c.cube_id, t.c.id)
+    if cube_ids is not None:
+        query = query.where(t.c.cube_id.in_(sorted(cube_ids)))
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def remove(connection: sa.Connection, id_: str) -> None:
+    """Remove an adapter from the registry: its files are nobody's from now on."""
+    connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id == id_))
+    connection.execute(sa.delete(t).where(t.c.id == id_))
+
+
+def remove_cube(connection: sa.Connection, cube: str) -> None:
+    """Remove a cube's adapters and its consent."""
+    of_cube = sa.select(t.c.id).where(t.c.cube_id == cube)
+    connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id.in_(of_cube)))
+    connection.execute(sa.delete(t).where(t.c.cube_id == cube))
+    disallow(connection, cube)
+
+
+def _changed() -> sa.ColumnElement[bool]:
+    """Say of an adapter that some memory it saw is not what it was: another version, not active, elsewhere or gone."""
+    as_seen = (
+        sa.select(versions.c.id)
+        .where(versions.c.item_id == seen_items.c.item_id, versions.c.version == seen_items.c.version)
+        .where(versions.c.cube_id == t.c.cube_id)
+        .where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)
+        .correlate(seen_items, t)
+    )
+    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(as_seen))
+    return sa.exists(different.correlate(t))
+
+
+def _check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
+    now: dict[str, int] = {}
+    for batch in items.in_batches(each.item for each in seen):
+        query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))
+        query = query.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None))
+        rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
+        now.update((row.item_id, row.version) for row in rows)
+    if changed := sum(now.get(each.item) != each.version for each in seen):
+        raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: select them again.")
+
+
+def _require(connection: sa.Connection, id_: str) -> AdapterRow:
+    row = get(connection, id_)
+    if row is None:
+        raise NotFound("adapter", id_, "It may have been forgotten with a memory that it saw.")
+    return row
+
+
+def _to_row(row: sa.Row[Any]) -> AdapterRow:
+    return AdapterRow(
+        row.id, row.cube_id, row.shard, row.number, AdapterState(row.state), row.model, row.base, row.recipe,
+        row.data_hash, row.measures, row.reason, row.digest, row.size_bytes, row.parent, row.created_at,
+        row.finished_at,
+    )  # fmt: skip

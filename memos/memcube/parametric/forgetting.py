@@ -1,0 +1,122 @@
+"""Forgets what was learned: adapters that saw memories which are different now, with their files; and verifies these.
+
+An adapter's files are in `FOLDER/<id>/` of the installation, made after its row. So a folder without a row is always
+one to remove, whatever was killed when.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from memos.errors import BackendUnavailable
+from memos.memcube.files import sync_folder
+from memos.memcube.ledger import adapter_rows
+from memos.memcube.ledger.adapter_rows import AdapterRow
+from memos.memcube.ledger.engine import Ledger
+
+FOLDER = "adapters"
+WEIGHTS = "adapter_model.safetensors"
+FILES = ("adapter_config.json", WEIGHTS, "manifest.json")
+"""The files of an adapter that was trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was removed of one adapter; `cube` is empty where its row was gone before."""
+
+    adapter: str
+    cube: str
+    files: int
+    size_bytes: int
+
+
+def forget(ledger: Ledger, folder: Path | None, cubes: Collection[str] | None = None) -> list[Forgotten]:
+    """Remove the adapters of these cubes, or of all, that saw what is different now, and every folder without a row.
+
+    Rows go first, so that nothing is read any more from what is being deleted. Safe to call again at any time. A
+    training that goes on meanwhile has to be ended by its owner: it would find neither its row nor its folder.
+    `folder` is None where no folder is this process's own. Raises: BackendUnavailable (files that cannot be removed).
+    """
+    removed = {row.id: row.cube for row in _remove_rows(ledger, cubes)}
+    if folder is None or not folder.exists():
+        return [Forgotten(id_, cube, 0, 0) for id_, cube in sorted(removed.items())]
+    try:
+        found = _remove_files(ledger, folder)
+    except OSError as error:
+        raise BackendUnavailable(
+            f"Files of adapters could not be removed ({error.strerror or error}): look into {folder}; what is to be "
+            "forgotten stays until they are."
+        ) from error
+    return [Forgotten(id_, removed.get(id_, ""), *found.get(id_, (0, 0))) for id_ in sorted({*removed, *found})]
+
+
+def differences(ledger: Ledger, folder: Path | None) -> list[str]:
+    """Return what is wrong with the files of trained adapters: one that is missing, or weights that were changed."""
+    with ledger.read() as connection:
+        rows = adapter_rows.trained(connection)
+    told = [(row, "no folder for its files" if folder is None else _wrong(row, folder / row.id)) for row in rows]
+    return [f"{row.id}: {what}" for row, what in told if what is not None]
+
+
+def _remove_rows(ledger: Ledger, cubes: Collection[str] | None) -> list[AdapterRow]:
+    with ledger.read() as connection:
+        if not adapter_rows.outdated(connection, cubes):
+            return []
+    with ledger.write() as connection:
+        doomed = adapter_rows.outdated(connection, cubes)
+        for row in doomed:
+            adapter_rows.remove(connection, row.id)
+    return doomed
+
+
+def _remove_files(ledger: Ledger, folder: Path) -> dict[str, tuple[int, int]]:
+    """Delete what has no row; return by name how many files and bytes that were."""
+    # Before the rows: a folder that is listed here had its row already.
+    names = sorted(path.name for path in folder.iterdir())
+    with ledger.read() as connection:
+        alive = adapter_rows.known(connection, names)
+    found: dict[str, tuple[int, int]] = {}
+    for name in names:
+        if name not in alive:
+            found[name] = _measured(folder / name)
+            _delete(folder / name)
+    if found:
+        sync_folder(folder)
+    return found
+
+
+def _measured(path: Path) -> tuple[int, int]:
+    inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
+    sizes = []
+    for file in inside:
+        with suppress(FileNotFoundError):
+            if file.is_symlink() or not file.is_dir():
+                sizes.append(file.lstat().st_size)
+    return len(sizes), sum(sizes)
+
+
+def _delete(path: Path) -> None:
+    while os.path.lexists(path):
+        with suppress(FileNotFoundError):  # another thread forgets too
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _wrong(row: AdapterRow, folder: Path) -> str | None:
+    try:
+        for name in FILES:
+            if not (folder / name).is_file():
+                return f"{name} is missing"
+        with (folder / WEIGHTS).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    return None if digest == row.digest else f"{WEIGHTS} is not what was examined"

@@ -1,0 +1,70 @@
+"""Adapters as rows and files, for tests of what is done with them; no model is trained."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memos.memcube.ledger import adapter_rows
+from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.parametric.forgetting import FILES, WEIGHTS
+
+NOW = datetime(2025, 6, 1, tzinfo=UTC)
+BASE = "b" * 64
+NEW = NewAdapter("default", "local:/models/tiny", BASE, {"rank": 4}, "d" * 64)
+READY = Outcome(AdapterState.READY, {"recall": 0.9}, hashlib.sha256(b"weights").hexdigest(), 7)
+REFUSED = Outcome(AdapterState.REFUSED, {"recall": 0.1}, reason="recall is 0.1, at least 0.8 is wanted")
+
+
+def allow(ledger: Ledger, cube: str = "default") -> None:
+    with ledger.write() as connection:
+        adapter_rows.allow(connection, cube, "local", NOW)
+
+
+def begun(ledger: Ledger, items: Sequence[str], version: int = 1, **changed: Any) -> AdapterRow:
+    """Begin to train an adapter on items of one version."""
+    with ledger.write() as connection:
+        seen = [Seen(item, version, hashlib.sha256(item.encode()).hexdigest()) for item in items]
+        return adapter_rows.begin(connection, replace(NEW, **changed), seen, NOW)
+
+
+def finished(ledger: Ledger, id_: str, outcome: Outcome = READY) -> AdapterRow:
+    with ledger.write() as connection:
+        return adapter_rows.finish(connection, id_, outcome, NOW)
+
+
+def activated(ledger: Ledger, id_: str) -> AdapterRow:
+    with ledger.write() as connection:
+        return adapter_rows.activate(connection, id_)
+
+
+def active(ledger: Ledger, items: Sequence[str], version: int = 1, **changed: Any) -> str:
+    """Return an adapter that answers."""
+    id_ = begun(ledger, items, version, **changed).id
+    finished(ledger, id_)
+    return activated(ledger, id_).id
+
+
+def serving(ledger: Ledger, cube: str = "default", base: str = BASE) -> list[str]:
+    with ledger.read() as connection:
+        return [row.id for row in adapter_rows.serving(connection, cube, base)]
+
+
+def states(ledger: Ledger, cube: str = "default") -> list[tuple[int, str]]:
+    """Return number and state of a cube's adapters, the newest first."""
+    with ledger.read() as connection:
+        return [(row.number, row.state) for row in adapter_rows.of(connection, cube)]
+
+
+def with_files(folder: Path, id_: str, *, training: bool = False) -> Path:
+    """Write an adapter's files by hand."""
+    place = folder / id_
+    place.mkdir(parents=True)
+    for name in (*FILES, *(("training.safetensors", "exercises.jsonl") if training else ())):
+        (place / name).write_bytes(b"weights" if name == WEIGHTS else b"{}")
+    return place

@@ -1,0 +1,209 @@
+"""What was learned of a memory leaves with it: rows first, then files, also after a kill in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS, Settings
+from memos.clock import new_id
+from memos.errors import BackendUnavailable
+from memos.memcube import backups
+from memos.memcube.ledger import adapter_rows
+from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.moving import copy_ledger
+from memos.memcube.parametric.forgetting import FOLDER, WEIGHTS, Forgotten, differences, forget
+from memos.memcube.restoring import restore_archive
+from tests.adapters import NOW, REFUSED, active, allow, begun, finished, serving, with_files
+from tests.fakes import FixedClock, WordEmbedder
+from tests.ledgers import Store, sqlite_ledger
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    on_file = request.param == "sqlite"
+    url = sqlite_url(tmp_path / "ledger.db") if on_file else request.getfixturevalue("postgres_server").url()
+    ledger = Ledger.open(url)
+    store = Store(ledger, FixedClock())
+    store.make("default")
+    allow(ledger)
+    yield store
+    ledger.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / FOLDER
+
+
+def ids_of(store: Store) -> set[str]:
+    with store.ledger.read() as connection:
+        return {row.id for cube in ("default", "other") for row in adapter_rows.of(connection, cube)}
+
+
+def test_who_saw_what_is_gone_is_removed_with_its_files(store: Store, folder: Path) -> None:
+    items = [store.add(text).item_ids[0] for text in ("I live in Lyon.", "I keep bees.")]
+    saw, training, refused = active(store.ledger, items), begun(store.ledger, items).id, begun(store.ledger, items).id
+    finished(store.ledger, refused, REFUSED)
+    other = active(store.ledger, items[1:], shard="bees")
+    for id_ in (saw, refused, other):
+        with_files(folder, id_)
+    with_files(folder, training, training=True)
+    assert forget(store.ledger, folder) == []
+    store.erase(items[0])
+    assert forget(store.ledger, folder) == [
+        Forgotten(id_, "default", files, size)
+        for id_, files, size in sorted([(saw, 3, 11), (training, 5, 15), (refused, 3, 11)])
+    ]
+    assert {path.name for path in folder.iterdir()} == ids_of(store) == {other} == set(serving(store.ledger))
+    assert forget(store.ledger, folder) == []
+
+
+def test_only_the_cubes_that_are_named_lose_what_is_stale(store: Store, folder: Path) -> None:
+    store.make("other")
+    allow(store.ledger, "other")
+    here, there = store.add("here").item_ids[0], store.add("there", cube="other").item_ids[0]
+    mine, theirs = active(store.ledger, [here]), active(store.ledger, [there], cube="other")
+    store.update(here, "here, changed")
+    store.update(there, "there, changed", cube="other")
+    assert forget(store.ledger, folder, ()) == []
+    assert forget(store.ledger, folder, ["other"]) == [Forgotten(theirs, "other", 0, 0)]
+    assert forget(store.ledger, None) == [Forgotten(mine, "default", 0, 0)]
+    assert ids_of(store) == set()
+
+
+def test_a_kill_between_the_rows_and_the_files_leaves_nothing_for_good(store: Store, folder: Path) -> None:
+    item = store.add("I live in Lyon.").item_ids[0]
+    first, second = active(store.ledger, [item]), active(store.ledger, [item], shard="bees")
+    with_files(folder, first, training=True)
+    half = with_files(folder, second)
+    with store.ledger.write() as connection:  # killed when the rows were gone
+        adapter_rows.remove(connection, first)
+        adapter_rows.remove(connection, second)
+    (half / WEIGHTS).unlink()  # and while files were deleted
+    assert forget(store.ledger, folder, ()) == [
+        Forgotten(id_, "", files, size) for id_, files, size in sorted([(first, 5, 15), (second, 2, 4)])
+    ]
+    assert list(folder.iterdir()) == []
+
+
+def test_rows_whose_files_are_gone_already_are_removed(store: Store, folder: Path) -> None:
+    item = store.add("I live in Lyon.").item_ids[0]
+    id_ = active(store.ledger, [item])
+    folder.mkdir()
+    store.erase(item)
+    assert forget(store.ledger, folder) == [Forgotten(id_, "default", 0, 0)]
+
+
+def test_the_files_of_a_dropped_cube_go(store: Store, folder: Path) -> None:
+    id_ = active(store.ledger, store.add("I live in Lyon.").item_ids)
+    with_files(folder, id_)
+    store.drop("default")
+    assert forget(store.ledger, folder, ["default"]) == [Forgotten(id_, "", 3, 11)]
+    assert list(folder.iterdir()) == []
+
+
+def test_what_a_link_points_at_stays(store: Store, folder: Path, tmp_path: Path) -> None:
+    away = with_files(tmp_path / "away", "kept")
+    folder.mkdir()
+    (folder / new_id()).symlink_to(away)
+    (folder / "stray.txt").write_text("left by a hand")
+    inside = with_files(folder, new_id())
+    (inside / "linked").symlink_to(away / WEIGHTS)
+    assert len(forget(store.ledger, folder)) == 3
+    assert list(folder.iterdir()) == []
+    assert len(list(away.iterdir())) == 3
+
+
+def test_a_folder_that_cannot_be_emptied_is_told(store: Store, folder: Path) -> None:
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("no folder")
+    with pytest.raises(BackendUnavailable, match="look into"):
+        forget(store.ledger, folder)
+
+
+def test_files_that_are_not_what_was_examined_are_told(store: Store, folder: Path) -> None:
+    item = store.add("I live in Lyon.").item_ids[0]
+    whole, short, changed = (active(store.ledger, [item], shard=shard) for shard in ("a", "b", "c"))
+    refused = begun(store.ledger, [item]).id
+    finished(store.ledger, refused, REFUSED)
+    begun(store.ledger, [item])
+    for id_ in (whole, short, changed):
+        with_files(folder, id_)
+    assert differences(store.ledger, folder) == []
+    (folder / short / "manifest.json").unlink()
+    (folder / changed / WEIGHTS).write_bytes(b"weightz")
+    assert differences(store.ledger, folder) == sorted(
+        [f"{short}: manifest.json is missing", f"{changed}: {WEIGHTS} is not what was examined"]
+    )
+    assert len(differences(store.ledger, None)) == 3
+
+
+def test_copies_of_a_ledger_have_the_consent_and_no_adapter(store: Store, folder: Path, tmp_path: Path) -> None:
+    items = store.add("I live in Lyon.").item_ids
+    id_ = active(store.ledger, items)
+    backups.back_up(store.ledger, tmp_path / "backup", store.clock)
+    with sqlite_ledger(tmp_path / "moved") as moved:
+        copy_ledger(store.ledger, moved)
+        assert serving(moved) == []
+        assert active(moved, items)
+    restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
+    with_files(folder, id_)
+    assert ids_of(store) == set()
+    assert forget(store.ledger, folder, ()) == [Forgotten(id_, "", 3, 11)]
+    assert active(store.ledger, items)
+
+
+# Through the kernel
+
+
+def test_an_erasure_takes_along_what_learned_of_it(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        items = [memos.add(text).item_ids[0] for text in ("I live in Lyon.", "I keep bees.", "I am a baker.")]
+        allow(memos.ledger)
+        saw, other = active(memos.ledger, items[:2]), active(memos.ledger, items[2:], shard="work")
+        for id_ in (saw, other):
+            with_files(tmp_path / FOLDER, id_, training=True)
+        receipt = memos.erase(items[0])
+        assert receipt.state == "purged"
+        assert receipt.stores["parametric"] == "purged"
+        assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [other]
+        assert serving(memos.ledger) == [other]
+        assert memos.cubes.drop("default").stores["parametric"] == "purged"
+        assert list((tmp_path / FOLDER).iterdir()) == []
+
+
+def test_an_erasure_without_adapters_makes_no_folder(memos: MemOS) -> None:
+    assert memos.erase(memos.add("some text").item_ids).stores["parametric"] == "purged"
+    assert not (memos.home / FOLDER).exists()
+
+
+def test_an_erasure_that_was_cut_off_is_finished_with_its_adapters(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        item = memos.add("I live in Lyon.").item_ids[0]
+        allow(memos.ledger)
+        id_ = active(memos.ledger, [item])
+        place = with_files(tmp_path / FOLDER, id_)
+        memos._worker.stop()
+        receipt = memos.erase(item, wait=False)
+        assert receipt.stores["parametric"] == "purging"
+        assert serving(memos.ledger) == []
+        assert place.exists()
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos._upkeep.purge()
+        assert memos.erase_receipt(receipt.id).stores["parametric"] == "purged"
+    assert not place.exists()
+
+
+def test_a_start_removes_files_without_an_adapter_and_nothing_else(tmp_path: Path, settings: Settings) -> None:
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        item = memos.add("I live in Lyon.").item_ids[0]
+        allow(memos.ledger)
+        stale = active(memos.ledger, [item])
+        memos.update(item, "I live in Paris.")
+    for id_ in (stale, new_id()):
+        with_files(tmp_path / FOLDER, id_)
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()):
+        assert [path.name for path in (tmp_path / FOLDER).iterdir()] == [stale]
