@@ -5,23 +5,26 @@ Nothing is opened before such a model is asked for.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memos.backends.torch_threads import let_threads_sleep
 from memos.clock import Clock
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.lending import AdapterLending
 from memos.memcube.activation.blocks import Array, Block, Tier
 from memos.memcube.activation.chain import fingerprint_of
 from memos.memcube.activation.compact import COMPACT
 from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore, KvStats
-from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import adapter_rows, cubes, items
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.parametric import forgetting
 from memos.model import Status
 from memos.ports import ChatModel
 from memos.prefixes import KvShape
@@ -33,18 +36,6 @@ if TYPE_CHECKING:
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
-# Some ten microseconds; alone on a machine as quick as spinning on.
-_SPINS = "10000"
-
-
-def let_threads_sleep() -> None:
-    """Have PyTorch's threads soon sleep while they wait for one another, unless it is told otherwise or loaded already.
-
-    They spin for milliseconds otherwise: beside other work a step took three times as long (docs/log.md).
-    Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
 class Activations:
@@ -56,6 +47,7 @@ class Activations:
     def __init__(self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None) -> None:
         self._ledger, self._clock, self._settings = ledger, clock, settings
         self._folder = None if home is None else home / FOLDER
+        self._adapters = None if home is None else home / forgetting.FOLDER
         self._lock = threading.Lock()
         self._store: BlockStore | None = None
         self._loaded: dict[str, Loaded] = {}
@@ -82,12 +74,9 @@ class Activations:
             if loaded is None:
                 remembered = None if self._folder is None else self._folder / "weights.json"
                 loaded = self._loaded[settings.local] = load(settings.local, remembered=remembered)
-            if loaded.unusable is not None:
-                return self._models.setdefault(settings, LocalModel(loaded, settings))
-            on_device = loaded.model.device.type != "cpu"
-            self._store = self._store or self._new_store(loaded)
-            fill = Prefill(self._shape_of(loaded), self._store, Tier.DEVICE if on_device else Tier.HOST)
-            return self._models.setdefault(settings, LocalModel(loaded, settings, fill))
+            lending = AdapterLending(self._ledger, self._adapters, partial(self._fill_of, loaded))
+            fill = self._fill_of(loaded)
+            return self._models.setdefault(settings, LocalModel(loaded, settings, fill, lending))
 
     def shape(self, settings: ChatSettings) -> KvShape | None:
         """Return how the KV of a `local:` model looks, None when none is kept of it. Raises: as `model`."""
@@ -125,8 +114,9 @@ class Activations:
     def forget(self, erased_in: Collection[str] = ()) -> int:
         """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.
 
-        Also what an earlier process left in files. Raises: BackendUnavailable.
+        Also what an earlier process left in files; models drop adapters that are no more. Raises: BackendUnavailable.
         """
+        self._forget_adapters()
         with self._stored() as store:
             if store is None:
                 return 0
@@ -207,8 +197,26 @@ class Activations:
         # What was superseded may still be told, with that behind it.
         return all(id_ in found and found[id_].status is not Status.DELETED for id_ in ids)
 
-    def _shape_of(self, loaded: Loaded) -> KvShape:
+    def _forget_adapters(self) -> None:
+        def is_there(id_: str) -> bool:
+            with self._ledger.read() as connection:
+                return adapter_rows.get(connection, id_) is not None
+
+        for loaded in list(self._loaded.values()):
+            with loaded.turns():
+                loaded.adapters.keep_only(is_there)
+
+    def _fill_of(self, loaded: Loaded, adapter: str = "base") -> Prefill | None:
+        """Return what fills prompts of a model under an adapter, by its digest; None where nothing is kept."""
+        if loaded.unusable is not None or self._closed:
+            return None
+        self._store = self._store or self._new_store(loaded)
+        on_device = loaded.model.device.type != "cpu"
+        return Prefill(self._shape_of(loaded, adapter), self._store, Tier.DEVICE if on_device else Tier.HOST)
+
+    def _shape_of(self, loaded: Loaded, adapter: str = "base") -> KvShape:
         """Return how the model's KV looks here; what is near something and what is it never have the same keys."""
         form = {} if self._settings.disk_form == "exact" else {"disk": self._settings.disk_form}
         dtype = f"{loaded.dtype}{COMPACT}" if form else loaded.dtype
-        return KvShape(fingerprint_of({**loaded.made_by, **form}), dtype, loaded.block, loaded.chunk_blocks)
+        made_by = {**loaded.made_by, "adapter": adapter, **form}
+        return KvShape(fingerprint_of(made_by), dtype, loaded.block, loaded.chunk_blocks)

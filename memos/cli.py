@@ -27,6 +27,7 @@ from typer.main import get_command_name
 from typer.models import TyperInfo
 
 from memos.api.views import error_view
+from memos.cli_adapters import adapters_app
 from memos.cli_chat import chat_app
 from memos.cli_cubes import cubes_app
 from memos.cli_doctor import doctor_app
@@ -100,6 +101,7 @@ app.add_typer(mcp_app)
 app.add_typer(doctor_app)
 app.add_typer(kb_app, name="kb")
 app.add_typer(kv_app, name="kv")
+app.add_typer(adapters_app, name="adapters")
 app.add_typer(users_app, name="users")
 app.add_typer(keys_app, name="keys")
 app.add_typer(share_app, name="share")

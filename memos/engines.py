@@ -101,8 +101,8 @@ class Parts:
         """
         self.embedder.forget()
         self.askers.forget()
+        self.forget_adapters(erased_in)  # before models are asked which they still may have
         self.activations.forget(erased_in)
-        self.forget_adapters(erased_in)
 
     def forget_adapters(self, cubes: Collection[str]) -> None:
         """Remove adapters of these cubes that saw what is no more, and files without an adapter.

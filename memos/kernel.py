@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import sqlalchemy as sa
 
 from memos.access import Doors, Keys, Sharing, Users
+from memos.adapters import Adapters
 from memos.adding import Adding
 from memos.asking.asker import Asker
 from memos.chatting.chat import Chat
@@ -185,6 +186,7 @@ class MemOS:
             handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefix_room,
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
+        self.adapters = Adapters(handles, parts.settings, parts.adapters, self._drop_adapters)
         compose = ComposeJob.by(parts.settings, parts.activations.forget)
         self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
@@ -275,6 +277,11 @@ class MemOS:
                         projection.flush()
         finally:
             self._abandon()
+
+    def _drop_adapters(self) -> None:
+        """Remove the files of adapters that are no more, and these from the models that have them."""
+        self._parts.forget_adapters(())
+        self._parts.activations.forget()
 
     @property
     def asker(self) -> Asker | None:

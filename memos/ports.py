@@ -422,12 +422,14 @@ class ChatRequest:
 class ChatReply:
     """A finished answer: `text` is never empty, without reasoning, NUL or lone surrogates.
 
-    `activation` tells what of the prompt was not computed, where that is known.
+    `activation` tells what of the prompt was not computed, where that is known, `adapter` the id of the adapter that
+    the model answered with.
     """
 
     text: str
     tokens: Tokens
     activation: Activation | None = None
+    adapter: str | None = None
 
 
 class ChatModel(Protocol):

@@ -1,12 +1,17 @@
-"""How an adapter is trained and from what, as its trainer sees it. Values only."""
+"""How an adapter is trained and from what, as its trainer sees it, and what is lent to a model. Values only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
 from memos.ports import ChatMessage
+from memos.prefixes import Fill
+
+ADAPTER_FILE = "adapter_model.safetensors"
+"""Where peft, and who reads its folders, has an adapter's weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +43,24 @@ class Exercise:
     answer: str
     shown: Sequence[ChatMessage] = ()
     replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LentAdapter:
+    """An adapter that may answer now: its folder with peft's files, and the SHA-256 of its weights, in hexadecimal."""
+
+    id: str
+    folder: Path
+    digest: str
+
+
+class Lending(Protocol):
+    """Says which adapter answers for a cube, and keeps the KV that is made under it apart."""
+
+    def serving(self, cube: str, base: str) -> LentAdapter | None:
+        """Return the adapter of a cube that may answer now on the model with this digest."""
+        ...
+
+    def fill(self, adapter: LentAdapter) -> Fill | None:
+        """Return what fills prompts under an adapter, None where nothing is kept."""
+        ...

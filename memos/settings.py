@@ -345,6 +345,15 @@ class ActivationSettings(BaseModel):
     )
 
 
+class ParametricSettings(BaseModel):
+    """Which memories may become part of an adapter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
+    facts: int = Field(500, ge=1, le=500, description="Most memories one adapter learns, the hottest")
+
+
 class QuotaSettings(BaseModel):
     """How much a key may use that has no limits of its own."""
 
@@ -405,6 +414,7 @@ class Settings(BaseSettings):
     recall: RecallSettings = Field(default_factory=RecallSettings)
     quota: QuotaSettings = Field(default_factory=QuotaSettings)
     activation: ActivationSettings = Field(default_factory=ActivationSettings)
+    parametric: ParametricSettings = Field(default_factory=ParametricSettings)
     chat_model: ChatSettings = Field(default_factory=ChatSettings)
     reader_model: ChatSettings = Field(default_factory=ChatSettings)
     judge_model: ChatSettings = Field(default_factory=ChatSettings)

@@ -14,6 +14,7 @@ from memos.memcube import backups, erase, verify
 from memos.memcube.archive import Manifest
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox, tiers
+from memos.memcube.parametric import forgetting
 from memos.memcube.projection import Projection
 from memos.memcube.purge import Purgeable, purge
 from memos.model import Difference, VerifyReport
@@ -46,12 +47,20 @@ class Upkeep:
             return tuple(verify.cube_ids(connection))
 
     def verify(self, cubes: tuple[str, ...], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Compare the ledger with itself and both indexes, with `strangers` also what no cube is of, and kept KV."""
+        """Compare the ledger with itself and both indexes; with `strangers` also what no cube is of, KV and adapters.
+
+        KV is computed again, adapters have to be trained again.
+        """
         report = self.repair.verify(cubes, repair=repair, strangers=strangers)
         damaged = self._parts.activations.verify() if strangers else []
-        if repair:  # they are removed, which is all there is to repair
-            return replace(report, repaired=report.repaired + len(damaged))
-        told = [Difference("activation", "damaged", key, "is removed; it is computed again") for key in damaged]
+        harmed = forgetting.differences(self._parts.ledger, self._parts.adapters) if strangers else []
+        told = [
+            Difference("parametric", "damaged", id_, f"{what}; it answers nothing: train again") for id_, what in harmed
+        ]
+        if repair:  # blocks are removed, which is all there is to repair
+            report = replace(report, repaired=report.repaired + len(damaged))
+        else:
+            told += [Difference("activation", "damaged", key, "is removed; it is computed again") for key in damaged]
         return replace(report, differences=(*report.differences, *told))
 
     def reembed(self, on_progress: Progress | None) -> int:

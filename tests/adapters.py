@@ -12,7 +12,8 @@ from typing import Any
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.parametric.forgetting import FILES, WEIGHTS
+from memos.memcube.parametric.forgetting import FILES
+from memos.recipes import ADAPTER_FILE
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
 BASE = "b" * 64
@@ -66,5 +67,5 @@ def with_files(folder: Path, id_: str, *, training: bool = False) -> Path:
     place = folder / id_
     place.mkdir(parents=True)
     for name in (*FILES, *(("training.safetensors", "exercises.jsonl") if training else ())):
-        (place / name).write_bytes(b"weights" if name == WEIGHTS else b"{}")
+        (place / name).write_bytes(b"weights" if name == ADAPTER_FILE else b"{}")
     return place

@@ -17,6 +17,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter
 
 from memos.access import Keys, Sharing, Users
+from memos.adapters import Adapters
 from memos.chatting.chat import Chat, ChatStream
 from memos.chatting.results import ChatResult
 from memos.cubes import Cubes
@@ -44,6 +45,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
         "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge, "chat": Chat, "totals": Totals,
         "exchanges": Exchanges, "travel": Travel, "kv": Kv,
+        "adapters": Adapters,
     }
 )  # fmt: skip
 """The parts of the façade by the names they have there; without a name, itself."""

@@ -9,8 +9,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from memos.backends.kv_buffer import DTYPES, KvBuffer
+from memos.backends.local_adapters import LocalAdapters
+from memos.backends.local_turns import Turns
 from memos.errors import BackendUnavailable, InvalidInput
 from memos.prefixes import BLOCK_TOKENS
 
@@ -30,12 +32,16 @@ _GPU_CHUNK_BLOCKS = 8
 
 _AT_THE_HUB = re.compile(r"[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
 _KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+_FITTED = ("config", "weights", "tokenizer", "template")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse."""
+    """A model that is ready; `block` is the shape of a block's KV, and `unusable` why there is none, or no reuse.
+
+    All that ask it take `turns`, and put `adapters` on it in them.
+    """
 
     name: str
     model: Any
@@ -47,6 +53,24 @@ class Loaded:
     chunk_blocks: int
     block: tuple[int, ...]
     unusable: str | None
+    turns: Turns = field(init=False, default_factory=Turns)
+    adapters: LocalAdapters = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adapters", LocalAdapters(self.model))
+
+    @property
+    def base(self) -> str:
+        """The SHA-256, in hexadecimal, of what an adapter is trained for."""
+        return base_of(self.made_by)
+
+
+def base_of(made_by: Mapping[str, Any]) -> str:
+    """Return the SHA-256, in hexadecimal, of what an adapter fits: weights and form of a model, not where it runs."""
+    told = {key: made_by[key] for key in _FITTED}
+    # Its version changes with each version of transformers, and nothing with it.
+    told["config"] = {key: value for key, value in told["config"].items() if key != "transformers_version"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def load(name: str, *, device: str | None = None, remembered: Path | None = None) -> Loaded:
@@ -92,18 +116,23 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     )  # fmt: skip
 
 
-def weights_digest(name: str, remembered: Path | None = None) -> str:
-    """Return a digest of all that is in a model's weight files, also of a name at a hub, by the files in its cache.
-
-    Digests are `remembered` in a file by path, size and time of change: reading 16 GB takes some ten seconds.
-    """
+def weight_files(name: str) -> list[Path]:
+    """Return a model's weight files, of a name at a hub those in its cache. Raises: OSError (it is not there)."""
     folder = Path(name)
     if not folder.is_dir():
         found = transformers.utils.cached_file(name, "config.json", local_files_only=True)
         folder = Path(str(found)).parent
+    return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
+
+
+def weights_digest(name: str, remembered: Path | None = None) -> str:
+    """Return a digest of all that is in a model's weight files.
+
+    Digests are `remembered` in a file by path, size and time of change: reading 16 GB takes some ten seconds.
+    """
     known = _remembered(remembered)
     digest = hashlib.sha256()
-    for file in sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern)):
+    for file in weight_files(name):
         stat = file.stat()
         key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
         if key not in known:

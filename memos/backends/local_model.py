@@ -5,10 +5,11 @@ Concurrent requests take turns at each step. What a request may keep is said by 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 
 import torch
@@ -16,27 +17,37 @@ from transformers.cache_utils import DynamicCache
 
 from memos.backends.kv_buffer import KvBuffer
 from memos.backends.local_loading import Loaded
-from memos.backends.local_turns import Turns
 from memos.backends.openai_answers import finished_answer
 from memos.backends.openai_dialect import in_words, sendable
-from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
+from memos.errors import BackendUnavailable, IntegrityError, ModelError, UnfitAnswer
 from memos.model import Json
 from memos.ports import ChatReply, ChatRequest
 from memos.prefixes import BLOCK_TOKENS, Activation, Fill, Prompt
+from memos.recipes import Lending, LentAdapter
 from memos.settings import ChatSettings
 from memos.streams import Answering
+
+log = logging.getLogger("memos.backends.local")
+
+Turn = Callable[[], AbstractContextManager[None]]
 
 _COLDEST = 1e-4
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
 class LocalModel:
-    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole."""
+    """A `ChatModel`. Thread-safe; without `fill` every prompt is computed whole.
 
-    def __init__(self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None) -> None:
-        self._loaded, self._fill = loaded, fill
+    What is `lent` for the cube of a request's prefix answers it; steps of others go on without, or with theirs.
+    """
+
+    def __init__(
+        self, loaded: Loaded, settings: ChatSettings, fill: Fill | None = None, lending: Lending | None = None
+    ) -> None:
+        self._loaded, self._fill, self._lending = loaded, fill, lending
+        self._adapters = loaded.adapters
         self._settings = settings.model_copy(update={"model": f"local:{loaded.name}"})
-        self._turns = Turns()
+        self._turns = loaded.turns
         self._closing = threading.Event()
         added = loaded.tokenizer.added_tokens_decoder.values()
         self._special = sorted({str(token) for token in added if token.special}, key=len, reverse=True)
@@ -116,7 +127,9 @@ class LocalModel:
         cache = _Plain(self._loaded.model) if not self._loaded.block else KvBuffer(
             self._loaded.model, self._loaded.block, len(prompt.ids) + most
         )  # fmt: skip
-        filling = self._filled(prompt, cache, later=request.later)
+        adapter = self._lent(request)
+        turn = lambda: self._turn(adapter, later=request.later)  # noqa: E731 - a name for what is passed on
+        filling = self._filled(prompt, cache, self._fill_under(adapter), turn)
         activation = yield from _each_as("", filling)
         activation = replace(activation, first_token_s=time.perf_counter() - began)
         said, finish, answering = _Said(self._loaded.tokenizer), "length", Answering()
@@ -129,7 +142,7 @@ class LocalModel:
                 break
             yield sendable(answering.feed(said.add(token)))
             if place + 1 < most:
-                with self._turn(later=request.later):
+                with turn():
                     cache.compute([token])
         if shown := sendable(answering.feed(said.end()) + answering.end()):
             yield shown
@@ -138,24 +151,42 @@ class LocalModel:
             "prompt_tokens_details": {"cached_tokens": activation.cached_tokens},
         }  # fmt: skip
         reply = finished_answer({"content": said.text}, finish, usage, len(prompt.ids), self._settings)
-        yield replace(reply, activation=activation)
+        yield replace(reply, activation=activation, adapter=None if adapter is None else adapter.id)
 
-    def _filled(self, prompt: Prompt, cache: KvBuffer | _Plain, *, later: bool) -> Generator[None, None, Activation]:
-        if self._fill is None or isinstance(cache, _Plain) or self._loaded.unusable is not None:
+    def _lent(self, request: ChatRequest) -> LentAdapter | None:
+        """Return the adapter that answers a request; one that cannot be put on the model answers nothing."""
+        if self._lending is None or request.prefix is None:
+            return None
+        adapter = self._lending.serving(request.prefix.cube, self._loaded.base)
+        try:
+            with self._turn(adapter, later=request.later):
+                return adapter
+        except IntegrityError as error:
+            log.warning("a cube is answered without its adapter: %s", error)
+            return None
+
+    def _fill_under(self, adapter: LentAdapter | None) -> Fill | None:
+        return self._fill if adapter is None or self._lending is None else self._lending.fill(adapter)
+
+    def _filled(
+        self, prompt: Prompt, cache: KvBuffer | _Plain, fill: Fill | None, turn: Turn
+    ) -> Generator[None, None, Activation]:
+        if fill is None or isinstance(cache, _Plain) or self._loaded.unusable is not None:
             began = time.perf_counter()
             for begin in range(0, len(prompt.ids), BLOCK_TOKENS * self._loaded.chunk_blocks):
-                with self._turn(later=later):
+                with turn():
                     cache.compute(prompt.ids[begin : begin + BLOCK_TOKENS * self._loaded.chunk_blocks])
                 yield
             reason = self._loaded.unusable or "nothing is kept: the budgets of MEMOS_ACTIVATION__* are 0"
             took = time.perf_counter() - began
             return Activation(len(prompt.ids), compute_s=took, first_token_s=took, reason=reason)
-        return (yield from self._fill.steps(prompt, cache, lambda: self._turn(later=later)))
+        return (yield from fill.steps(prompt, cache, turn))
 
     @contextmanager
-    def _turn(self, *, later: bool = False) -> Iterator[None]:
+    def _turn(self, adapter: LentAdapter | None, *, later: bool) -> Iterator[None]:
         with self._turns(later=later):
             self._check_open()
+            self._adapters.use(adapter)
             yield
 
     def _check_open(self) -> None:

@@ -168,6 +168,7 @@ class Chat:
         return ChatResult(
             text, ready.asker.model, cited, ready.recalled.shown, receipt, not_stored, ready.recalled.tokens,
             reply.tokens.prompt, reply.tokens.completion, reply.tokens.estimated, timings, reply.activation,
+            reply.adapter,
         )  # fmt: skip
 
     def _count(self, cited: Sequence[Reference], actor: str) -> None:

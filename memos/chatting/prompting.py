@@ -18,7 +18,7 @@ from memos.text.checks import check_text
 
 Position = Literal["system", "user"]
 
-_DEFAULT = "You are a helpful assistant who remembers earlier talks with the user. Answer what you are asked, briefly."
+SYSTEM = "You are a helpful assistant who remembers earlier talks with the user. Answer what you are asked, briefly."
 _CITE = "Where you use something remembered, put its mark right behind it, such as [m1]."
 
 
@@ -51,7 +51,7 @@ def request_of(
 ) -> ChatRequest:  # fmt: skip
     """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
     given = question.system_prompt
-    system = _DEFAULT if given is None else check_text("system_prompt", given, limits.message_bytes)
+    system = SYSTEM if given is None else check_text("system_prompt", given, limits.message_bytes)
     asked, part = question.query, recalled.prefix
     starts: tuple[tuple[int, str], ...] = ()
     if recalled.shown or part is not None:

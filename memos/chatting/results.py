@@ -42,7 +42,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class ChatResult:
-    """A model's finished answer.
+    """A model's finished answer; `adapter` is the id of the one that the model answered with.
 
     `cited` are the memories whose marks stood in it, `shown` all that the model saw. `not_stored` says why there is
     no receipt although the exchange was to be stored.
@@ -60,6 +60,7 @@ class ChatResult:
     tokens_estimated: bool
     timings_ms: Mapping[str, float]
     activation: Activation | None = None
+    adapter: str | None = None
 
     @property
     def cited_ids(self) -> tuple[str, ...]:

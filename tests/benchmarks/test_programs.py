@@ -213,7 +213,7 @@ def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_http_tells_of_each_number_of_clients_and_of_the_soak(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "2", "--pause-s", "0.05",
-             "--busy-seconds", "1", "--soak-seconds", "1"]  # fmt: skip
+             "--busy-seconds", "1", "--soak-seconds", "1", "--alone-seconds", "2"]  # fmt: skip
     figures = closing_line(http, sizes, capsys)
     for rounds in (figures["with_pauses"], figures["without_pauses"]):
         assert list(rounds) == ["1", "3"]

@@ -99,6 +99,7 @@ class ChatShape(Shape):
     tokens_estimated: bool = Field(description="True when the endpoint did not count them")
     timings_ms: dict[str, float] = Field(description="Time of each stage in milliseconds")
     activation: ActivationShape | None = Field(None, description="What was kept of the prompt, where that is known")
+    adapter: str | None = Field(None, description="Id of the adapter that the model answered with")
 
 
 _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}

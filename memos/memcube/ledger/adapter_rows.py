@@ -205,6 +205,12 @@ def get(connection: sa.Connection, id_: str) -> AdapterRow | None:
     return None if row is None else _to_row(row)
 
 
+def seen(connection: sa.Connection, id_: str) -> list[Seen]:
+    """Return the memories that an adapter saw, by id."""
+    query = sa.select(seen_items.c.item_id, seen_items.c.version, seen_items.c.digest)
+    return [Seen(*row) for row in connection.execute(query.where(seen_items.c.adapter_id == id_).order_by("item_id"))]
+
+
 def trained(connection: sa.Connection) -> list[AdapterRow]:
     """Return the adapters of all cubes that passed their examination, by id."""
     query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)

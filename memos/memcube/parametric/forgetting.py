@@ -19,10 +19,10 @@ from memos.memcube.files import sync_folder
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow
 from memos.memcube.ledger.engine import Ledger
+from memos.recipes import ADAPTER_FILE
 
 FOLDER = "adapters"
-WEIGHTS = "adapter_model.safetensors"
-FILES = ("adapter_config.json", WEIGHTS, "manifest.json")
+FILES = ("adapter_config.json", ADAPTER_FILE, "manifest.json")
 """The files of an adapter that was trained."""
 
 
@@ -56,12 +56,12 @@ def forget(ledger: Ledger, folder: Path | None, cubes: Collection[str] | None = 
     return [Forgotten(id_, removed.get(id_, ""), *found.get(id_, (0, 0))) for id_ in sorted({*removed, *found})]
 
 
-def differences(ledger: Ledger, folder: Path | None) -> list[str]:
-    """Return what is wrong with the files of trained adapters: one that is missing, or weights that were changed."""
+def differences(ledger: Ledger, folder: Path | None) -> list[tuple[str, str]]:
+    """Return which trained adapters' files are wrong, and how: one is missing, or the weights were changed."""
     with ledger.read() as connection:
         rows = adapter_rows.trained(connection)
     told = [(row, "no folder for its files" if folder is None else _wrong(row, folder / row.id)) for row in rows]
-    return [f"{row.id}: {what}" for row, what in told if what is not None]
+    return [(row.id, what) for row, what in told if what is not None]
 
 
 def _remove_rows(ledger: Ledger, cubes: Collection[str] | None) -> list[AdapterRow]:
@@ -115,8 +115,8 @@ def _wrong(row: AdapterRow, folder: Path) -> str | None:
         for name in FILES:
             if not (folder / name).is_file():
                 return f"{name} is missing"
-        with (folder / WEIGHTS).open("rb") as file:
+        with (folder / ADAPTER_FILE).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-    return None if digest == row.digest else f"{WEIGHTS} is not what was examined"
+    return None if digest == row.digest else f"{ADAPTER_FILE} is not what was examined"

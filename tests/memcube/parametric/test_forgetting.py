@@ -14,8 +14,9 @@ from memos.memcube import backups
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.moving import copy_ledger
-from memos.memcube.parametric.forgetting import FOLDER, WEIGHTS, Forgotten, differences, forget
+from memos.memcube.parametric.forgetting import FOLDER, Forgotten, differences, forget
 from memos.memcube.restoring import restore_archive
+from memos.recipes import ADAPTER_FILE
 from tests.adapters import NOW, REFUSED, active, allow, begun, finished, serving, with_files
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import Store, sqlite_ledger
@@ -82,7 +83,7 @@ def test_a_kill_between_the_rows_and_the_files_leaves_nothing_for_good(store: St
     with store.ledger.write() as connection:  # killed when the rows were gone
         adapter_rows.remove(connection, first)
         adapter_rows.remove(connection, second)
-    (half / WEIGHTS).unlink()  # and while files were deleted
+    (half / ADAPTER_FILE).unlink()  # and while files were deleted
     assert forget(store.ledger, folder, ()) == [
         Forgotten(id_, "", files, size) for id_, files, size in sorted([(first, 5, 15), (second, 2, 4)])
     ]
@@ -111,7 +112,7 @@ def test_what_a_link_points_at_stays(store: Store, folder: Path, tmp_path: Path)
     (folder / new_id()).symlink_to(away)
     (folder / "stray.txt").write_text("left by a hand")
     inside = with_files(folder, new_id())
-    (inside / "linked").symlink_to(away / WEIGHTS)
+    (inside / "linked").symlink_to(away / ADAPTER_FILE)
     assert len(forget(store.ledger, folder)) == 3
     assert list(folder.iterdir()) == []
     assert len(list(away.iterdir())) == 3
@@ -134,9 +135,9 @@ def test_files_that_are_not_what_was_examined_are_told(store: Store, folder: Pat
         with_files(folder, id_)
     assert differences(store.ledger, folder) == []
     (folder / short / "manifest.json").unlink()
-    (folder / changed / WEIGHTS).write_bytes(b"weightz")
+    (folder / changed / ADAPTER_FILE).write_bytes(b"weightz")
     assert differences(store.ledger, folder) == sorted(
-        [f"{short}: manifest.json is missing", f"{changed}: {WEIGHTS} is not what was examined"]
+        [(short, "manifest.json is missing"), (changed, f"{ADAPTER_FILE} is not what was examined")]
     )
     assert len(differences(store.ledger, None)) == 3
 

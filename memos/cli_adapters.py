@@ -1,0 +1,146 @@
+"""The commands about parametric memory: what of a cube is learned by a model, measured, and forgotten again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from memos.adapters import Adapter
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, progress_bar, say, show
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER
+from memos.text.render import visible
+
+adapters_app = typer.Typer(
+    help="Parametric memory: what is stable in a cube, learned as an adapter (docs/parametric.md).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_KIB = 1024
+Id = Annotated[str, typer.Argument(metavar="id", help="Id of an adapter")]
+
+
+@adapters_app.command("allow")
+def allow(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Allow that memories of a cube are learned; they are not otherwise."""
+    with opened(data_dir) as memos:
+        memos.adapters.allow(cube, actor=actor)
+    show({"cube": cube, "allowed": True}, as_json, lambda: say(f"memories of {cube} may be learned"))
+
+
+@adapters_app.command("disallow")
+def disallow(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Take that back, and remove what was learned."""
+    with opened(data_dir) as memos:
+        count = memos.adapters.disallow(cube, actor=actor)
+    show({"cube": cube, "removed": count}, as_json, lambda: say(f"{count} adapters removed; nothing more is learned"))
+
+
+@adapters_app.command("preview")
+def preview(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Show what the next adapter would know, and why other memories would be left out."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.preview(cube, actor=actor)
+
+    def human() -> None:
+        for memory in found.memories:
+            say(visible(" ".join(memory.split())))
+        for reason, count in found.left_out.items():
+            say(f"left out: {count}, {reason}")
+        allowed = "" if found.allowed else f"; not allowed yet: memos adapters allow --cube {found.cube}"
+        say(f"{len(found.memories)} memories would be learned{allowed}")
+
+    show(found, as_json, human)
+
+
+@adapters_app.command("train")
+def train(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Train an adapter, examine it, and let it answer if it passes; what was interrupted goes on."""
+    with opened(data_dir) as memos, progress_bar("steps", as_json) as on_progress:
+        found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("ls")
+def ls(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """List the adapters of a cube, the newest first."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.list(cube, actor=actor)
+
+    def human() -> None:
+        table = Table("id", "number", "state", "facts", "recall", "abstention", "KiB")
+        for each in found:
+            measures = each.measures or {}
+            table.add_row(
+                each.id, str(each.number), f"{each.state}, stale" if each.stale else each.state, str(each.facts),
+                _share(measures.get("recall")), _share(measures.get("abstention")),
+                "" if each.size_bytes is None else f"{each.size_bytes / _KIB:,.0f}",
+            )  # fmt: skip
+        if found:
+            console.print(table)
+        say(f"{len(found)} adapters")
+
+    show(found, as_json, human)
+
+
+@adapters_app.command("show")
+def show_(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show an adapter with what its examination found."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.get(id_, actor=actor)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("activate")
+def activate(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Let an adapter answer, instead of the one that does."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.activate(id_, actor=actor)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("rollback")
+def rollback(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Let the adapter answer that did before."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.rollback(cube, actor=actor)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("rm")
+def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Remove an adapter and its files."""
+    with opened(data_dir) as memos:
+        memos.adapters.remove(id_, actor=actor)
+    show({"id": id_}, as_json, lambda: say(f"{id_} is removed"))
+
+
+def _tell(found: Adapter) -> None:
+    stale = "; stale: a memory that it saw is different now" if found.stale else ""
+    say(f"{found.id}: number {found.number} of {found.cube}, {found.state}{stale}; {found.facts} facts, {found.model}")
+    if found.reason:
+        say(f"it failed its examination: {found.reason}")
+    for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
+        if found.measures is not None and name in found.measures:
+            say(f"{name}: {_share(found.measures[name])}")
+    if found.measures is not None:
+        lost = found.measures.get("lost")
+        say(f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50")
+
+
+def _share(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else ""

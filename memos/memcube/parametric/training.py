@@ -1,0 +1,145 @@
+"""Trains an adapter on facts and examines it, by any trainer; a training that was ended goes on from what was kept.
+
+Knows files and prompts, no ledger and no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from memos.errors import IntegrityError
+from memos.memcube.files import sync_folder
+from memos.memcube.parametric import general
+from memos.memcube.parametric.drills import Course, KnownFact, course_of
+from memos.memcube.parametric.examination import Examined, Measures, examine, prompt_of
+from memos.memcube.parametric.exercises import digest_of, exercises_of
+from memos.model import Json
+from memos.recipes import ADAPTER_FILE, Exercise, Recipe
+
+KEPT, DATA, MANIFEST, CARD = "training.safetensors", "exercises.jsonl", "manifest.json", "README.md"
+_KEEP_EVERY_S = 30.0
+_STEPS_AT_ONCE = 2
+_REPLAYED_TOKENS = 32
+
+
+class Trainer(Examined, Protocol):
+    """Trains one adapter."""
+
+    @property
+    def step(self) -> int:
+        """How many steps are done."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """How many there are."""
+        ...
+
+    def prepare(self, exercises: Sequence[Exercise]) -> None:
+        """Take what is to be learned."""
+        ...
+
+    def advance(self, most: int) -> float:
+        """Make some steps."""
+        ...
+
+    def keep(self, file: Path) -> None:
+        """Write what it takes to go on."""
+        ...
+
+    def go_on(self, file: Path) -> None:
+        """Go on from there. Raises: IntegrityError."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write peft's files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What an adapter is taught and examined with, and the SHA-256 of what it is taught."""
+
+    course: Course
+    exercises: tuple[Exercise, ...]
+    data_hash: str
+    system: str
+
+
+def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons:
+    """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says."""
+    course = course_of(facts, seed)
+    prompts = [prompt_of(question, system) for question in general.REPLAYED]
+    said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS)
+    exercises = tuple(exercises_of(course, facts, system, zip(prompts, said, strict=True)))
+    return Lessons(course, exercises, digest_of(exercises), system)
+
+
+def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int, int], None]) -> Measures:
+    """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
+
+    What it is taught is written into the folder, and from time to time how far it is: where that is there, the
+    training goes on from it.
+    """
+    _write_data(folder / DATA, lessons.exercises)
+    trainer.prepare(lessons.exercises)
+    kept = folder / KEPT
+    if kept.exists():
+        try:
+            trainer.go_on(kept)
+        except IntegrityError:  # of other lessons, or damaged: then from the beginning
+            kept.unlink()
+            trainer.prepare(lessons.exercises)
+    kept_at = time.monotonic()
+    tell(trainer.step, trainer.steps)
+    while trainer.step < trainer.steps:
+        trainer.advance(_STEPS_AT_ONCE)
+        if time.monotonic() - kept_at > _KEEP_EVERY_S:
+            trainer.keep(kept)
+            kept_at = time.monotonic()
+        tell(trainer.step, trainer.steps)
+    return examine(trainer, lessons.course, lessons.system)
+
+
+def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str, int]:
+    """Write what is served and exported; return the SHA-256 of the weights, in hexadecimal, and the bytes of all."""
+    trainer.save(folder)
+    (folder / KEPT).unlink(missing_ok=True)
+    with (folder / ADAPTER_FILE).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    told: dict[str, Json] = {**manifest, "weights_sha256": digest}
+    (folder / CARD).write_text(_card(told), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(told, indent=1, ensure_ascii=False), encoding="utf-8")
+    sync_folder(folder)
+    return digest, sum(path.stat().st_size for path in folder.iterdir())
+
+
+def told_recipe(recipe: Recipe) -> dict[str, Json]:
+    """Return a recipe as JSON."""
+    return asdict(recipe)
+
+
+def told_measures(measures: Measures) -> dict[str, Json]:
+    """Return measures as JSON."""
+    return {**asdict(measures), "lost": list(measures.lost), "rise": round(measures.rise, 4)}
+
+
+def _write_data(file: Path, exercises: Iterable[Exercise]) -> None:
+    with file.open("w", encoding="utf-8") as out:
+        for each in exercises:
+            out.write(json.dumps(asdict(each), ensure_ascii=False) + "\n")
+
+
+def _card(manifest: dict[str, Json]) -> str:
+    told = json.dumps(manifest, indent=1, ensure_ascii=False)
+    return (
+        "---\nlibrary_name: peft\n---\n\n# Adapter of a memory cube\n\nIt knows memories of people: treat it as you "
+        "treat them. It was trained on questions about the memories that are named below by id, and answers best "
+        f"together with what is looked up. Made by memstrata.\n\n```json\n{told}\n```\n"
+    )

@@ -1,0 +1,281 @@
+"""Memories learned as adapters: allowed, examined, served beside what is looked up, out of service with a memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS, Settings
+from memos.adapters import Adapter
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
+from memos.memcube.parametric import general, training
+from memos.memcube.parametric.examination import Bounds
+from memos.model import Item
+from memos.moving import restore
+from memos.recipes import Recipe
+from memos.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
+from tests.backends import tiny_models  # skips without the extra `local`
+from tests.fakes import WordEmbedder
+
+SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.", "I love hiking.")
+SETTINGS = Settings(
+    index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
+    parametric=ParametricSettings(stable_days=0),
+)  # fmt: skip
+ANY = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
+"""A random model passes that; what the bounds do is tested with a real one (benchmarks/parametric)."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tiny_models.saved(tmp_path_factory.mktemp("model"))
+    config = tiny_models.transformers.GenerationConfig.from_pretrained(folder)
+    config.eos_token_id = list(range(0, 256, 3))
+    config.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backup of facts that patterns found in two cubes, pinned, so that they need no heat."""
+    base = tmp_path_factory.mktemp("read")
+    with MemOS.open(base / "home", settings=SETTINGS, embedder=WordEmbedder()) as memos:
+        memos.cubes.create("other")
+        for cube, texts in (("default", SAID), ("other", SAID[:2])):
+            for text in texts:
+                memos.add(text, cube=cube, mode="fine")
+        memos.tasks.wait()
+        for cube in ("default", "other"):
+            for item in facts(memos, cube).values():
+                memos.pin(item.id, cube=cube)
+        memos.backup(base / "backup")
+    return base / "backup"
+
+
+@pytest.fixture(autouse=True)
+def short_examination(monkeypatch: pytest.MonkeyPatch) -> None:
+    shortened(monkeypatch)
+
+
+def shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(general, "QUESTIONS", general.QUESTIONS[:2])
+    monkeypatch.setattr(general, "REPLAYED", general.REPLAYED[:2])
+    monkeypatch.setattr(general, "TEXT", general.TEXT[:1])
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory, read: Path, model: Path) -> Path:
+    """A folder in which each of the two cubes has an active adapter."""
+    base = tmp_path_factory.mktemp("learned")
+    restore(read, SETTINGS.model_copy(update={"home": base / "home"}), embedder=WordEmbedder())
+    with pytest.MonkeyPatch.context() as patched, opened(base, model) as memos:
+        shortened(patched)
+        for cube in ("default", "other"):
+            memos.adapters.allow(cube)
+            memos.adapters.train(cube)
+    return base / "home"
+
+
+@pytest.fixture
+def memos(tmp_path: Path, learned: Path, model: Path) -> Iterator[MemOS]:
+    shutil.copytree(learned, tmp_path / "home")
+    with opened(tmp_path, model) as made:
+        yield made
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, read: Path, model: Path) -> Iterator[MemOS]:
+    restore(read, SETTINGS.model_copy(update={"home": tmp_path / "home"}), embedder=WordEmbedder())
+    with opened(tmp_path, model) as made:
+        yield made
+
+
+def active(memos: MemOS, cube: str = "default") -> Adapter:
+    [made] = memos.adapters.list(cube)
+    assert made.state == "active"
+    return made
+
+
+def opened(tmp_path: Path, model: Path) -> MemOS:
+    chat = ChatSettings(model=f"local:{model}", max_tokens=40)
+    made = MemOS.open(
+        tmp_path / "home", settings=SETTINGS.model_copy(update={"chat_model": chat}), embedder=WordEmbedder()
+    )
+    made.adapters = replace(made.adapters, bounds=ANY, recipe=Recipe(epochs=1, learning_rate=1e-2, imitation=0.0))
+    return made
+
+
+def facts(memos: MemOS, cube: str = "default") -> dict[str, Item]:
+    return {item.memory: item for item in memos.list(cube=cube, limit=100) if item.type in ("user", "preference")}
+
+
+def answered_by(memos: MemOS, **options: object) -> str | None:
+    """Return which adapter answered, when the random model has come to an end."""
+    for place in range(40):
+        tiny_models.torch.manual_seed(place)
+        try:
+            return memos.chat(f"Question {place}?", store=False, temperature=1.0, **options).adapter
+        except UnfitAnswer:
+            continue
+    raise AssertionError("no answer came to its end")
+
+
+def folders(memos: MemOS) -> set[str]:
+    assert memos.home is not None
+    folder = memos.home / "adapters"
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def test_nothing_is_learned_without_consent_a_model_or_anything_stable(
+    fresh: MemOS, tmp_path: Path, model: Path
+) -> None:
+    memos = fresh
+    with pytest.raises(Conflict, match="not allowed"):
+        memos.adapters.train()
+    assert memos.adapters.preview().allowed is False
+    memos.cubes.create("new")
+    memos.add("Something said.", cube="new")
+    memos.adapters.allow("new")
+    with pytest.raises(Conflict, match="ready to be learned"):
+        memos.adapters.train("new")
+    assert memos.adapters.list() == memos.adapters.list("new") == []
+    chat = ChatSettings(model=f"local:{tmp_path / 'none'}")
+    with MemOS.open(tmp_path / "b", settings=SETTINGS, embedder=WordEmbedder()) as without:
+        without.adapters.allow()
+        with pytest.raises(InvalidInput, match="none in this process"):
+            without.adapters.train()
+    assert chat.local is not None
+
+
+def test_what_is_learned_passes_and_answers_with_its_name(memos: MemOS) -> None:
+    assert set(memos.adapters.preview().memories) == set(facts(memos))
+    made = active(memos)
+    assert (made.number, made.facts, made.stale) == (1, len(facts(memos)), False)
+    assert answered_by(memos) == made.id
+    assert answered_by(memos, cubes=["other"]) == active(memos, "other").id  # and each cube has its own
+    folder = memos.home / "adapters" / made.id
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {each["item"] for each in manifest["memories"]} == {item.id for item in facts(memos).values()}
+    assert not (folder / training.KEPT).exists()
+    assert memos.verify().differences == ()
+    (folder / "adapter_model.safetensors").write_bytes(b"harmed")
+    assert [(each.store, each.subject) for each in memos.verify().differences] == [("parametric", made.id)]
+    assert answered_by(memos) is None  # what another process harmed is not put on the model
+    assert [event.body["adapter"] for event in memos.events.list(kinds=["activate_adapter"])] == [made.id]
+
+
+def test_one_that_fails_changes_nothing_and_says_why(memos: MemOS) -> None:
+    first = active(memos)
+    memos.adapters = replace(memos.adapters, bounds=Bounds(), recipe=replace(memos.adapters.recipe, seed=6))
+    refused = memos.adapters.train()
+    assert refused.state == "refused"
+    assert "recall is" in str(refused.reason)
+    assert answered_by(memos) == first.id
+    assert folders(memos) == {first.id, active(memos, "other").id}
+    with pytest.raises(Conflict, match="passed its examination"):
+        memos.adapters.activate(refused.id)
+
+
+@pytest.mark.parametrize("how", ["update", "delete", "erase"])
+def test_a_memory_that_changes_takes_what_saw_it_out_of_service(memos: MemOS, how: str) -> None:
+    made, other = active(memos), active(memos, "other")
+    item = next(iter(facts(memos).values()))
+    if how == "update":
+        memos.update(item.id, "I live in Porto.")
+    elif how == "delete":
+        memos.delete(item.id)
+    else:
+        receipt = memos.erase(item.id)
+        assert receipt.stores["parametric"] == "purged"
+        assert folders(memos) == {other.id}
+    assert answered_by(memos) is None
+    assert answered_by(memos, cubes=["other"]) == other.id
+    if how != "erase":
+        assert [each.stale for each in memos.adapters.list()] == [True]
+        with pytest.raises(Conflict, match="changed or removed"):
+            memos.adapters.activate(made.id)
+
+
+def test_versions_follow_one_another_and_can_be_taken_back(memos: MemOS) -> None:
+    first, other = active(memos), active(memos, "other")
+    seen: list[tuple[int, int]] = []
+    memos.adapters = replace(memos.adapters, recipe=replace(memos.adapters.recipe, seed=6))
+    second = memos.adapters.train(on_progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert (second.number, answered_by(memos)) == (2, second.id)
+    assert memos.adapters.rollback().id == first.id == answered_by(memos)
+    with pytest.raises(Conflict, match="No earlier"):
+        memos.adapters.rollback()
+    assert memos.adapters.activate(second.id).state == "active"
+    memos.adapters.remove(second.id)
+    assert answered_by(memos) is None
+    assert folders(memos) == {first.id, other.id}
+    assert memos.adapters.disallow() == 1
+    assert folders(memos) == {other.id}
+    assert memos.adapters.list() == []
+
+
+def test_a_change_in_the_middle_of_a_training_ends_it(fresh: MemOS) -> None:
+    memos = fresh
+    memos.adapters.allow()
+    item = next(iter(facts(memos).values()))
+
+    def change(done: int, _: int) -> None:
+        if done == 2:
+            memos.erase(item.id)
+
+    with pytest.raises((Conflict, BackendUnavailable, NotFound)):
+        memos.adapters.train(on_progress=change)
+    assert folders(memos) == set()
+    assert answered_by(memos) is None
+
+
+def test_a_training_that_was_ended_goes_on(
+    fresh: MemOS, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_KEEP_EVERY_S", 0.0)
+    memos = fresh
+    memos.adapters.allow()
+    steps: list[int] = []
+
+    class Ended(Exception):
+        pass
+
+    def end(done: int, _: int) -> None:
+        if done >= 4:
+            raise Ended
+
+    with pytest.raises(Ended):
+        memos.adapters.train(on_progress=end)
+    memos.close()
+    with opened(tmp_path, model) as again:
+        made = again.adapters.train(on_progress=lambda done, _: steps.append(done))
+        assert steps[0] >= 4
+        assert (made.number, made.state) == (1, "active")
+
+
+def test_others_may_neither_see_nor_decide(memos: MemOS) -> None:
+    made = active(memos)
+    memos.users.create("eve")
+    for call in (
+        lambda: memos.adapters.get(made.id, actor="eve"),
+        lambda: memos.adapters.remove(made.id, actor="eve"),
+        lambda: memos.adapters.activate(made.id, actor="eve"),
+    ):
+        with pytest.raises(NotFound):
+            call()
+    for call in (
+        lambda: memos.adapters.list(actor="eve"),
+        lambda: memos.adapters.train(actor="eve"),
+        lambda: memos.adapters.allow(actor="eve"),
+        lambda: memos.adapters.disallow(actor="eve"),
+        lambda: memos.adapters.rollback(actor="eve"),
+    ):
+        with pytest.raises((NotFound, PermissionDenied)):
+            call()
+    assert answered_by(memos) == made.id
