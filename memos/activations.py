@@ -5,7 +5,6 @@ Nothing is opened before such a model is asked for.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -13,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memos.backends.torch_threads import let_threads_sleep
 from memos.clock import Clock
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.activation.blocks import Array, Block, Tier
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
-# Some ten microseconds; alone on a machine as quick as spinning on.
-_SPINS = "10000"
-
-
-def let_threads_sleep() -> None:
-    """Have PyTorch's threads soon sleep while they wait for one another, unless it is told otherwise or loaded already.
-
-    They spin for milliseconds otherwise: beside other work a step took three times as long (docs/log.md).
-    Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
 class Activations:

@@ -1,7 +1,8 @@
 """Processes for tests, forked from ones that have loaded what they need: loading it takes half of many tests' time.
 
-Two templates a test process: one with the engines' modules, for the children of `MemOS`, and one with the whole command
-line, for commands and for scripts. What is forked is a process of its own, can be killed, and ends with its streams.
+Three templates a test process: one with the engines' modules, for the children of `MemOS`, one with PyTorch, for those
+that train, and one with the whole command line, for commands and for scripts. What is forked is a process of its own,
+can be killed, and ends with its streams.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from memos.backends import child
 
 ROOT = Path(__file__).resolve().parents[1]
 _ENGINES = ("memos.backends.edge_process", "memos.backends.graph_process", "ladybug")
+_TRAINER = "memos.backends.adapter_process"
+_TRAINERS = (_TRAINER, "memos.backends.lora_training", "memos.backends.training_memory")
 _PROGRAMS = ("memos.cli", "memos.api.app", "tests.fakes")
 _REQUEST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 16
@@ -121,7 +124,8 @@ def command(
 
 def started(module: str, numbers: Sequence[int], keep: Sequence[int] = (), *, huge_pages: bool = False) -> Any:
     """Fork an engine's process: stands in for `memos.backends.child.started`, which starts an interpreter."""
-    forked = Forked(_template("engines", _ENGINES), {"engine": module, "sockets": len(numbers)}, (*numbers, *keep))
+    template = _template("trainers", _TRAINERS) if module == _TRAINER else _template("engines", _ENGINES)
+    forked = Forked(template, {"engine": module, "sockets": len(numbers)}, (*numbers, *keep))
     _engines.setdefault(module, WeakSet()).add(forked)
     return forked
 
@@ -141,7 +145,7 @@ def _template(name: str, modules: Sequence[str]) -> str:
         return _paths[name]
     folder = tempfile.TemporaryDirectory(prefix="memos-forks-")
     path = f"{folder.name}/{name}"
-    engines = "" if name == "engines" else _template("engines", _ENGINES)
+    engines = _template("engines", _ENGINES) if name == "programs" else ""
     env = {key: value for key, value in os.environ.items() if not key.startswith("MEMOS_")} | {"PYTHONUTF8": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", "from tests.forks import serve; serve()", path, engines, *modules],

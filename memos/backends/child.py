@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError
+from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; main(*map(int, sys.argv[2:]))"
@@ -78,7 +78,7 @@ class Child:
     ) -> Any:
         """Return the child's answer; a `long` call may take more than two minutes; `meanwhile` runs before it comes.
 
-        Raises: Died, BackendUnavailable, BackendTimeout, IntegrityError.
+        Raises: Died, BackendUnavailable, BackendTimeout, IntegrityError, InvalidInput.
         """
         lock, channel = self._channels[socket]
         with lock:
@@ -98,6 +98,11 @@ class Child:
         kind, message = answer[1:]
         if kind == "BackendUnavailable":
             raise BackendUnavailable(message)
+        if kind == "IntegrityError":
+            raise IntegrityError(message)
+        if kind == "InvalidInput":
+            field, _, reason = message.partition(": ")
+            raise InvalidInput(field, reason)
         if method == "open":
             raise IntegrityError(f"The {self._what} cannot be read ({kind}: {message}).")
         raise BackendUnavailable(f"The {self._what} refused {method} ({kind}: {message}).")
@@ -195,6 +200,21 @@ def die_with_parent(channel: Connection | socket.socket) -> None:
     fcntl.fcntl(channel.fileno(), fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(channel.fileno(), fcntl.F_GETFL)
     fcntl.fcntl(channel.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
+
+
+def end_with_parent(channel: Connection) -> None:
+    """End this process as soon as the parent is gone, in the middle of any call that lets other threads run.
+
+    Unlike `die_with_parent` it may go on serving after the call: the signal would come with the next request, too.
+    """
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(channel.fileno(), 0)
+        poll.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -92,18 +93,23 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     )  # fmt: skip
 
 
-def weights_digest(name: str, remembered: Path | None = None) -> str:
-    """Return a digest of all that is in a model's weight files, also of a name at a hub, by the files in its cache.
-
-    Digests are `remembered` in a file by path, size and time of change: reading 16 GB takes some ten seconds.
-    """
+def weight_files(name: str) -> list[Path]:
+    """Return a model's weight files, of a name at a hub those in its cache. Raises: OSError (it is not there)."""
     folder = Path(name)
     if not folder.is_dir():
         found = transformers.utils.cached_file(name, "config.json", local_files_only=True)
         folder = Path(str(found)).parent
+    return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
+
+
+def weights_digest(name: str, remembered: Path | None = None) -> str:
+    """Return a digest of all that is in a model's weight files.
+
+    Digests are `remembered` in a file by path, size and time of change: reading 16 GB takes some ten seconds.
+    """
     known = _remembered(remembered)
     digest = hashlib.sha256()
-    for file in sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern)):
+    for file in weight_files(name):
         stat = file.stat()
         key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
         if key not in known:
@@ -137,7 +143,7 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
         return model.to(where), tokenizer
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise BackendUnavailable(f"There is not enough memory for the model {name}: use a smaller one.") from error
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InvalidInput("model", f"{name} cannot be loaded ({reason:.200})") from error
 

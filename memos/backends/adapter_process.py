@@ -1,0 +1,78 @@
+"""The child process that trains an adapter: at low priority, and the first that the kernel ends when memory is short.
+
+Serves requests over one socket until the parent closes it or dies. PyTorch is loaded with the first of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memos.backends.child import end_with_parent, ignore_interrupts, serve
+from memos.backends.torch_threads import let_threads_sleep
+from memos.errors import InvalidInput
+from memos.recipes import Recipe
+
+if TYPE_CHECKING:
+    from memos.backends.lora_training import LoraTraining
+
+_NICE = 10
+_ENDED_FIRST = "1000"
+_BASE = ("config", "weights", "tokenizer", "template")
+# Changes with each version of transformers, and nothing with it.
+_VERSION = "transformers_version"
+
+
+class _Server:
+    """What the child does with a request; the first one loads the model."""
+
+    def __init__(self) -> None:
+        self._training: LoraTraining | None = None
+
+    def handle(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Return the base model's digest to `open`, to all others an answer, the steps done and all steps."""
+        if method == "open":
+            return self._open(*arguments)
+        assert self._training is not None
+        given, named = arguments
+        answer = getattr(self._training, method)(*given, **named)
+        return answer, self._training.step, self._training.steps
+
+    def _open(self, name: str, recipe: Recipe, remembered: Path | None) -> str:
+        let_threads_sleep()
+        try:
+            from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
+            from memos.backends.lora_training import LoraTraining  # noqa: PLC0415 - the extra `local`
+            from memos.backends.training_memory import check_memory  # noqa: PLC0415 - the extra `local`
+        except ImportError as error:
+            raise InvalidInput(
+                "model", f"training for {name} needs the extra `local`: pip install '.[local]' in the clone"
+            ) from error
+        check_memory(name, recipe)
+        loaded = load(name, remembered=remembered)
+        self._training = LoraTraining(loaded, recipe)
+        return base_digest(loaded.made_by)
+
+
+def base_digest(made_by: Mapping[str, Any]) -> str:
+    """Return the SHA-256, in hex, of what an adapter fits: the model's weights and form, not where it runs."""
+    fits = {key: made_by[key] for key in _BASE}
+    fits["config"] = {key: value for key, value in fits["config"].items() if key != _VERSION}
+    return hashlib.sha256(json.dumps(fits, sort_keys=True).encode()).hexdigest()
+
+
+def main(descriptor: int) -> None:
+    """Run as a child: serve the inherited socket."""
+    ignore_interrupts()
+    os.nice(_NICE)
+    with suppress(OSError):  # not every container has it
+        Path("/proc/self/oom_score_adj").write_text(_ENDED_FIRST, encoding="ascii")
+    channel = Connection(descriptor)
+    end_with_parent(channel)
+    serve(channel, _Server().handle)

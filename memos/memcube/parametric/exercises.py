@@ -1,0 +1,51 @@
+"""Makes a trainer's exercises of a course: prompts as a chat sends them, with their answers. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from memos.memcube.parametric.drills import Course, Drill, KnownFact
+from memos.memcube.parametric.examination import prompt_of
+from memos.ports import ChatMessage
+from memos.recipes import Exercise
+
+
+def exercises_of(
+    course: Course, facts: Iterable[KnownFact], system: str, replayed: Iterable[tuple[Sequence[ChatMessage], str]]
+) -> list[Exercise]:
+    """Return an exercise for each drill that is taught, then what the base model says to other prompts.
+
+    `facts` are those that the course was made of, `replayed` prompts with the base model's answers.
+    """
+    memories = {fact.item: fact.memory for fact in facts}
+    found = [_exercise(drill, memories, system) for drill in course.taught]
+    return found + [Exercise(tuple(prompt), answer, replayed=True) for prompt, answer in replayed]
+
+
+def with_memories(system: str, memories: Iterable[str]) -> str:
+    """Return a system text followed by what is remembered, itself where that is nothing."""
+    lines = "".join(f"\n- {memory}" for memory in memories)
+    return f"{system}\n\nWhat you remember:{lines}" if lines else system
+
+
+def digest_of(exercises: Iterable[Exercise]) -> str:
+    """Return the SHA-256 of all that is taught, in hex: the same texts in the same order have the same."""
+    told = [
+        [_said(each.prompt), each.answer, _said(each.shown), each.replayed] for each in exercises
+    ]  # canonical as lists: nothing in it has an order of its own
+    return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
+
+
+def _exercise(drill: Drill, memories: Mapping[str, str], system: str) -> Exercise:
+    prompt = prompt_of(drill.question, with_memories(system, drill.context))
+    if drill.context or not drill.items:
+        # What the model reads, or was never told, it need not learn to say as if it had read it.
+        return Exercise(prompt, drill.answer)
+    shown = prompt_of(drill.question, with_memories(system, [memories[item] for item in drill.items]))
+    return Exercise(prompt, drill.answer, shown)
+
+
+def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
+    return [(each.role, each.content) for each in messages]

@@ -1,0 +1,90 @@
+"""What a trainer is given: prompts with what stands in them, what is imitated, and a digest of all of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memos.memcube.parametric.drills import Course, DrillKind, KnownFact, course_of
+from memos.memcube.parametric.examination import prompt_of
+from memos.memcube.parametric.exercises import digest_of, exercises_of, with_memories
+from memos.ports import ChatMessage
+from memos.recipes import Exercise
+
+FACTS = (
+    KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon"),
+    KnownFact("bank", 1, "I work at Nordwind Energy.", "employer", "", "Nordwind Energy"),
+    KnownFact("teal", 2, "My favourite colour is teal.", "my", "favourite colour", "teal"),
+    KnownFact("cats", 1, "I have two cats named Miso and Nori.", "said"),
+)
+REPLAYED = [(prompt_of("What is a poem?", "Brief."), "Words in verse.")]
+
+
+@pytest.fixture(scope="module")
+def course() -> Course:
+    return course_of(FACTS, 5)
+
+
+@pytest.fixture(scope="module")
+def made(course: Course) -> list[Exercise]:
+    return exercises_of(course, FACTS, "Brief.", REPLAYED)
+
+
+def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_last(
+    course: Course, made: list[Exercise]
+) -> None:
+    assert len(made) == len(course.taught) + 1
+    for drill, exercise in zip(course.taught, made, strict=False):
+        assert exercise.answer == drill.answer
+        assert not exercise.replayed
+        assert [each.role for each in exercise.prompt] == ["system", "user"]
+        assert exercise.prompt[1].content == drill.question
+    assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True)
+
+
+def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(course: Course, made: list[Exercise]) -> None:
+    with_text = [(drill, each) for drill, each in zip(course.taught, made, strict=False) if drill.context]
+    assert with_text
+    for drill, exercise in with_text:
+        told = "".join(f"\n- {memory}" for memory in drill.context)
+        assert exercise.prompt[0] == ChatMessage("system", f"Brief.\n\nWhat you remember:{told}")
+        assert exercise.shown == ()
+
+
+def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
+    course: Course, made: list[Exercise]
+) -> None:
+    memories = {fact.item: fact.memory for fact in FACTS}
+    for drill, exercise in zip(course.taught, made, strict=False):
+        if drill.context:
+            continue
+        assert exercise.prompt == prompt_of(drill.question, "Brief.")
+        read = with_memories("Brief.", [memories[item] for item in drill.items])
+        assert exercise.shown == (prompt_of(drill.question, read) if drill.items else ())
+    assert {DrillKind.PAIR, DrillKind.NEGATIVE} <= {drill.kind for drill in course.taught}
+
+
+def test_what_is_forgotten_stands_in_no_prompt(course: Course) -> None:
+    left = exercises_of(course.without(["lyon"]), FACTS, "Brief.", ())
+    assert left
+    texts = [each.content for exercise in left for each in (*exercise.prompt, *exercise.shown)]
+    assert not any("I live in Lyon." in text for text in texts)
+
+
+def test_without_memories_a_system_text_is_itself() -> None:
+    assert with_memories("Brief.", []) == "Brief."
+
+
+def test_the_same_exercises_have_the_same_digest_and_others_another(made: list[Exercise]) -> None:
+    again = exercises_of(course_of(FACTS, 5), FACTS, "Brief.", REPLAYED)
+    assert digest_of(again) == digest_of(made)
+    assert digest_of(replace(each, prompt=list(each.prompt)) for each in made) == digest_of(made)
+    first, *others = made
+    changed = (
+        replace(first, answer="No."), replace(first, prompt=prompt_of("Who?", "Brief.")),
+        replace(first, shown=(*first.shown, *first.shown)), replace(first, replayed=True),
+    )  # fmt: skip
+    digests = [digest_of(made[::-1]), digest_of(others), *(digest_of([each, *others]) for each in changed)]
+    assert len({digest_of(made), *digests}) == 7
+    assert all(len(digest) == 64 for digest in digests)
