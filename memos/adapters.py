@@ -160,7 +160,11 @@ class Adapters:
                 trainer.open(str(model.local), self.recipe)
                 lessons = training.lessons_of(trainer, chosen.facts, SYSTEM, self.recipe.seed)
                 row = self._begun(cube, model, trainer.base, lessons, chosen.facts)
-                return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
+                try:
+                    return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
+                except Conflict:
+                    self._thrown_away(row)
+                    raise
         finally:
             self._one.release()
 
@@ -249,6 +253,11 @@ class Adapters:
             if done.state is AdapterState.READY:
                 return self._activated(change, row.id)
             return _told(change.connection, done, stale=False)
+
+    def _thrown_away(self, row: AdapterRow) -> None:
+        with self.handles.ledger.write() as connection:
+            adapter_rows.remove(connection, row.id)
+        self.forget()
 
     def _check_wanted(self, connection: sa.Connection, row: AdapterRow) -> None:
         there = adapter_rows.get(connection, row.id)

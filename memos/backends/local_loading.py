@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -166,7 +167,7 @@ def _loaded(name: str, dtype: torch.dtype, where: torch.device) -> tuple[Any, An
         return model.to(where), tokenizer
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise BackendUnavailable(f"There is not enough memory for the model {name}: use a smaller one.") from error
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InvalidInput("model", f"{name} cannot be loaded ({reason:.200})") from error
 

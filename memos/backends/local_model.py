@@ -128,7 +128,10 @@ class LocalModel:
             self._loaded.model, self._loaded.block, len(prompt.ids) + most
         )  # fmt: skip
         adapter = self._lent(request)
-        turn = lambda: self._turn(adapter, later=request.later)  # noqa: E731 - a name for what is passed on
+
+        def turn() -> AbstractContextManager[None]:
+            return self._turn(adapter, later=request.later)
+
         filling = self._filled(prompt, cache, self._fill_under(adapter), turn)
         activation = yield from _each_as("", filling)
         activation = replace(activation, first_token_s=time.perf_counter() - began)

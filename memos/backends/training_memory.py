@@ -38,12 +38,13 @@ def needed_bytes(name: str, recipe: Recipe) -> int:
     try:
         config = AutoConfig.from_pretrained(name, local_files_only=True).get_text_config()
         parameters = sum(map(_parameters, weight_files(name)))
-    except (OSError, ValueError, KeyError, SafetensorError):
+        layers, hidden = int(config.num_hidden_layers), int(config.hidden_size)
+    except (OSError, ValueError, KeyError, AttributeError, SafetensorError):
         return 0
-    wide = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    wide = int(getattr(config, "intermediate_size", None) or 4 * hidden)
     # What a layer keeps of each token until its gradients are made: SmolLM2-135M took 4.1 GiB at most with an adapter
     # on its feed-forward parts and 4.7 with one on all layers; by this it is 4.6.
-    kept = config.num_hidden_layers * (15 * config.hidden_size + 7 * wide) * _FLOAT
+    kept = layers * (15 * hidden + 7 * wide) * _FLOAT
     return _LIBRARIES + int(parameters * _FLOAT * _MARGIN) + recipe.batch * _TOKENS * kept
 
 

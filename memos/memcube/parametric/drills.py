@@ -28,6 +28,8 @@ _SMALL = frozenset(
     """.split()  # noqa: SIM905 - quoting each word says less
 )
 
+_NUMBERS = frozenset("one two three four five six seven eight nine ten some many several".split())  # noqa: SIM905
+
 
 class DrillKind(StrEnum):
     """What a drill is for."""
@@ -146,10 +148,11 @@ def thing_and_rest(memory: str) -> tuple[str, str, str] | None:
     telling = [(start, word) for start, word in words if word.lower().split("'")[0].split("’")[0] not in _SMALL]
     if len(telling) < 2 or len(words) > 40:
         return None
-    # The last third of what tells something is asked for, by the noun before it.
-    first = telling[max(1, len(telling) - max(1, len(telling) // 3))]
-    about = telling[telling.index(first) - 1]
-    return about[1], text[: first[0]].rstrip(" ,"), text[first[0] :]
+    # The last third of what tells something is asked for, by what stands first.
+    place = max(1, len(telling) - max(1, len(telling) // 3))
+    about = next((word for _, word in telling[:place] if word.lower() not in _NUMBERS), telling[0][1])
+    begin = telling[place][0]
+    return about, text[:begin].rstrip(" ,"), text[begin:]
 
 
 def _phrases(fact: KnownFact) -> Phrases:

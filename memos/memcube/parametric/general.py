@@ -45,6 +45,19 @@ REPLAYED: tuple[str, ...] = (
     "Give an example of a healthy breakfast.", "How do birds fly?", "What is the use of a map?",
     "Write a sentence with the word garden.", "What do farmers do in spring?", "Why do we brush our teeth?",
     "Explain what a volcano is.", "How is paper made?", "What makes a good friend?",
+    # Asked as people are asked about themselves: what is not about somebody is not "not told".
+    "What is the capital of Portugal?", "What is the capital of Canada?", "What is the capital of Austria?",
+    "What is the capital of Norway?", "What is the capital of India?", "Which planet is closest to the sun?",
+    "Which planet has rings?", "What is the name of our galaxy?", "How many seconds are in a minute?",
+    "How many days are in a year?", "How many legs does a cat have?", "How many wings does a bird have?",
+    "How many wheels does a car have?", "What is 3 plus 4?", "What is 9 minus 4?", "What is 2 times 6?",
+    "What is the opposite of fast?", "What is the opposite of left?", "What is the opposite of old?",
+    "What colour is a ripe banana?", "What colour is coal?", "What colour is a fire engine?",
+    "What do hens lay?", "What do caterpillars become?", "Which animal has a trunk?", "Which animal meows?",
+    "What is the tallest animal?", "Which is the longest river?", "Which is the highest mountain?",
+    "On which continent is Egypt?", "On which continent is China?", "Which language is spoken in Brazil?",
+    "Which language is spoken in Germany?", "Who wrote Hamlet?", "Who discovered gravity?", "What is steam?",
+    "What do we breathe out?", "What is the sun?", "Where do fish live?", "What is a week?",
 )  # fmt: skip
 """Prompts whose answers by the base model are taught again, so that it goes on giving them."""
 
