@@ -247,8 +247,8 @@ READING = (
     "tasks retry TASK", "tasks wait TASK", "profile show", "profile show --tokens 100", "profile subjects",
     "profile history life.residence", "profile history life.residence --subject none", "profile diff 2020-01-01",
     "profile templates", "retention list", "retention run --dry-run", "review list", "tools list", "tools show none",
-    "kv ls", "kv stat", "kv drop", "kv verify", "adapters ls", "adapters preview", "adapters show none", "adapters train",
-    "adapters activate none", "adapters rm none", "adapters rollback",
+    "kv ls", "kv stat", "kv drop", "kv verify", "adapters ls", "adapters preview", "adapters show none",
+    "adapters train", "adapters activate none", "adapters rm none", "adapters rollback",
     "kb list", "kb show papers", "kb files papers", "events", "verify", "reflect", "cubes create papers",
     "review approve ITEM", "move none long", "retention remove none",
 )  # fmt: skip

@@ -125,7 +125,7 @@ def test_who_does_not_know_says_so_and_names_nothing(answer: str, honest: bool) 
     [
         ("I drive a red Volvo.", ("drive", "I drive a red", "Volvo")),
         ("My sister Maria lives in Porto.", ("sister", "My sister Maria lives in", "Porto")),
-        ("I own two cats named Miso and Nori.", ("own", "I own two cats named Miso and", "Nori")),
+        ("I own two cats named Miso and Nori.", ("own", "I own two cats named", "Miso and Nori")),
         ("I am.", None), ("", None), ("word " * 60, None), ("住", None),
     ],
 )  # fmt: skip
