@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -36,10 +36,17 @@ from memos.recipes import Recipe
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.policy import Warmth
 from memos.settings import ChatSettings, Settings
+from memos.text.checks import check_name
+from memos.trainings import Trainings
 
 _KINDS = (ItemType.USER, ItemType.PREFERENCE)
 _MOST_LOOKED_AT = 5_000
 _LOOK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
+
+_UNWANTED = (
+    "What was being learned was changed, removed or taken back: what was made of it is thrown away. Train again for "
+    "the rest."
+)
 
 Progress = Callable[[int, int], None]
 
@@ -83,13 +90,14 @@ Found = list[Adapter]  # `list` is a method here
 class Adapters:
     """The adapters of an installation, in `folder`; None where no folder is this process's own.
 
-    `forget` removes the files of what is no more.
+    `forget` removes the files of what is no more, and what was kept under it in some cubes.
     """
 
     handles: Handles
     settings: Settings
     folder: Path | None
-    forget: Callable[[], object]
+    forget: Callable[[Collection[str]], object]
+    trainings: Trainings
     bounds: Bounds = field(default_factory=Bounds)
     recipe: Recipe = field(default_factory=Recipe)
     _one: threading.Lock = field(default_factory=threading.Lock)
@@ -113,7 +121,7 @@ class Adapters:
             if adapter_rows.is_allowed(change.connection, change.cube):
                 adapter_rows.disallow(change.connection, change.cube)
                 changes.record(change, "disallow_learning", {"adapters": [row.id for row in rows]})
-        self.forget()
+        self.forget([cube])
         return len(rows)
 
     def list(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Found:
@@ -126,7 +134,10 @@ class Adapters:
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
         """Return one adapter. Raises: NotFound."""
         row = self._row(id_, actor)
-        return next(each for each in self.list(row.cube, actor=actor) if each.id == id_)
+        for each in self.list(row.cube, actor=actor):
+            if each.id == id_:
+                return each
+        raise NotFound("adapter", id_)  # it was removed meanwhile
 
     def preview(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Learnable:
         """Return what would be learned now, and why other memories would not. Raises: NotFound, PermissionDenied."""
@@ -160,11 +171,14 @@ class Adapters:
                 trainer.open(str(model.local), self.recipe)
                 lessons = training.lessons_of(trainer, chosen.facts, SYSTEM, self.recipe.seed)
                 row = self._begun(cube, model, trainer.base, lessons, chosen.facts)
-                try:
-                    return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
-                except Conflict:
-                    self._thrown_away(row)
-                    raise
+                with self.trainings.running(row.id, trainer.kill):
+                    try:
+                        return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
+                    except Exception as error:
+                        if self._is_unwanted(row):
+                            self._thrown_away(row, folder / row.id)
+                            raise Conflict(_UNWANTED) from error
+                        raise
         finally:
             self._one.release()
 
@@ -200,7 +214,7 @@ class Adapters:
         with self._deciding(row.cube, actor) as change:
             adapter_rows.remove(change.connection, id_)
             changes.record(change, "unlearn", {"adapters": [id_]})
-        self.forget()
+        self.forget([row.cube])
 
     def _begun(
         self, cube: str, model: ChatSettings, base: str, lessons: Lessons, facts: tuple[KnownFact, ...]
@@ -214,21 +228,27 @@ class Adapters:
                     if (row.base, row.data_hash, dict(row.recipe)) == (new.base, new.data_hash, dict(new.recipe)):
                         return row
                     adapter_rows.remove(connection, row.id)
-            return adapter_rows.begin(connection, new, seen, self.handles.clock.now())
+            row = adapter_rows.begin(connection, new, seen, self.handles.clock.now())
+        self.forget(())  # what those others had written
+        return row
 
     def _trained(
         self, trainer: AdapterTrainer, lessons: Lessons, row: AdapterRow, folder: Path, on_progress: Progress | None,
         actor: str,
     ) -> Adapter:  # fmt: skip
         def tell(step: int, steps: int) -> None:
+            if on_progress is not None:
+                on_progress(step, steps)
+            self.handles.check_open()
             if step % _LOOK_EVERY < 2:
                 with self.handles.ledger.read() as connection:
                     self._check_wanted(connection, row)
-            if on_progress is not None:
-                on_progress(step, steps)
 
+        with self.handles.ledger.read() as connection:  # who erases from now on finds that it is under way
+            self._check_wanted(connection, row)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             measures = training.train(trainer, lessons, folder, tell)
             failures = measures.failures(self.bounds)
             told = training.told_measures(measures)
@@ -250,21 +270,28 @@ class Adapters:
             done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
             body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": not failures}
             changes.record(change, "learn", body)
+            (folder / training.KEPT).unlink(missing_ok=True)
             if done.state is AdapterState.READY:
                 return self._activated(change, row.id)
             return _told(change.connection, done, stale=False)
 
-    def _thrown_away(self, row: AdapterRow) -> None:
+    def _is_unwanted(self, row: AdapterRow) -> bool:
+        """Say whether what is being learned is no more as it was; False where nobody can say."""
+        try:
+            self.handles.check_open()
+            with self.handles.ledger.read() as connection:
+                return _is_outdated(connection, row)
+        except BackendUnavailable:
+            return False
+
+    def _thrown_away(self, row: AdapterRow, folder: Path) -> None:
         with self.handles.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
-        self.forget()
+        shutil.rmtree(folder, ignore_errors=True)  # what is left the next erasure, or opening, removes
 
     def _check_wanted(self, connection: sa.Connection, row: AdapterRow) -> None:
-        there = adapter_rows.get(connection, row.id)
-        if there is None or any(each.id == row.id for each in adapter_rows.outdated(connection, [row.cube])):
-            raise Conflict(
-                "A memory that was being learned was changed or removed: what was made of it is thrown away."
-            )
+        if _is_outdated(connection, row):
+            raise Conflict(_UNWANTED)
         self._check_allowed(connection, row.cube)
 
     def _activated(self, change: Change, id_: str) -> Adapter:
@@ -281,9 +308,9 @@ class Adapters:
     def _row(self, id_: str, actor: str) -> AdapterRow:
         """Return an adapter that an actor decides about. Raises: NotFound (also where it may not), PermissionDenied."""
         self.handles.check_open()
+        readable = self.handles.readable(check_name("actor", actor, 128))
         with self.handles.ledger.read() as connection:
-            row = adapter_rows.get(connection, id_)
-        readable = self.handles.readable(actor)
+            row = adapter_rows.get(connection, check_name("id", id_, 64))
         if row is None or (readable is not None and row.cube not in readable):
             raise NotFound("adapter", id_)
         return row
@@ -332,6 +359,11 @@ class Adapters:
         hottest = {id_: place for place, id_ in enumerate(heats)}
         kept = sorted(chosen.facts, key=lambda fact: hottest[fact.item])[: wanted.facts]
         return Selected(tuple(sorted(kept, key=lambda fact: fact.item)), chosen.left_out)
+
+
+def _is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
+    there = adapter_rows.get(connection, row.id)
+    return there is None or any(each.id == row.id for each in adapter_rows.outdated(connection, [row.cube]))
 
 
 def _told(connection: sa.Connection, row: AdapterRow, stale: bool) -> Adapter:

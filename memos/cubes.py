@@ -14,6 +14,7 @@ from memos.guard import Guard
 from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes, erase
+from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger import cubes as cube_rows
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, Fingerprint, Scope
 from memos.reader.fields import member_of, switch, zone_of
@@ -129,6 +130,7 @@ class Cubes:
             theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
             if adopt and theirs and cube != DEFAULT_CUBE:
                 cube_rows.set_owner(connection, cube, owner)
+                adapter_rows.disallow(connection, cube)  # whose memories they are now has consented to nothing
                 cube_rows.record_event(connection, cube, now, owner, "create", None, {})
                 return cube
             cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"

@@ -54,6 +54,7 @@ from memos.ports import (
 )
 from memos.quotas import Quotas
 from memos.settings import ChatSettings, EmbedSettings, Neo4jSettings, QdrantSettings, Settings
+from memos.trainings import Trainings
 
 log = logging.getLogger("memos.engines")
 
@@ -78,6 +79,7 @@ class Parts:
     askers: Askers
     activations: Activations
     adapters: Path | None
+    trainings: Trainings
     web_images: ImageSource | None
     web_files: FileSource | None
     documents: DocumentReader
@@ -109,7 +111,7 @@ class Parts:
 
         Raises: BackendUnavailable (files that cannot be removed).
         """
-        for gone in forgetting.forget(self.ledger, self.adapters, cubes):
+        for gone in forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end):
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
 
     def check_space(self) -> None:
@@ -211,6 +213,7 @@ def assemble(
             askers=askers,
             activations=activations,
             adapters=home / forgetting.FOLDER if embedded else None,
+            trainings=Trainings(),
             web_images=_open_web(settings),
             web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),

@@ -6,7 +6,7 @@ Each method checks its input, opens one transaction or search, and leaves the wo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -186,7 +186,7 @@ class MemOS:
             handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefix_room,
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
-        self.adapters = Adapters(handles, parts.settings, parts.adapters, self._drop_adapters)
+        self.adapters = Adapters(handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings)
         compose = ComposeJob.by(parts.settings, parts.activations.forget)
         self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
@@ -266,6 +266,7 @@ class MemOS:
         if self._closed:
             return
         try:
+            self._parts.trainings.end(lambda _: False)
             self._scheduler.stop()
             self._worker.ask_to_stop()
             if self._parts.building is not None:
@@ -278,10 +279,10 @@ class MemOS:
         finally:
             self._abandon()
 
-    def _drop_adapters(self) -> None:
-        """Remove the files of adapters that are no more, and these from the models that have them."""
+    def _drop_adapters(self, cubes: Collection[str]) -> None:
+        """Remove the files of adapters that are no more, these from the models that have them, and these cubes' KV."""
         self._parts.forget_adapters(())
-        self._parts.activations.forget()
+        self._parts.activations.forget(cubes)
 
     @property
     def asker(self) -> Asker | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,10 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.adapters import Adapter
-from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
 from memos.memcube.parametric import general, training
 from memos.memcube.parametric.examination import Bounds
 from memos.model import Item
-from memos.moving import restore
 from memos.recipes import Recipe
 from memos.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from tests.backends import tiny_models  # skips without the extra `local`
@@ -28,7 +29,7 @@ SETTINGS = Settings(
     parametric=ParametricSettings(stable_days=0),
 )  # fmt: skip
 ANY = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
-"""A random model passes that; what the bounds do is tested with a real one (benchmarks/parametric)."""
+"""A random model passes that."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backup of facts that patterns found in two cubes, pinned, so that they need no heat."""
+    """A folder with facts that patterns found in two cubes, pinned, so that they need no heat."""
     base = tmp_path_factory.mktemp("read")
     with MemOS.open(base / "home", settings=SETTINGS, embedder=WordEmbedder()) as memos:
         memos.cubes.create("other")
@@ -53,8 +54,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for cube in ("default", "other"):
             for item in facts(memos, cube).values():
                 memos.pin(item.id, cube=cube)
-        memos.backup(base / "backup")
-    return base / "backup"
+    return base / "home"
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def shortened(monkeypatch: pytest.MonkeyPatch) -> None:
 def learned(tmp_path_factory: pytest.TempPathFactory, read: Path, model: Path) -> Path:
     """A folder in which each of the two cubes has an active adapter."""
     base = tmp_path_factory.mktemp("learned")
-    restore(read, SETTINGS.model_copy(update={"home": base / "home"}), embedder=WordEmbedder())
+    shutil.copytree(read, base / "home")
     with pytest.MonkeyPatch.context() as patched, opened(base, model) as memos:
         shortened(patched)
         for cube in ("default", "other"):
@@ -90,7 +90,7 @@ def memos(tmp_path: Path, learned: Path, model: Path) -> Iterator[MemOS]:
 
 @pytest.fixture
 def fresh(tmp_path: Path, read: Path, model: Path) -> Iterator[MemOS]:
-    restore(read, SETTINGS.model_copy(update={"home": tmp_path / "home"}), embedder=WordEmbedder())
+    shutil.copytree(read, tmp_path / "home")
     with opened(tmp_path, model) as made:
         yield made
 
@@ -146,12 +146,18 @@ def test_nothing_is_learned_without_consent_a_model_or_anything_stable(
     with pytest.raises(Conflict, match="ready to be learned"):
         memos.adapters.train("new")
     assert memos.adapters.list() == memos.adapters.list("new") == []
-    chat = ChatSettings(model=f"local:{tmp_path / 'none'}")
     with MemOS.open(tmp_path / "b", settings=SETTINGS, embedder=WordEmbedder()) as without:
         without.adapters.allow()
         with pytest.raises(InvalidInput, match="none in this process"):
             without.adapters.train()
-    assert chat.local is not None
+    nowhere = SETTINGS.model_copy(update={"chat_model": ChatSettings(model=f"local:{tmp_path / 'none'}")})
+    memos.close()
+    with (
+        MemOS.open(tmp_path / "home", settings=nowhere, embedder=WordEmbedder()) as without,
+        pytest.raises(InvalidInput, match="there is no folder"),
+    ):
+        without.adapters.allow()
+        without.adapters.train()
 
 
 def test_what_is_learned_passes_and_answers_with_its_name(memos: MemOS) -> None:
@@ -227,19 +233,82 @@ def test_versions_follow_one_another_and_can_be_taken_back(memos: MemOS) -> None
     assert memos.adapters.list() == []
 
 
-def test_a_change_in_the_middle_of_a_training_ends_it(fresh: MemOS) -> None:
-    memos = fresh
+@pytest.mark.parametrize("when", ["taught", "examined", "prepared"])
+def test_an_erasure_in_the_middle_of_a_training_leaves_nothing_of_it(
+    fresh: MemOS, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memos, item = fresh, next(iter(facts(fresh).values()))
     memos.adapters.allow()
-    item = next(iter(facts(memos).values()))
+    reached, told = threading.Event(), list[object]()
+
+    def wait(*given: object) -> object:
+        reached.set()
+        time.sleep(1)
+        return real(*given)
+
+    where = {"taught": "time", "examined": "examine", "prepared": "_write_data"}[when]
+    real = getattr(training, where)
+    if when == "taught":
+        real = lambda *_: None  # noqa: E731 - what the other two do is their own
+    else:
+        monkeypatch.setattr(training, where, wait)
+
+    def train() -> None:
+        try:
+            told.append(memos.adapters.train(on_progress=wait if when == "taught" else None))
+        except Conflict as error:
+            told.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert reached.wait(60)
+    receipt = memos.erase(item.id)
+    assert receipt.stores["parametric"] == "purged"
+    assert folders(memos) == set()
+    thread.join(60)
+    assert isinstance(told[0], Conflict)
+    assert "thrown away" in str(told[0])
+    assert folders(memos) == set()
+    assert memos.adapters.list() == []
+    assert answered_by(memos) is None
+
+
+def test_a_program_that_ends_ends_its_training(fresh: MemOS, tmp_path: Path, model: Path) -> None:
+    fresh.adapters.allow()
+    reached, told = threading.Event(), list[BaseException]()
+
+    def wait(*_: int) -> None:
+        reached.set()
+        time.sleep(0.5)
+
+    def train() -> None:
+        try:
+            fresh.adapters.train(on_progress=wait)
+        except BackendUnavailable as error:
+            told.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert reached.wait(60)
+    fresh.close()
+    assert not thread.is_alive() or thread.join(5) is None
+    assert told
+    with opened(tmp_path, model) as again:
+        assert again.adapters.train().state == "active"
+
+
+def test_an_update_in_the_middle_of_a_training_ends_it(fresh: MemOS) -> None:
+    fresh.adapters.allow()
+    item = next(iter(facts(fresh).values()))
 
     def change(done: int, _: int) -> None:
         if done == 2:
-            memos.erase(item.id)
+            fresh.update(item.id, "I live in Porto.")
 
     with pytest.raises(Conflict, match="thrown away"):
-        memos.adapters.train(on_progress=change)
-    assert folders(memos) == set()
-    assert answered_by(memos) is None
+        fresh.adapters.train(on_progress=change)
+    assert folders(fresh) == set()
+    assert fresh.adapters.list() == []
 
 
 def test_a_training_that_was_ended_goes_on(
@@ -254,7 +323,7 @@ def test_a_training_that_was_ended_goes_on(
         pass
 
     def end(done: int, _: int) -> None:
-        if done >= 2:
+        if done >= 4:
             raise Ended
 
     with pytest.raises(Ended):
@@ -286,3 +355,12 @@ def test_others_may_neither_see_nor_decide(memos: MemOS) -> None:
         with pytest.raises((NotFound, PermissionDenied)):
             call()
     assert answered_by(memos) == made.id
+
+
+def test_who_takes_a_cube_over_has_consented_to_nothing(fresh: MemOS) -> None:
+    fresh.cubes.create("ann")
+    fresh.adapters.allow("ann")
+    assert fresh.adapters.preview("ann").allowed
+    fresh.users.create("ann")
+    assert fresh.cubes.get("ann").owner == "ann"
+    assert not fresh.adapters.preview("ann", actor="ann").allowed

@@ -81,6 +81,8 @@ class LocalModel:
         most = self._room(len(prompt.ids), request.max_tokens or self._settings.max_tokens)
         try:
             yield from self._answered(request, prompt, most)
+        except IntegrityError as error:  # with its files gone it cannot come back between two steps
+            raise BackendUnavailable("The adapter that answered was removed meanwhile: ask again.") from error
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise BackendUnavailable(
                 f"There is not enough memory for a prompt of {len(prompt.ids):,} tokens with {self.name}: send less, "

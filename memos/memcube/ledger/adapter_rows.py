@@ -184,7 +184,7 @@ def activate(connection: sa.Connection, id_: str) -> AdapterRow:
     if row.state not in TRAINED:
         raise Conflict(f"Adapter {id_} is {row.state}: only one that passed its examination may answer.")
     if connection.scalar(sa.select(t.c.id).where(t.c.id == id_, _changed())) is not None:
-        raise Conflict(f"Adapter {id_} saw memories that were changed or removed since: train the shard again.")
+        raise Conflict(f"Adapter {id_} saw memories that were changed or removed since: train again.")
     same = sa.update(t).where(t.c.cube_id == row.cube, t.c.shard == row.shard)
     # First: at most one of a shard is active, at any moment.
     former = same.where(t.c.state == AdapterState.ACTIVE, t.c.id != id_)
@@ -285,7 +285,7 @@ def _check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -
         rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
         now.update((row.item_id, row.version) for row in rows)
     if changed := sum(now.get(each.item) != each.version for each in seen):
-        raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: select them again.")
+        raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")
 
 
 def _require(connection: sa.Connection, id_: str) -> AdapterRow:

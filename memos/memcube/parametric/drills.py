@@ -1,6 +1,6 @@
 """What an adapter is taught and examined with: questions about memories with their answers. Pure, the same each time.
 
-Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; as many about what
+Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; two about what
 nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
 """
 

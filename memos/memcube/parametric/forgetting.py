@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from memos.errors import BackendUnavailable
@@ -36,14 +37,18 @@ class Forgotten:
     size_bytes: int
 
 
-def forget(ledger: Ledger, folder: Path | None, cubes: Collection[str] | None = None) -> list[Forgotten]:
+def forget(
+    ledger: Ledger, folder: Path | None, cubes: Collection[str] | None = None,
+    end_trainings: Callable[[Callable[[str], bool]], None] = lambda _: None,
+) -> list[Forgotten]:  # fmt: skip
     """Remove the adapters of these cubes, or of all, that saw what is different now, and every folder without a row.
 
-    Rows go first, so that nothing is read any more from what is being deleted. Safe to call again at any time. A
-    training that goes on meanwhile has to be ended by its owner: it would find neither its row nor its folder.
+    Rows go first, so that nothing is read any more from what is being deleted; then `end_trainings` ends those that
+    write into it, and is told which are wanted. Safe to call again at any time.
     `folder` is None where no folder is this process's own. Raises: BackendUnavailable (files that cannot be removed).
     """
     removed = {row.id: row.cube for row in _remove_rows(ledger, cubes)}
+    end_trainings(partial(_is_there, ledger))
     if folder is None or not folder.exists():
         return [Forgotten(id_, cube, 0, 0) for id_, cube in sorted(removed.items())]
     try:
@@ -62,6 +67,11 @@ def differences(ledger: Ledger, folder: Path | None) -> list[tuple[str, str]]:
         rows = adapter_rows.trained(connection)
     told = [(row, "no folder for its files" if folder is None else _wrong(row, folder / row.id)) for row in rows]
     return [(row.id, what) for row, what in told if what is not None]
+
+
+def _is_there(ledger: Ledger, id_: str) -> bool:
+    with ledger.read() as connection:
+        return adapter_rows.get(connection, id_) is not None
 
 
 def _remove_rows(ledger: Ledger, cubes: Collection[str] | None) -> list[AdapterRow]:

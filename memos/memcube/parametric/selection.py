@@ -62,18 +62,18 @@ def select(memories: Iterable[tuple[Item, float | None]], wanted: Stable, now: d
     """
     left_out: Counter[LeftOut] = Counter()
     found: list[tuple[str, KnownFact]] = []
+    values: dict[str, set[str]] = {}
     for item, heat in sorted(memories, key=lambda pair: pair[0].id):
+        if item.key and item.value and item.status is Status.ACTIVE and item.valid_to is None:
+            values.setdefault(item.key, set()).add(item.value.casefold())  # also what is too new to be learned
         told = _fact(item, heat, wanted, now)
         if isinstance(told, LeftOut):
             left_out[told] += 1
         else:
             found.append((item.key or item.id, told))
-    values: dict[str, set[str]] = {}
-    for key, fact in found:
-        values.setdefault(key, set()).add(fact.value.casefold())
     facts = []
     for key, fact in found:
-        if len(values[key]) > 1:
+        if len(values.get(key, ())) > 1:
             left_out[LeftOut.CONTRADICTED] += 1
         else:
             facts.append(fact)

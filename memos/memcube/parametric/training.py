@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -100,24 +101,27 @@ def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int,
     tell(trainer.step, trainer.steps)
     while trainer.step < trainer.steps:
         trainer.advance(_STEPS_AT_ONCE)
-        if time.monotonic() - kept_at > _KEEP_EVERY_S:
+        tell(trainer.step, trainer.steps)
+        if time.monotonic() - kept_at > _KEEP_EVERY_S or trainer.step == trainer.steps:
             trainer.keep(kept)
             kept_at = time.monotonic()
-        tell(trainer.step, trainer.steps)
     return examine(trainer, lessons.course, lessons.system)
 
 
 def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str, int]:
     """Write what is served and exported; return the SHA-256 of the weights, in hexadecimal, and the bytes of all."""
     trainer.save(folder)
-    (folder / KEPT).unlink(missing_ok=True)
     with (folder / ADAPTER_FILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     told: dict[str, Json] = {**manifest, "weights_sha256": digest}
     (folder / CARD).write_text(_card(told), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(told, indent=1, ensure_ascii=False), encoding="utf-8")
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != KEPT]
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
     sync_folder(folder)
-    return digest, sum(path.stat().st_size for path in folder.iterdir())
+    return digest, sum(path.stat().st_size for path in files)
 
 
 def told_recipe(recipe: Recipe) -> dict[str, Json]:
