@@ -174,7 +174,7 @@ class Adapters:
                 with self.trainings.running(row.id, trainer.kill):
                     try:
                         return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
-                    except Exception as error:
+                    except Exception as error:  # raised below, whatever it is; only what it means may change
                         if self._is_unwanted(row):
                             self._thrown_away(row, folder / row.id)
                             raise Conflict(_UNWANTED) from error
