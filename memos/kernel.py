@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import sqlalchemy as sa
 
 from memos.access import Doors, Keys, Sharing, Users
+from memos.adapter_training import AdapterTraining
 from memos.adapters import Adapters
 from memos.adding import Adding
 from memos.asking.asker import Asker
@@ -186,7 +187,8 @@ class MemOS:
             handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefix_room,
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
-        self.adapters = Adapters(handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings)
+        learner = AdapterTraining(handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings)
+        self.adapters = Adapters(handles, self._drop_adapters, learner)
         compose = ComposeJob.by(parts.settings, parts.activations.forget)
         self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)

@@ -106,10 +106,13 @@ def opened(tmp_path: Path, model: Path) -> MemOS:
     made = MemOS.open(
         tmp_path / "home", settings=SETTINGS.model_copy(update={"chat_model": chat}), embedder=WordEmbedder()
     )
-    made.adapters = replace(
-        made.adapters, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0)
-    )
+    learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
     return made
+
+
+def learn_by(memos: MemOS, **changed: object) -> None:
+    """Change how adapters are trained and examined."""
+    memos.adapters = replace(memos.adapters, training=replace(memos.adapters.training, **changed))
 
 
 def facts(memos: MemOS, cube: str = "default") -> dict[str, Item]:
@@ -184,7 +187,7 @@ def test_damaged_files_are_found_and_answer_nothing(memos: MemOS) -> None:
 
 def test_one_that_fails_changes_nothing_and_says_why(memos: MemOS) -> None:
     first = active(memos)
-    memos.adapters = replace(memos.adapters, bounds=Bounds(), recipe=replace(memos.adapters.recipe, seed=6))
+    learn_by(memos, bounds=Bounds(), recipe=replace(memos.adapters.training.recipe, seed=6))
     refused = memos.adapters.train()
     assert refused.state == "refused"
     assert "recall is" in str(refused.reason)
@@ -217,7 +220,7 @@ def test_a_memory_that_changes_takes_what_saw_it_out_of_service(memos: MemOS, ho
 def test_versions_follow_one_another_and_can_be_taken_back(memos: MemOS) -> None:
     first, other = active(memos), active(memos, "other")
     seen: list[tuple[int, int]] = []
-    memos.adapters = replace(memos.adapters, recipe=replace(memos.adapters.recipe, seed=6))
+    learn_by(memos, recipe=replace(memos.adapters.training.recipe, seed=6))
     second = memos.adapters.train(on_progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] > 0
     assert (second.number, answered_by(memos)) == (2, second.id)
