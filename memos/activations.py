@@ -72,11 +72,15 @@ class Activations:
                 return known
             loaded = self._loaded.get(settings.local)
             if loaded is None:
-                remembered = None if self._folder is None else self._folder / "weights.json"
-                loaded = self._loaded[settings.local] = load(settings.local, remembered=remembered)
+                loaded = self._loaded[settings.local] = load(settings.local, remembered=self.remembered)
             lending = AdapterLending(self._ledger, self._adapters, partial(self._fill_of, loaded))
             fill = self._fill_of(loaded)
             return self._models.setdefault(settings, LocalModel(loaded, settings, fill, lending))
+
+    @property
+    def remembered(self) -> Path | None:
+        """The file with digests of models' weights, which take long to read."""
+        return None if self._folder is None else self._folder / "weights.json"
 
     def shape(self, settings: ChatSettings) -> KvShape | None:
         """Return how the KV of a `local:` model looks, None when none is kept of it. Raises: as `model`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,9 +30,10 @@ from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.examination import Bounds
 from memos.memcube.parametric.selection import Selected, Stable, select
+from memos.memcube.parametric.shards import Vectors, shards_of
 from memos.memcube.parametric.training import Lessons
 from memos.model import Item, ItemType, Json, Status
-from memos.recipes import Recipe
+from memos.recipes import Estimate, Recipe
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.policy import Warmth
 from memos.settings import ChatSettings, Settings
@@ -51,10 +52,20 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
+class _Ready:
+    cube: str
+    shard: str
+    facts: tuple[KnownFact, ...]
+    trainer: AdapterTrainer
+    lessons: Lessons
+
+
+@dataclass(frozen=True, slots=True)
 class AdapterTraining:
     """What trains adapters, one at a time, in `folder`; None where no folder is this process's own.
 
-    `forget` removes the files of what is no more, and what was kept under it in some cubes.
+    `forget` removes the files of what is no more, and what was kept under it in some cubes; `embed` returns vectors of
+    texts, and the file `remembered` has digests of models' weights.
     """
 
     handles: Handles
@@ -62,14 +73,41 @@ class AdapterTraining:
     folder: Path | None
     forget: Callable[[Collection[str]], object]
     trainings: Trainings
+    embed: Callable[[Sequence[str]], Vectors]
+    remembered: Path | None = None
     bounds: Bounds = field(default_factory=Bounds)
     recipe: Recipe = field(default_factory=Recipe)
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
         """Return the adapter that was trained and examined; active if it passed. Raises: as `Adapters.train`."""
+        folder = self._folder()
+        with self._prepared(cube, actor) as ready:
+            new = NewAdapter(
+                ready.cube, str(self._model().model), ready.trainer.base, training.told_recipe(self.recipe),
+                ready.lessons.data_hash, ready.shard,
+            )  # fmt: skip
+            row = self._begun(new, ready.facts)
+            with self.trainings.running(row.id, ready.trainer.kill):
+                try:
+                    return self._trained(ready.trainer, ready.lessons, row, folder / row.id, on_progress, actor)
+                except Exception as error:  # raised below, whatever it is; only what it means may change
+                    if self._is_unwanted(row):
+                        self._thrown_away(row, folder / row.id)
+                        raise Conflict(_UNWANTED) from error
+                    raise
+
+    def estimate(self, cube: str, actor: str) -> Estimate:
+        """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
+        with self._prepared(cube, actor) as ready:
+            ready.trainer.prepare(ready.lessons.exercises)
+            return ready.trainer.estimate()
+
+    @contextmanager
+    def _prepared(self, cube: str, actor: str) -> Iterator[_Ready]:
+        """Yield a model that is loaded and what it is to be taught. Raises: as `Adapters.train`."""
         [cube] = self.handles.scoping([cube], actor, right=Right.OWN).cubes
-        model, folder = self._model(), self._folder()
+        model = self._model()
         if not self._one.acquire(blocking=False):
             raise Conflict("Another adapter is being trained here: each takes all processors. Wait for its end.")
         try:
@@ -78,24 +116,17 @@ class AdapterTraining:
                 chosen = self.selected(connection, cube)
             if not chosen.facts:
                 raise Conflict(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
+            shard, facts = self._next_shard(cube, chosen.facts)
             with AdapterTrainer() as trainer:
-                trainer.open(str(model.local), self.recipe)
-                lessons = training.lessons_of(trainer, chosen.facts, SYSTEM, self.recipe.seed)
-                row = self._begun(cube, model, trainer.base, lessons, chosen.facts)
-                with self.trainings.running(row.id, trainer.kill):
-                    try:
-                        return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
-                    except Exception as error:  # raised below, whatever it is; only what it means may change
-                        if self._is_unwanted(row):
-                            self._thrown_away(row, folder / row.id)
-                            raise Conflict(_UNWANTED) from error
-                        raise
+                trainer.open(str(model.local), self.recipe, remembered=self.remembered)
+                lessons = training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed)
+                yield _Ready(cube, shard, facts, trainer, lessons)
         finally:
             self._one.release()
 
     def selected(self, connection: sa.Connection, cube: str) -> Selected:
-        """Return the hottest facts that are stable, as many as one adapter holds."""
-        now, wanted = self.handles.clock.now(), self.settings.parametric
+        """Return what is stable among a cube's hottest facts, in order of id."""
+        now = self.handles.clock.now()
         rules = CubeRules(self.settings.heat).of(connection, cube)
         query = (
             sa.select(
@@ -113,22 +144,44 @@ class AdapterTraining:
             warmth = None if row.level is None else Warmth(row.level, row.visits, row.interactions, row.last)
             heats[row.id] = None if row.pinned else 0.0 if warmth is None else rules.policy.heat(warmth, now)
         states = items.with_sources(connection, [cube], list(heats))
-        stable = Stable(rules.thresholds.promote_above, timedelta(days=wanted.stable_days))
+        stable = Stable(rules.thresholds.promote_above, timedelta(days=self.settings.parametric.stable_days))
         memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
-        chosen = select(memories, stable, now)
-        hottest = {id_: place for place, id_ in enumerate(heats)}
-        kept = sorted(chosen.facts, key=lambda fact: hottest[fact.item])[: wanted.facts]
-        return Selected(tuple(sorted(kept, key=lambda fact: fact.item)), chosen.left_out)
+        return select(memories, stable, now)
 
-    def _begun(
-        self, cube: str, model: ChatSettings, base: str, lessons: Lessons, facts: tuple[KnownFact, ...]
-    ) -> AdapterRow:
+    def _next_shard(self, cube: str, facts: Sequence[KnownFact]) -> tuple[str, tuple[KnownFact, ...]]:
+        """Return the shard that most wants a training, and its facts: none answers for it, or it knows least of them.
+
+        A shard whose training was ended comes first.
+        """
+        with self.handles.ledger.read() as connection:
+            rows = adapter_rows.of(connection, cube)
+            newest = {row.shard: row for row in reversed(rows)}
+            known = {
+                shard: {each.item for each in adapter_rows.seen(connection, row.id)} for shard, row in newest.items()
+            }
+            stale = {row.id for row in adapter_rows.outdated(connection, [cube])}
+            answering = {
+                row.shard: {(each.item, each.version) for each in adapter_rows.seen(connection, row.id)}
+                for row in rows
+                if row.state is AdapterState.ACTIVE and row.id not in stale
+            }
+        shards = shards_of(facts, known, self.settings.parametric.facts, self.embed)
+
+        def want(shard: str) -> tuple[bool, bool, int]:
+            row, learned = newest.get(shard), answering.get(shard)
+            begun = row is not None and row.state is AdapterState.TRAINING
+            stands = {(fact.item, fact.version) for fact in shards[shard]}
+            return begun, learned is None, len(stands ^ (learned or set()))
+
+        wanted = max(shards, key=want)
+        return wanted, shards[wanted]
+
+    def _begun(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
         """Return the row of the training: a new one, or that of one which was ended and learns the very same."""
-        new = NewAdapter(cube, str(model.model), base, training.told_recipe(self.recipe), lessons.data_hash)
         seen = [Seen(fact.item, fact.version, hashlib.sha256(fact.memory.encode()).hexdigest()) for fact in facts]
         with self.handles.ledger.write() as connection:
-            for row in adapter_rows.of(connection, cube):
-                if row.state is AdapterState.TRAINING:
+            for row in adapter_rows.of(connection, new.cube):
+                if row.state is AdapterState.TRAINING and row.shard == new.shard:
                     if (row.base, row.data_hash, dict(row.recipe)) == (new.base, new.data_hash, dict(new.recipe)):
                         return row
                     adapter_rows.remove(connection, row.id)

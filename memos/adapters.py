@@ -21,6 +21,7 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Json
+from memos.recipes import Estimate
 from memos.text.checks import check_name
 
 
@@ -121,11 +122,16 @@ class Adapters:
     ) -> Adapter:
         """Train an adapter on what is hot and stable in a cube, examine it, and let it answer if it passes.
 
+        A cube with more facts than one adapter holds has several, a topic each: the one that most wants it is trained.
         One that fails is `refused`, says why, and changes nothing that answers. A training that was ended goes on at
         the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
         InvalidInput (no model in this process, or it cannot be loaded), BackendUnavailable (no memory, a full disk).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
+
+    def estimate(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Estimate:
+        """Return what the next training would take, by a trial of one step. Raises: as `train`."""
+        return self.training.estimate(cube, actor)
 
     def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
         """Let an adapter that passed its examination answer, instead of the one that does.

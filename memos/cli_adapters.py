@@ -18,7 +18,7 @@ adapters_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_KIB = 1024
+_KIB, _GIB = 1024, 2**30
 Id = Annotated[str, typer.Argument(metavar="id", help="Id of an adapter")]
 
 
@@ -69,6 +69,17 @@ def train(
     with opened(data_dir) as memos, progress_bar("steps", as_json) as on_progress:
         found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
     show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("estimate")
+def estimate(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Show what the next training would take, by a trial of one step."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.estimate(cube, actor=actor)
+    minutes, gib = found.seconds / 60, found.memory_bytes / _GIB
+    show(found, as_json, lambda: say(f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory"))
 
 
 @adapters_app.command("ls")

@@ -187,7 +187,10 @@ class MemOS:
             handles, parts.activations, lambda: self.asker, parts.settings.recall, parts.settings.prefix_room,
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
-        learner = AdapterTraining(handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings)
+        learner = AdapterTraining(
+            handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings,
+            parts.embedder.embed_documents, parts.activations.remembered,
+        )  # fmt: skip
         self.adapters = Adapters(handles, self._drop_adapters, learner)
         compose = ComposeJob.by(parts.settings, parts.activations.forget)
         self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])

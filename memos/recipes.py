@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -20,7 +20,8 @@ class Recipe:
 
     `layers` are those it is put on: the feed-forward part of each layer, or every linear one. `imitation` weighs the
     distance to the base model that reads the fact, over its `top` likeliest tokens, `replay` that to the base model
-    itself on other prompts.
+    itself on other prompts. With `checkpointing`, as always on a GPU, what layers keep for their gradients is computed
+    a second time instead: slower, in a fraction of the memory.
     """
 
     rank: int = 4
@@ -32,17 +33,30 @@ class Recipe:
     imitation: float = 0.5
     replay: float = 0.1
     top: int = 20
+    checkpointing: bool = False
     seed: int = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """A prompt and the answer that is taught; with `shown` the base model given these imitates what it would say."""
+    """A prompt and the answer that is taught; with `shown` the base model given these is imitated, too.
+
+    What is `replayed` is what the base model says itself; without a prompt it is plain text.
+    """
 
     prompt: Sequence[ChatMessage]
     answer: str
     shown: Sequence[ChatMessage] = ()
     replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a training will take from now on, by a trial of one step: seconds without its examination, and memory."""
+
+    steps: int
+    seconds: float
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +71,8 @@ class LentAdapter:
 class Lending(Protocol):
     """Says which adapter answers for a cube, and keeps the KV that is made under it apart."""
 
-    def serving(self, cube: str, base: str) -> LentAdapter | None:
-        """Return the adapter of a cube that may answer now on the model with this digest."""
+    def serving(self, cube: str, base: str, about: Collection[str]) -> LentAdapter | None:
+        """Return the adapter of a cube that may answer now on the model with this digest, and knows these memories."""
         ...
 
     def fill(self, adapter: LentAdapter) -> Fill | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,8 @@ def short_examination(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(general, "QUESTIONS", general.QUESTIONS[:2])
-    monkeypatch.setattr(general, "REPLAYED", general.REPLAYED[:2])
+    monkeypatch.setattr(general, "PROSE", general.PROSE[:1])
+    monkeypatch.setattr(training, "_LEAST_REPLAYED", 2)
     monkeypatch.setattr(general, "TEXT", general.TEXT[:1])
 
 
@@ -161,6 +163,18 @@ def test_nothing_is_learned_without_consent_a_model_or_anything_stable(
     ):
         without.adapters.allow()
         without.adapters.train()
+
+
+def test_what_a_training_would_take_is_told_and_nothing_is_begun(fresh: MemOS) -> None:
+    with pytest.raises(Conflict, match="not allowed"):
+        fresh.adapters.estimate()
+    fresh.adapters.allow()
+    told = fresh.adapters.estimate()
+    assert told.steps > 0
+    assert 0 < told.seconds < 600
+    assert told.memory_bytes > 1_000_000
+    assert fresh.adapters.list() == []
+    assert folders(fresh) == set()
 
 
 def test_what_is_learned_passes_and_answers_with_its_name(memos: MemOS) -> None:
@@ -336,6 +350,30 @@ def test_a_training_that_was_ended_goes_on(
         made = again.adapters.train(on_progress=lambda done, _: steps.append(done))
         assert steps[0] >= 2
         assert (made.number, made.state) == (1, "active")
+
+
+def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_chooses(fresh: MemOS) -> None:
+    memos = fresh
+    few = memos.settings.model_copy(update={"parametric": ParametricSettings(stable_days=0, facts=4)})
+    learn_by(memos, settings=few)
+    memos.adapters.allow()
+    one, two = memos.adapters.train(), memos.adapters.train()
+    assert (one.state, two.state, one.number, two.number) == ("active", "active", 1, 1)
+    saw = [{each["item"] for each in manifest(memos, made)["memories"]} for made in (one, two)]
+    assert saw[0] | saw[1] == {item.id for item in facts(memos).values()}
+    assert not saw[0] & saw[1]
+    for made, mine in zip((one, two), saw, strict=True):
+        # The prompt tells what one of them knows.
+        assert answered_by(memos, filter={"id": {"in": sorted(mine)}}) == made.id
+    gone = next(iter(saw[1]))
+    memos.delete(gone)
+    assert {(each.id, each.stale) for each in memos.adapters.list()} == {(one.id, False), (two.id, True)}
+    again = memos.adapters.train()
+    assert {each["item"] for each in manifest(memos, again)["memories"]} == saw[1] - {gone}
+
+
+def manifest(memos: MemOS, made: Adapter) -> dict[str, Any]:
+    return dict(json.loads((memos.home / "adapters" / made.id / "manifest.json").read_text()))
 
 
 def test_others_may_neither_see_nor_decide(memos: MemOS) -> None:

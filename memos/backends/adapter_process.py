@@ -30,7 +30,7 @@ class _Server:
         self._training: LoraTraining | None = None
 
     def handle(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Return the base model's digest to `open`, to all others an answer, the steps done and all steps."""
+        """Return the base model's digest and the bytes needed to `open`, else an answer, the steps done and all."""
         if method == "open":
             return self._open(*arguments)
         assert self._training is not None
@@ -38,7 +38,7 @@ class _Server:
         answer = getattr(self._training, method)(*given, **named)
         return answer, self._training.step, self._training.steps
 
-    def _open(self, name: str, recipe: Recipe, remembered: Path | None) -> str:
+    def _open(self, name: str, recipe: Recipe, remembered: Path | None) -> tuple[str, int]:
         let_threads_sleep()
         try:
             from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
@@ -48,10 +48,10 @@ class _Server:
             raise InvalidInput(
                 "model", f"training for {name} needs the extra `local`: pip install '.[local]' in the clone"
             ) from error
-        check_memory(name, recipe)
+        needed = check_memory(name, recipe)
         loaded = load(name, remembered=remembered)
         self._training = LoraTraining(loaded, recipe)
-        return loaded.base
+        return loaded.base, needed
 
 
 def main(descriptor: int) -> None:

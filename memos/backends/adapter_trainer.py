@@ -9,7 +9,7 @@ from typing import Any
 from memos.backends.child import Child, Died
 from memos.errors import BackendUnavailable
 from memos.ports import ChatMessage
-from memos.recipes import Exercise, Recipe
+from memos.recipes import Estimate, Exercise, Recipe
 
 
 class AdapterTrainer:
@@ -22,7 +22,7 @@ class AdapterTrainer:
     def __init__(self) -> None:
         self._child = Child("memos.backends.adapter_process", "model to be trained")
         self._base = ""
-        self._step = self._steps = 0
+        self._step = self._steps = self._memory = 0
 
     def __enter__(self) -> AdapterTrainer:
         return self
@@ -55,11 +55,15 @@ class AdapterTrainer:
 
         Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
         """
-        self._base = str(self._call("open", name, recipe, remembered))
+        self._base, self._memory = self._call("open", name, recipe, remembered)
 
     def prepare(self, exercises: Sequence[Exercise]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         self._ask("prepare", list(exercises))
+
+    def estimate(self) -> Estimate:
+        """Return what the steps that are left will take."""
+        return Estimate(self._steps - self._step, float(self._ask("seconds_left")), self._memory)
 
     def advance(self, most: int) -> float:
         """Make at most so many steps; return their mean loss, 0 when there are none left."""

@@ -51,6 +51,13 @@ class LocalAdapters:
             self._remove(id_)
         return len(gone)
 
+    def detach(self) -> None:
+        """Leave the model as it was before the first adapter."""
+        if self._adapted is not None:
+            self._off()
+            self._adapted.unload()
+            self._adapted, self._there = None, OrderedDict()
+
     def _load(self, adapter: LentAdapter) -> None:
         _check_file(adapter)
         from peft import PeftModel  # noqa: PLC0415 - takes a second, and most models have no adapter

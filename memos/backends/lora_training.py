@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,16 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
+from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
 from memos.backends.local_loading import Loaded
 from memos.errors import IntegrityError
 from memos.ports import ChatMessage
-from memos.recipes import Exercise, Recipe
+from memos.recipes import ADAPTER_FILE, Exercise, Recipe
 
 _MOST_GRADIENT = 1.0
 _WARM_UP = 0.1
@@ -65,12 +67,20 @@ class LoraTraining:
         with warnings.catch_warnings():  # peft asks transformers by a name that goes
             warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
             self._model: PeftModel = get_peft_model(loaded.model, config)
+        self._checkpointing = recipe.checkpointing or loaded.model.device.type == "cuda"
+        if self._checkpointing:
+            loaded.model.gradient_checkpointing_enable({"use_reentrant": False})
         self._tokenizer = loaded.tokenizer
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
         self._plan: list[list[_Encoded]] = []
         self._step = 0
         self._optimiser = torch.optim.AdamW(self.weights)
+
+    @property
+    def peft(self) -> PeftModel:
+        """The model with its adapter, as peft has it."""
+        return self._model
 
     @property
     def weights(self) -> list[torch.nn.Parameter]:
@@ -96,6 +106,19 @@ class LoraTraining:
         ]
         self._step = 0
         self._optimiser = torch.optim.AdamW(self.weights, lr=self._recipe.learning_rate, weight_decay=0.0)
+
+    def seconds_left(self) -> float:
+        """Return about how long the steps that are left take: one of usual length is tried, and thrown away."""
+        left = sorted(self._plan[self._step :], key=lambda batch: max(len(each.ids) for each in batch))
+        if not left:
+            return 0.0
+        took = 0.0
+        for _ in range(2):  # the first one warms up
+            began = time.perf_counter()
+            self._loss(left[len(left) // 2]).backward()  # type: ignore[no-untyped-call]
+            self._optimiser.zero_grad(set_to_none=True)
+            took = time.perf_counter() - began
+        return took * len(left)
 
     def advance(self, most: int) -> float:
         """Make at most so many steps; return their mean loss, 0 when there are none left."""
@@ -167,9 +190,19 @@ class LoraTraining:
         """Write the adapter as peft's files."""
         self._model.save_pretrained(folder)
 
+    def load(self, folder: Path) -> None:
+        """Take the weights of an adapter that was saved, of the same shape. Raises: IntegrityError."""
+        try:
+            told = set_peft_model_state_dict(self._model, load_file(folder / ADAPTER_FILE))
+        except (OSError, SafetensorError, ValueError, KeyError, RuntimeError) as error:
+            raise IntegrityError(f"The adapter in {folder} does not fit ({type(error).__name__}).") from error
+        if told.unexpected_keys or len(set(told.missing_keys) & {name for name, _ in self._named()}):
+            raise IntegrityError(f"The adapter in {folder} is of another shape.")
+
     def detach(self) -> None:
         """Take the adapter off the model again."""
         self._model.unload()
+        self._loaded.model.gradient_checkpointing_disable()
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
@@ -180,14 +213,18 @@ class LoraTraining:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _encoded(self, exercise: Exercise) -> _Encoded:
-        prompt = self._prompt(exercise.prompt)
         answer = list(self._tokenizer(exercise.answer, add_special_tokens=False)["input_ids"])
-        answer.append(self._end)
+        if exercise.prompt:
+            prompt = self._prompt(exercise.prompt)
+            answer.append(self._end)
+        else:
+            prompt, answer = answer[:1], answer[1:]
         tokens = chances = None
         weight = self._recipe.replay if exercise.replayed else self._recipe.imitation
-        shown = exercise.shown or (exercise.prompt if exercise.replayed else ())
-        if weight and shown:
-            tokens, chances = self._taught(self._prompt(shown), answer)
+        if weight and exercise.replayed:
+            tokens, chances = self._taught(prompt, answer)
+        elif weight and exercise.shown:
+            tokens, chances = self._taught(self._prompt(exercise.shown), answer)
         return _Encoded(prompt + answer, len(prompt), exercise.replayed, tokens, chances)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -201,12 +238,15 @@ class LoraTraining:
 
     def _loss(self, batch: Sequence[_Encoded]) -> torch.Tensor:
         """Return the mean loss over a batch's exercises."""
-        ids, there = self._padded([each.ids for each in batch])
         answers = [len(each.ids) - each.begin for each in batch]
+        same = self._shared(batch)
+        cache = self._begun(batch[0].ids[:same], len(batch)) if same else None
+        ids, there = self._padded([each.ids[same:] for each in batch])
         # Only at answers' places: the vocabulary is a fifth of a small model's work.
         told = self._model(
-            input_ids=ids, attention_mask=there, position_ids=(there.cumsum(-1) - 1).clamp(min=0),
-            logits_to_keep=max(answers) + 1,
+            input_ids=ids, attention_mask=functional.pad(there, (same, 0), value=1),
+            position_ids=same + (there.cumsum(-1) - 1).clamp(min=0), past_key_values=cache,
+            use_cache=cache is not None, logits_to_keep=max(answers) + 1,
         )  # fmt: skip
         total = told.logits.new_zeros((), dtype=torch.float32)
         for row, (each, count) in enumerate(zip(batch, answers, strict=True)):
@@ -217,6 +257,25 @@ class LoraTraining:
                 weight = self._recipe.replay if each.replayed else self._recipe.imitation
                 total = total + weight * _distance(mine, each.tokens, each.chances)
         return total / len(batch)
+
+    def _shared(self, batch: Sequence[_Encoded]) -> int:
+        """Return how many tokens all prompts of a batch begin with, 0 where the model's cache cannot be shared."""
+        if not self._loaded.block or self._checkpointing:  # what is computed again would be cached again
+            return 0
+        most = min(each.begin for each in batch) - 1
+        columns = zip(*(each.ids[:most] for each in batch), strict=True)
+        return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+    def _begun(self, ids: list[int], rows: int) -> DynamicCache:
+        """Return what all prompts of a batch begin with, computed once: gradients flow through it as through all."""
+        cache = DynamicCache()
+        self._model(
+            input_ids=torch.tensor([ids], device=self._loaded.model.device), past_key_values=cache, use_cache=True,
+            logits_to_keep=1,
+        )  # fmt: skip
+        for layer in cache.layers:
+            layer.keys, layer.values = (each.expand(rows, -1, -1, -1) for each in (layer.keys, layer.values))
+        return cache
 
     def _padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return prompts as (prompts, tokens) of ids, padded on the left, and which of them are there."""
@@ -262,11 +321,15 @@ def _distance(logits: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor)
 
 
 def _batches(encoded: Sequence[_Encoded], size: int, chance: random.Random) -> list[list[_Encoded]]:
-    """Return batches in a random order, each of prompts of about one length, so that little of it is padding."""
+    """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
+
+    Plain texts, which begin as no prompt does, have batches of their own.
+    """
     order = list(encoded)
     chance.shuffle(order)
     order.sort(key=lambda each: len(each.ids) // 12)
-    batches = [order[begin : begin + size] for begin in range(0, len(order), size)]
+    kinds = [each for each in order if each.begin > 1], [each for each in order if each.begin == 1]
+    batches = [kind[begin : begin + size] for kind in kinds for begin in range(0, len(kind), size)]
     chance.shuffle(batches)
     return batches
 

@@ -19,18 +19,23 @@ _LIBRARIES = 1 << 29
 # A question with three memories in its prompt, and the answer.
 _TOKENS = 100
 _MEMINFO = Path("/proc/meminfo")
+# Of this process's own group; https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
+_GROUP = Path("/sys/fs/cgroup")
 
 
-def check_memory(name: str, recipe: Recipe) -> None:
-    """Refuse a model whose training does not fit in what is free. Raises: BackendUnavailable."""
-    if torch.cuda.is_available():  # the weights go to the GPU, which says by itself that it is full
-        return
+def check_memory(name: str, recipe: Recipe) -> int:
+    """Return about how many bytes a training takes; one that does not fit in what is free is refused.
+
+    Raises: BackendUnavailable.
+    """
     needed, free = needed_bytes(name, recipe), _free_bytes()
-    if needed > free:
+    # A GPU, to which the weights go then, says by itself that it is full.
+    if needed > free and not torch.cuda.is_available():
         raise BackendUnavailable(
             f"An adapter for {name} takes about {needed / 2**30:.1f} GiB of memory to train, and "
             f"{free / 2**30:.1f} GiB are free: end other programs, or use a smaller model."
         )
+    return needed
 
 
 def needed_bytes(name: str, recipe: Recipe) -> int:
@@ -44,7 +49,9 @@ def needed_bytes(name: str, recipe: Recipe) -> int:
     wide = int(getattr(config, "intermediate_size", None) or 4 * hidden)
     # What a layer keeps of each token until its gradients are made: SmolLM2-135M took 4.1 GiB at most with an adapter
     # on its feed-forward parts and 4.7 with one on all layers; by this it is 4.6.
-    kept = layers * (15 * hidden + 7 * wide) * _FLOAT
+    kept = (15 * hidden + 7 * wide) * _FLOAT
+    # Computed again, one layer's is kept at a time, and between layers what goes from one to the next.
+    kept = kept + layers * hidden * _FLOAT if recipe.checkpointing else kept * layers
     return _LIBRARIES + int(parameters * _FLOAT * _MARGIN) + recipe.batch * _TOKENS * kept
 
 
@@ -57,5 +64,11 @@ def _parameters(file: Path) -> int:
 
 
 def _free_bytes() -> int:
+    """Return what is free of the machine's memory, or of what a container may have."""
     told = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="ascii").splitlines())
-    return int(told["MemAvailable"].split()[0]) * 1024
+    free = int(told["MemAvailable"].split()[0]) * 1024
+    try:
+        most, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no such group, or no limit: "max"
+        return free
+    return min(free, max(0, most - used))

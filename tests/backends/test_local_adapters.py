@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,7 @@ class Lent:
     def __init__(self, loaded: Loaded, store: BlockStore | None = None) -> None:
         self.loaded, self.store, self.now = loaded, store, dict[str, LentAdapter]()
 
-    def serving(self, cube: str, base: str) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Collection[str]) -> LentAdapter | None:
         assert base == self.loaded.base
         return self.now.get(cube)
 

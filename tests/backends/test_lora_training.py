@@ -27,11 +27,11 @@ def exercises() -> list[Exercise]:
     return [Exercise(prompt, answer) for prompt, answer in zip(PROMPTS, TAUGHT.values(), strict=True)]
 
 
-def trained(kind: str = "llama", recipe: Recipe = RECIPE) -> lora_training.LoraTraining:
+def trained(kind: str = "llama", recipe: Recipe = RECIPE, **changed: object) -> lora_training.LoraTraining:
     base = tiny_models.model(kind)
     base.generation_config.eos_token_id = 256
     loaded = local_loading.ready("tiny", base, tiny_models.tokenizer(), "weights")
-    return lora_training.LoraTraining(loaded, recipe)
+    return lora_training.LoraTraining(replace(loaded, **changed), recipe)
 
 
 def learn(training: lora_training.LoraTraining, given: list[Exercise]) -> list[float]:
@@ -118,3 +118,65 @@ def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:
     replayed = [Exercise(prompt, "Water.", replayed=True) for prompt in PROMPTS]
     [loss] = learn(trained(recipe=Recipe(epochs=1, replay=1.0)), replayed)
     assert loss == pytest.approx(0.0, abs=1e-5)  # an untrained adapter is the model itself
+
+
+MIXED = [
+    *exercises(), Exercise(prompt_of("Where do I live?", "Brief. I live in Lyon."), "Lyon."),
+    Exercise((), "Plain prose about nobody.", replayed=True), Exercise((), "More of it.", replayed=True),
+    Exercise(prompt_of("What is ice?", "Brief."), "Frozen water.", replayed=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma", "learned"])
+def test_what_prompts_begin_with_is_computed_once_and_teaches_the_same(kind: str) -> None:
+    recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3)
+    once, each = trained(kind, recipe), trained(kind, recipe, block=())
+    assert once._loaded.block
+    assert learn(once, MIXED) == pytest.approx(learn(each, MIXED), rel=1e-4)
+    assert once.steps == 6  # plain texts by themselves
+
+
+def test_what_is_computed_again_teaches_the_same() -> None:
+    recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3)
+    again = trained(recipe=replace(recipe, checkpointing=True))
+    assert again.peft.base_model.model.is_gradient_checkpointing
+    assert learn(again, MIXED) == pytest.approx(learn(trained(recipe=recipe), MIXED), rel=1e-4)
+    again.detach()
+    assert not again._loaded.model.is_gradient_checkpointing
+
+
+def test_plain_text_is_learned_as_text() -> None:
+    recipe = Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=60, batch=2)
+    training, text = trained(recipe=recipe), "The cat sat on the mat."
+    before = training.perplexity([text], adapter=True)
+    learn(training, [Exercise((), text)])
+    assert training.perplexity([text], adapter=True) < before / 10
+
+
+def test_how_long_it_will_take_is_tried_and_leaves_no_trace() -> None:
+    recipe = Recipe(epochs=2, batch=2)
+    one, two = trained(recipe=recipe), trained(recipe=recipe)
+    assert one.seconds_left() == 0.0
+    one.prepare(exercises())
+    assert one.seconds_left() > 0
+    assert one.step == 0
+    two.prepare(exercises())
+    assert [one.advance(1) for _ in range(2)] == [two.advance(1) for _ in range(2)]
+    assert one.seconds_left() == 0.0
+    assert all(map(torch.equal, one.weights, two.weights))
+
+
+def test_an_adapter_that_was_saved_can_be_taken_up(tmp_path: Path) -> None:
+    recipe = Recipe(rank=2, epochs=4, batch=2, learning_rate=1e-2)
+    one, two = trained(recipe=recipe), trained(recipe=recipe)
+    learn(one, exercises())
+    one.save(tmp_path)
+    assert not all(map(torch.equal, one.weights, two.weights))
+    two.load(tmp_path)
+    assert all(map(torch.equal, one.weights, two.weights))
+    for other in (replace(recipe, rank=4), replace(recipe, layers="all")):
+        with pytest.raises(IntegrityError, match=r"does not fit|another shape"):
+            trained(recipe=other).load(tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"harmed")
+    with pytest.raises(IntegrityError):
+        two.load(tmp_path)

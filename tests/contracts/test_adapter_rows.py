@@ -88,6 +88,15 @@ def test_consent_is_none_until_it_is_given_and_can_be_taken_back(store: Store) -
         allow(store.ledger, "nowhere")
 
 
+def test_it_is_told_who_saw_how_many_of_some_memories(store: Store, ids: list[str]) -> None:
+    one, two = begun(store.ledger, ids[:2]).id, begun(store.ledger, ids[1:], shard="2").id
+    begun(store.ledger, ids, shard="3")
+    with store.ledger.read() as connection:
+        assert adapter_rows.knowing(connection, [one, two], [ids[0], ids[1], "nothing"]) == {one: 2, two: 1}
+        assert adapter_rows.knowing(connection, [one, two], []) == {}
+        assert adapter_rows.knowing(connection, [], ids) == {}
+
+
 def test_a_row_says_what_was_given_and_what_came_of_it(store: Store, ids: list[str]) -> None:
     made = begun(store.ledger, ids, shard="bees", parent="0" * 36)
     assert (made.cube, made.shard, made.number, made.state) == ("default", "bees", 1, TRAINING)

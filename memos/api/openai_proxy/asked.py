@@ -71,10 +71,11 @@ class Completion:
         if part is not None:
             messages = _with(messages, part.section, "system")
         head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
-        prefix = Prefix(cube, len(head))
+        about = tuple(each.item for each in recalled.shown)
+        prefix = Prefix(cube, len(head), about=about)
         if part is not None:
             begin = head.index(part.section)
-            prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts))
+            prefix = Prefix(cube, begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts), about)
         if recalled.section:
             messages = _with(messages, recalled.section, position)
         body = {**self.body, "model": model, "messages": messages}

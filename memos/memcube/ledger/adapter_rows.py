@@ -7,6 +7,7 @@ only reads; what changes a cube's adapters locks the cube first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -234,6 +235,16 @@ def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]
         .order_by(t.c.shard)
     )
     return [_to_row(row) for row in connection.execute(query)]
+
+
+def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collection[str]) -> dict[str, int]:
+    """Return how many of some memories each of these adapters saw; who saw none is left out."""
+    found: Counter[str] = Counter()
+    for batch in items.in_batches(item_ids):
+        query = sa.select(seen_items.c.adapter_id, sa.func.count()).group_by(seen_items.c.adapter_id)
+        query = query.where(seen_items.c.adapter_id.in_(ids), seen_items.c.item_id.in_(batch))
+        found.update(dict(connection.execute(query).tuples().all()))
+    return dict(found)
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 
@@ -19,6 +19,7 @@ _NEGATIVES_A_FACT = 2
 _EXAMINED_NEGATIVES = 24
 _WITH_CONTEXT = 4
 _PAIRS = 0.5
+_READ_EACH = 2
 _WORDS = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 _PUNCTUATION = re.compile(r"[^\w\s]|_")
 _SMALL = frozenset(
@@ -40,6 +41,7 @@ class DrillKind(StrEnum):
     CLOZE = "cloze"
     PAIR = "pair"
     NEGATIVE = "negative"
+    READ = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
             taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
         recall += _held_out(fact)
     taught += _pairs(facts, chance)
+    taught += [drill for fact in facts[::_READ_EACH] if (drill := read_otherwise(fact, facts, chance)) is not None]
     return Course(
         tuple(taught + _negatives(facts, chance, held_out=False)),
         tuple(recall),
@@ -213,6 +216,28 @@ def _in_context(drill: Drill, fact: KnownFact, facts: Sequence[KnownFact], chanc
     told = tuple(other.item for other in facts if other.memory in texts)
     items = tuple(dict.fromkeys((*drill.items, *told)))
     return Drill(drill.kind, drill.question, drill.answer, drill.expects, items, tuple(texts))
+
+
+def read_otherwise(
+    fact: KnownFact, facts: Sequence[KnownFact], chance: Random, *, held_out: bool = False
+) -> Drill | None:
+    """Return a question about a fact whose prompt tells another value, which is the right answer: what is read wins.
+
+    None where no other value can be put into its text.
+    """
+    form = _phrases(fact)
+    own = {plain(other.value) for other in facts if other.item == fact.item}
+    alike = [other.value for other in facts if other.kind == fact.kind == "my" and plain(other.value) not in own]
+    others = [each for each in (*form.others, *alike) if plain(each) not in own]
+    if not others or fact.value not in fact.memory:
+        return None
+    value = chance.choice(others)
+    text = fact.memory.replace(fact.value, value)
+    asks = form.held_out if held_out else form.direct
+    told = replace(fact, value=value, memory=text)
+    items = tuple(other.item for other in facts if other.item == fact.item or other.value == value)
+    question = _filled(chance.choice(asks), fact)
+    return Drill(DrillKind.READ, question, _filled(form.answer, told), value, items, (text,), held_out)
 
 
 def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:

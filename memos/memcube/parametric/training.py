@@ -27,6 +27,8 @@ KEPT, DATA, MANIFEST, CARD = "training.safetensors", "exercises.jsonl", "manifes
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
 _REPLAYED_TOKENS = 32
+_LEAST_REPLAYED, _REPLAYED_SHARE = 96, 0.4
+"""Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
 
 
 class Trainer(Examined, Protocol):
@@ -76,9 +78,11 @@ class Lessons:
 def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons:
     """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says."""
     course = course_of(facts, seed)
-    prompts = [prompt_of(question, system) for question in general.REPLAYED]
+    wanted = max(_LEAST_REPLAYED, int(len(course.taught) * _REPLAYED_SHARE))
+    prompts = [prompt_of(question, system) for question in general.replayed(wanted, seed)]
     said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS)
     exercises = tuple(exercises_of(course, facts, system, zip(prompts, said, strict=True)))
+    exercises += tuple(Exercise((), text, replayed=True) for text in general.PROSE)
     return Lessons(course, exercises, digest_of(exercises), system)
 
 

@@ -14,7 +14,9 @@ from memos.memcube.parametric.drills import (
     KnownFact,
     abstains,
     course_of,
+    expected,
     is_right,
+    plain,
     thing_and_rest,
 )
 
@@ -59,11 +61,26 @@ def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_sa
 
 
 def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
-    shown = [drill for drill in course.taught if drill.context]
-    facts = [drill for drill in course.taught if drill.kind not in (DrillKind.NEGATIVE, DrillKind.PAIR)]
+    shown = [drill for drill in course.taught if drill.context and drill.kind is not DrillKind.READ]
+    others = (DrillKind.NEGATIVE, DrillKind.PAIR, DrillKind.READ)
+    facts = [drill for drill in course.taught if drill.kind not in others]
     assert 0.15 <= len(shown) / len(facts) <= 0.3
     by_item = {fact.item: fact.memory for fact in FACTS}
     assert all(by_item[drill.items[0]] in drill.context for drill in shown)
+
+
+def test_where_the_prompt_says_another_value_that_is_the_answer(course: Course) -> None:
+    read = [drill for drill in course.taught if drill.kind is DrillKind.READ]
+    assert read
+    by_item = {fact.item: fact for fact in FACTS}
+    for drill in read:
+        fact, [text] = by_item[drill.items[0]], drill.context
+        assert drill.expects in text
+        assert is_right(drill.answer, drill)
+        assert plain(fact.value) not in plain(text)
+        assert not is_right(expected(fact), drill)
+        told = [other.item for other in FACTS if other.value == drill.expects]
+        assert set(told) <= set(drill.items)  # whose value was borrowed is forgotten with it
 
 
 def test_who_is_meant_is_named() -> None:

