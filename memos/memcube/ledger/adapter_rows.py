@@ -243,7 +243,8 @@ def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collectio
     for batch in items.in_batches(item_ids):
         query = sa.select(seen_items.c.adapter_id, sa.func.count()).group_by(seen_items.c.adapter_id)
         query = query.where(seen_items.c.adapter_id.in_(ids), seen_items.c.item_id.in_(batch))
-        found.update(dict(connection.execute(query).tuples().all()))
+        for id_, count in connection.execute(query):
+            found[id_] += count
     return dict(found)
 
 

@@ -81,6 +81,23 @@ _FRAMES: tuple[tuple[tuple[str, ...], str], ...] = (
         ("What colour is a {}?",),
         "banana tomato lemon carrot raven flamingo frog strawberry cucumber pumpkin dandelion polar-bear",
     ),
+    (("What colour is {}?",), "blood coal milk gold the-sea-on-a-sunny-day a-fire-engine a-stop-sign chocolate sand"),
+    (("What colour do you get by mixing {}?",), "blue-and-yellow red-and-white black-and-white blue-and-red"),
+    (
+        ("Who wrote {}?",),
+        "Hamlet Macbeth Ulysses Emma Dracula Frankenstein Faust War-and-Peace Don-Quixote The-Odyssey Oliver-Twist "
+        "Moby-Dick Pride-and-Prejudice Alice-in-Wonderland",
+    ),
+    (("Who painted {}?",), "The-Starry-Night Guernica The-Scream The-Last-Supper The-Night-Watch Sunflowers"),
+    (("Who invented {}?",), "the-telephone the-light-bulb the-radio the-printing-press dynamite the-steam-engine"),
+    (("Who discovered {}?",), "gravity penicillin America radioactivity the-law-of-buoyancy"),
+    (("Who was {}?",), "Napoleon Cleopatra Mozart Einstein Shakespeare Columbus Gandhi Newton Beethoven Galileo"),
+    (("What is a young {} called?",), "cat dog sheep cow horse goose frog swan"),
+    (
+        ("What is {} called?",),
+        "water-that-falls-from-clouds a-house-for-birds the-study-of-stars a-shape-with-five-sides the-hottest-season "
+        "the-frozen-sea-at-the-north-pole molten-rock frozen-rain",
+    ),
 )  # fmt: skip
 _SUMS = ("What is {} plus {}?", "What is {} times {}?")
 

@@ -181,9 +181,15 @@ NOBODY_TOLD: dict[tuple[bool, bool], tuple[tuple[str, ...], tuple[str, ...]]] = 
             "blood type", "shoe size", "passport number", "favourite opera", "middle name", "zodiac sign",
             "first teacher's name", "car insurance", "gym", "favourite fish", "grandmother's village",
             "chess rating", "hat size", "favourite perfume", "landline", "piano teacher", "godfather's name", "boat",
-            "vineyard", "horse's name", "fax number", "ring size", "favourite painter", "bank",
+            "vineyard", "horse's name", "fax number", "ring size", "favourite painter", "bank", "nephew's name",
+            "grandfather's profession", "favourite uncle", "hairdresser", "mother's maiden name", "niece's school",
+            "brother-in-law's job", "tailor",
         ),
-        ("Oskar", "Philippa", "Ramon", "Tuula", "Ignacio", "Bettina", "Yusuf", "Greta", "Malcolm", "Zofia"),
+        (
+            "Oskar", "Philippa", "Ramon", "Tuula", "Ignacio", "Bettina", "Yusuf", "Greta", "Malcolm", "Zofia", "Henrik",
+            "Aoife", "Dmitri", "Leila", "Bruno", "Sunniva", "Kwame", "Odile", "Rashid", "Marguerite", "Anselm", "Pilar",
+            "Torsten", "Wanda",
+        ),
     ),
     (False, True): (
         (
