@@ -23,13 +23,13 @@ from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import adapter_rows, items
+from memos.memcube.ledger import adapter_exclusions, adapter_rows, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.examination import Bounds
-from memos.memcube.parametric.selection import Selected, Stable, select
+from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
 from memos.memcube.parametric.training import Lessons
 from memos.model import Item, ItemType, Json, Status
 from memos.recipes import Recipe
@@ -38,7 +38,9 @@ from memos.scheduler.policy import Warmth
 from memos.settings import ChatSettings, Settings
 from memos.trainings import Trainings
 
-_KINDS = (ItemType.USER, ItemType.PREFERENCE)
+KINDS = (ItemType.USER, ItemType.PREFERENCE)
+"""The types of memories that are learned."""
+
 _MOST_LOOKED_AT = 5_000
 _LOOK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
 
@@ -104,7 +106,7 @@ class AdapterTraining:
             )
             .join(t.versions, t.versions.c.id == t.items.c.version_id)
             .outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id)
-            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.in_(_KINDS))
+            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.in_(KINDS))
             .order_by(t.items.c.pinned.desc(), t.warmth.c.level.desc().nulls_last(), t.items.c.id)
             .limit(_MOST_LOOKED_AT)
         )  # fmt: skip
@@ -115,10 +117,12 @@ class AdapterTraining:
         states = items.with_sources(connection, [cube], list(heats))
         stable = Stable(rules.thresholds.promote_above, timedelta(days=wanted.stable_days))
         memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
-        chosen = select(memories, stable, now)
+        chosen = select(memories, stable, now, adapter_exclusions.of(connection, cube))
         hottest = {id_: place for place, id_ in enumerate(heats)}
         kept = sorted(chosen.facts, key=lambda fact: hottest[fact.item])[: wanted.facts]
-        return Selected(tuple(sorted(kept, key=lambda fact: fact.item)), chosen.left_out)
+        over = len(chosen.facts) - len(kept)
+        left_out = {**chosen.left_out, LeftOut.FULL: over} if over else chosen.left_out
+        return Selected(tuple(sorted(kept, key=lambda fact: fact.item)), left_out)
 
     def _begun(
         self, cube: str, model: ChatSettings, base: str, lessons: Lessons, facts: tuple[KnownFact, ...]

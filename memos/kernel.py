@@ -57,6 +57,7 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
 from memos.memcube.ledger.files import READ
 from memos.memcube.ledger.prefix_rows import COMPOSE
+from memos.memcube.parametric.forgetting import Forgotten
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
@@ -188,7 +189,7 @@ class MemOS:
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
         learner = AdapterTraining(handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings)
-        self.adapters = Adapters(handles, self._drop_adapters, learner)
+        self.adapters = Adapters(handles, self._drop_adapters, learner, self._local_base)
         compose = ComposeJob.by(parts.settings, parts.activations.forget)
         self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
@@ -281,10 +282,16 @@ class MemOS:
         finally:
             self._abandon()
 
-    def _drop_adapters(self, cubes: Collection[str]) -> None:
+    def _drop_adapters(self, cubes: Collection[str]) -> Sequence[Forgotten]:
         """Remove the files of adapters that are no more, these from the models that have them, and these cubes' KV."""
-        self._parts.forget_adapters(())
+        gone = self._parts.forget_adapters(())
         self._parts.activations.forget(cubes)
+        return gone
+
+    def _local_base(self) -> str | None:
+        """Return by its digest the model in this process that chats, which is loaded if it is not yet."""
+        local = self.settings.local_chat
+        return None if local is None else self._parts.activations.base(local)
 
     @property
     def asker(self) -> Asker | None:
