@@ -63,12 +63,14 @@ Found = list[Adapter]  # `list` is a method here
 class Adapters:
     """The adapters of an installation.
 
-    `forget` removes the files of what is no more, and what was kept under it in some cubes.
+    `forget` removes the files of what is no more, and what was kept under it in some cubes; `enqueue` has a cube
+    learned in the background.
     """
 
     handles: Handles
     forget: Callable[[Collection[str]], object]
     training: AdapterTraining
+    enqueue: Callable[[str, str], str]
 
     def allow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> None:
         """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
@@ -126,6 +128,15 @@ class Adapters:
         InvalidInput (no model in this process, or it cannot be loaded), BackendUnavailable (no memory, a full disk).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
+
+    def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
+        """Have an adapter trained in the background, as `train` does; return the task.
+
+        `MemOS.tasks` waits for it, follows it and cancels it; its note says what came of it. It goes on at the next
+        start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to
+        learn), InvalidInput (no model in this process).
+        """
+        return self.enqueue(cube, actor)
 
     def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
         """Let an adapter that passed its examination answer, instead of the one that does.
