@@ -84,13 +84,15 @@ Found = list[Adapter]  # `list` is a method here
 class Adapters:
     """The adapters of an installation.
 
-    `drop` removes the files of what is no more, and what was kept under it in some cubes; `base` says by its digest
-    which model in this process adapters answer on, None where there is none.
+    `drop` removes the files of what is no more, and what was kept under it in some cubes; `enqueue` has a cube learned
+    in the background; `base` says by its digest which model in this process adapters answer on, None where there is
+    none.
     """
 
     handles: Handles
     drop: Callable[[Collection[str]], Sequence[Forgotten]]
     training: AdapterTraining
+    enqueue: Callable[[str, str], str]
     base: Callable[[], str | None]
 
     def allow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> None:
@@ -185,6 +187,15 @@ class Adapters:
         InvalidInput (no model in this process, or it cannot be loaded), BackendUnavailable (no memory, a full disk).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
+
+    def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
+        """Have an adapter trained in the background, as `train` does; return the task.
+
+        `MemOS.tasks` waits for it, follows it and cancels it; its note says what came of it. It goes on at the next
+        start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to
+        learn), InvalidInput (no model in this process).
+        """
+        return self.enqueue(cube, actor)
 
     def retrain(
         self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None

@@ -47,6 +47,7 @@ from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
 from memos.kv import Kv
+from memos.learning_tasks import LearningTasks
 from memos.listing import Page, listed, page
 from memos.memcube import backups as known_backups
 from memos.memcube import changes, documents, erase
@@ -189,18 +190,20 @@ class MemOS:
             self._scheduler.runner.wake, self._scopes.check_admin,
         )  # fmt: skip
         learner = AdapterTraining(handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings)
-        self.adapters = Adapters(handles, self._drop_adapters, learner, self._local_base)
-        compose = ComposeJob.by(parts.settings, parts.activations.forget)
-        self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
+        learning = LearningTasks(
+            handles, parts.settings, lambda: self.adapters.training, self._drop_adapters, self._scheduler.runner.wake
+        )
+        self.adapters = Adapters(handles, self._drop_adapters, learner, learning.submit, self._local_base)
+        compose = Job(COMPOSE, ComposeJob.by(parts.settings, parts.activations.forget).run, budgeted=False)
+        self._scheduler.runner.register([compose, self.kv.job(), *learning.jobs()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
         self.submissions = Submissions(parts.ledger, parts.clock, self._writing)
-        self.profile = Profiles(handles)
+        self.profile, self.tools = Profiles(handles), ToolMemory(handles)
         self.events = Events(parts.ledger, self._scopes.known)
         self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self._fine_reading = FineReading(handles)
         self.images, self.exchanges = Images(handles), Exchanges(handles)
         self.retention, self.review = Retention(handles), Review(handles)
-        self.tools = ToolMemory(handles)
         carrying = TravelMeans(
             parts.embedder, parts.vector, parts.vector_follower, parts.home, parts.settings.limits.dump_bytes,
             parts.check_space, self.quotas.charge, parts.activations, parts.settings.local_chat,
@@ -269,6 +272,7 @@ class MemOS:
         if self._closed:
             return
         try:
+            self._scheduler.ask_to_stop()  # first: a task whose training ends now is given back, and not failed
             self._parts.trainings.end(lambda _: False)
             self._scheduler.stop()
             self._worker.ask_to_stop()

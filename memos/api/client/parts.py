@@ -1,4 +1,4 @@
-"""The parts of `MemOSClient`, named as those of `MemOS`: cubes, sharing, users, memories, tasks, adapters and others."""
+"""The parts of `MemOSClient`, named as those of `MemOS`: cubes, sharing, users, memories, tasks, adapters, others."""
 
 from __future__ import annotations
 

@@ -23,7 +23,11 @@ from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
 from memos.memcube.ledger.schema import versions
+from memos.memcube.ledger.tasks import NewTask
 from memos.model import Json, Status
+
+LEARN = "learn"
+"""Kind of tasks: an adapter of the cube is trained."""
 
 
 class AdapterState(StrEnum):
@@ -101,6 +105,11 @@ class AdapterRow:
     finished_at: datetime | None
 
 
+def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
+    """Return the task that trains an adapter of a cube."""
+    return NewTask(LEARN, payload or {}, key="")
+
+
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
     """Note the consent of a cube's owner that its memories are learned; the first one stays. Raises: NotFound."""
     if not cubes.exists(connection, cube):
@@ -116,6 +125,11 @@ def disallow(connection: sa.Connection, cube: str) -> None:
 def is_allowed(connection: sa.Connection, cube: str) -> bool:
     """Say whether a cube's memories may be learned."""
     return connection.scalar(sa.select(consents.c.cube_id).where(consents.c.cube_id == cube)) is not None
+
+
+def allowed(connection: sa.Connection) -> list[str]:
+    """Return the cubes whose memories may be learned, by id."""
+    return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
 
 
 def begin(connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime) -> AdapterRow:
@@ -221,6 +235,12 @@ def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list
     return sorted(found)
 
 
+def gone(connection: sa.Connection, id_: str) -> set[str]:
+    """Return the memories that an adapter saw and that are not what they were any more."""
+    query = sa.select(seen_items.c.item_id).join(t, t.c.id == seen_items.c.adapter_id)
+    return set(connection.scalars(query.where(t.c.id == id_, ~sa.exists(_as_seen()))))
+
+
 def trained(connection: sa.Connection) -> list[AdapterRow]:
     """Return the adapters of all cubes that passed their examination, by id."""
     query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
@@ -280,20 +300,20 @@ def _changed() -> sa.ColumnElement[bool]:
 
     Or that it is excluded from what may be learned.
     """
-    as_seen = (
+    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_as_seen()))
+    return sa.exists(different.correlate(t))
+
+
+def _as_seen() -> sa.Select[Any]:
+    excluded = sa.select(exclusions.c.item_id).where(exclusions.c.item_id == seen_items.c.item_id)
+    return (
         sa.select(versions.c.id)
         .where(versions.c.item_id == seen_items.c.item_id, versions.c.version == seen_items.c.version)
         .where(versions.c.cube_id == t.c.cube_id)
         .where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)
+        .where(~sa.exists(excluded.correlate(seen_items)))
         .correlate(seen_items, t)
     )
-    excluded = sa.select(exclusions.c.item_id).where(exclusions.c.item_id == seen_items.c.item_id)
-    different = (
-        sa.select(seen_items.c.item_id)
-        .where(seen_items.c.adapter_id == t.c.id)
-        .where(sa.or_(~sa.exists(as_seen), sa.exists(excluded.correlate(seen_items))))
-    )
-    return sa.exists(different.correlate(t))
 
 
 def _check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
