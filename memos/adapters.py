@@ -344,8 +344,10 @@ def open_export(adapters: Adapters, id_: str, *, actor: str = LOCAL_OWNER) -> IO
 
 def _check_there(change: Change, ids: Sequence[str]) -> None:
     """Raise NotFound where one of these memories is not in the cube."""
+    found = item_rows.current(change.connection, [change.cube], ids)
     for id_ in ids:
-        item_rows.require(change.connection, [change.cube], id_)
+        if id_ not in found:
+            item_rows.require(change.connection, [change.cube], id_)
 
 
 def _told(connection: sa.Connection, row: AdapterRow, stale: bool, *, whole_name: bool) -> Adapter:
