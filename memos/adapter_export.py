@@ -55,6 +55,8 @@ def to_folder(source: Source, target: Path) -> Exported:
             raise Conflict(f"There is {str(target)!r} already: choose another name, or remove it.")
         if not target.name or not target.parent.is_dir():
             raise InvalidInput("folder", f"must be a new one in a folder that is there, not {str(target)!r:.200}")
+        if target.resolve().is_relative_to(source.folder.parent.resolve()):
+            raise InvalidInput("folder", "must not be among the adapters themselves: it would be removed as nobody's")
         aside = target.with_name(f".{target.name}.{new_id()}.part")
         try:
             aside.mkdir(mode=0o700)

@@ -210,7 +210,8 @@ def test_an_export_overwrites_nothing(memos: MemOS, ids: list[str], tmp_path: Pa
     for there in ("empty", "file", "link"):
         with pytest.raises(Conflict):
             memos.adapters.export(id_, tmp_path / there)
-    for wrong in (tmp_path / "none" / "out", tmp_path / "file" / "out", "a\0b", 3, None):
+    inside = memos.home / FOLDER / "mine"
+    for wrong in (tmp_path / "none" / "out", tmp_path / "file" / "out", inside, "a\0b", 3, None):
         with pytest.raises((InvalidInput, NotFound)):
             memos.adapters.export(id_, wrong)  # type: ignore[arg-type]
     with pytest.raises(NotFound):
