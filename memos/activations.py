@@ -82,6 +82,15 @@ class Activations:
         """The file with digests of models' weights, which take long to read."""
         return None if self._folder is None else self._folder / "weights.json"
 
+    def base(self, settings: ChatSettings) -> str:
+        """Return by its digest which adapters a `local:` model takes. Raises: as `model`."""
+        self.model(settings)
+        with self._lock:
+            loaded = self._loaded.get(str(settings.local))
+        if loaded is None:
+            raise BackendUnavailable("This program is closing.", permanent=True)
+        return loaded.base
+
     def shape(self, settings: ChatSettings) -> KvShape | None:
         """Return how the KV of a `local:` model looks, None when none is kept of it. Raises: as `model`."""
         self.model(settings)

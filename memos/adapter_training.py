@@ -9,7 +9,7 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -23,23 +23,27 @@ from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import adapter_rows, items
+from memos.memcube.ledger import adapter_exclusions, adapter_rows, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.pruning import superfluous
 from memos.memcube.parametric.selection import Selected, Stable, select
 from memos.memcube.parametric.shards import Vectors, shards_of
 from memos.memcube.parametric.training import Lessons
-from memos.model import Item, ItemType, Json, Status
+from memos.model import Item, ItemType, Json, Scope, Status
 from memos.recipes import Estimate, Recipe
 from memos.scheduler.cube_rules import CubeRules
+from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.policy import Warmth
 from memos.settings import ChatSettings, Settings
 from memos.trainings import Trainings
 
-_KINDS = (ItemType.USER, ItemType.PREFERENCE)
+KINDS = (ItemType.USER, ItemType.PREFERENCE)
+"""The types of memories that are learned."""
+
 _MOST_LOOKED_AT = 5_000
 _LOOK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
 
@@ -51,9 +55,29 @@ _UNWANTED = (
 Progress = Callable[[int, int], None]
 
 
+class NothingToLearn(Conflict):
+    """No memory of the cube is ready to be learned."""
+
+
+class Occupied(Conflict):
+    """Another adapter is being trained in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Who waits for a training: hears of its steps, and may raise there to end it.
+
+    While it goes on, `ending` has what ends it at once, from any thread. `check` is called in the transaction that
+    keeps what came of it, and raises when that is wanted no more.
+    """
+
+    progress: Progress = lambda *_: None
+    ending: Callable[[Callable[[], None]], AbstractContextManager[object]] = lambda _: nullcontext()
+    check: Callable[[sa.Connection], object] = lambda _: None
+
+
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    cube: str
     shard: str
     facts: tuple[KnownFact, ...]
     trainer: AdapterTrainer
@@ -81,46 +105,76 @@ class AdapterTraining:
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
         """Return the adapter that was trained and examined; active if it passed. Raises: as `Adapters.train`."""
+        attendance = Attendance() if on_progress is None else Attendance(on_progress)
+        return self._learned(lambda: self._owned(cube, actor), attendance, anew=True)
+
+    def train_by_consent(self, cube: str, attendance: Attendance) -> AdapterRow:
+        """Train without a request, as the cube's owner allowed it; what answers already and learned the same is enough.
+
+        Raises: as `Adapters.train`; NothingToLearn, Occupied.
+        """
+        return self._learned(lambda: Scope(ACTOR, (cube,), right=Right.OWN), attendance, anew=False)
+
+    def check_ready(self, cube: str, actor: str) -> None:
+        """See that an adapter could be trained now. Raises: as `Adapters.train`."""
+        [cube] = self._owned(cube, actor).cubes
+        self.check_able()
+        self._facts(cube)
+
+    def check_able(self) -> None:
+        """See that this process has a model and a folder for adapters. Raises: InvalidInput."""
+        self._model()
+        self._folder()
+
+    def _owned(self, cube: str, actor: str) -> Scope:
+        return self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+
+    def estimate(self, cube: str, actor: str) -> Estimate:
+        """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
+        [cube] = self._owned(cube, actor).cubes
+        with self._ready(cube, Attendance()) as ready:
+            ready.trainer.prepare(ready.lessons.exercises)
+            return ready.trainer.estimate()
+
+    def _facts(self, cube: str) -> tuple[KnownFact, ...]:
+        with self.handles.ledger.read() as connection:
+            check_allowed(connection, cube)
+            chosen = self.selected(connection, cube)
+        if not chosen.facts:
+            raise NothingToLearn(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
+        return chosen.facts
+
+    def _learned(self, scope: Callable[[], Scope], attendance: Attendance, *, anew: bool) -> AdapterRow:
+        [cube] = scope().cubes
         folder = self._folder()
-        with self._prepared(cube, actor) as ready:
+        with self._ready(cube, attendance) as ready:
             new = NewAdapter(
-                ready.cube, str(self._model().model), ready.trainer.base, training.told_recipe(self.recipe),
+                cube, str(self._model().model), ready.trainer.base, training.told_recipe(self.recipe),
                 ready.lessons.data_hash, ready.shard,
             )  # fmt: skip
+            if not anew and (same := self._known(new, folder)) is not None:
+                return same
             row = self._begun(new, ready.facts)
             with self.trainings.running(row.id, ready.trainer.kill):
                 try:
-                    return self._trained(ready.trainer, ready.lessons, row, folder / row.id, on_progress, actor)
+                    return self._trained(ready.trainer, ready.lessons, row, folder / row.id, attendance, scope)
                 except Exception as error:  # raised below, whatever it is; only what it means may change
                     if self._is_unwanted(row):
                         self._thrown_away(row, folder / row.id)
                         raise Conflict(_UNWANTED) from error
                     raise
 
-    def estimate(self, cube: str, actor: str) -> Estimate:
-        """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
-        with self._prepared(cube, actor) as ready:
-            ready.trainer.prepare(ready.lessons.exercises)
-            return ready.trainer.estimate()
-
     @contextmanager
-    def _prepared(self, cube: str, actor: str) -> Iterator[_Ready]:
-        """Yield a model that is loaded and what it is to be taught. Raises: as `Adapters.train`."""
-        [cube] = self.handles.scoping([cube], actor, right=Right.OWN).cubes
+    def _ready(self, cube: str, attendance: Attendance) -> Iterator[_Ready]:
+        """Yield a model that is loaded, and what it is to be taught. Raises: as `Adapters.train`."""
         model = self._model()
         if not self._one.acquire(blocking=False):
-            raise Conflict("Another adapter is being trained here: each takes all processors. Wait for its end.")
+            raise Occupied("Another adapter is being trained here: each takes all processors. Wait for its end.")
         try:
-            with self.handles.ledger.read() as connection:
-                check_allowed(connection, cube)
-                chosen = self.selected(connection, cube)
-            if not chosen.facts:
-                raise Conflict(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
-            shard, facts = self._next_shard(cube, chosen.facts)
-            with AdapterTrainer() as trainer:
+            shard, facts = self._next_shard(cube, self._facts(cube))
+            with AdapterTrainer() as trainer, attendance.ending(trainer.kill):
                 trainer.open(str(model.local), self.recipe, remembered=self.remembered)
-                lessons = training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed)
-                yield _Ready(cube, shard, facts, trainer, lessons)
+                yield _Ready(shard, facts, trainer, training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed))
         finally:
             self._one.release()
 
@@ -135,7 +189,7 @@ class AdapterTraining:
             )
             .join(t.versions, t.versions.c.id == t.items.c.version_id)
             .outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id)
-            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.in_(_KINDS))
+            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.in_(KINDS))
             .order_by(t.items.c.pinned.desc(), t.warmth.c.level.desc().nulls_last(), t.items.c.id)
             .limit(_MOST_LOOKED_AT)
         )  # fmt: skip
@@ -146,7 +200,16 @@ class AdapterTraining:
         states = items.with_sources(connection, [cube], list(heats))
         stable = Stable(rules.thresholds.promote_above, timedelta(days=self.settings.parametric.stable_days))
         memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
-        return select(memories, stable, now)
+        return select(memories, stable, now, adapter_exclusions.of(connection, cube))
+
+    def _known(self, new: NewAdapter, folder: Path) -> AdapterRow | None:
+        """Return the adapter that answers and learned the very same in the same way."""
+        wanted = (new.shard, new.data_hash, dict(new.recipe))
+        with self.handles.ledger.read() as connection:
+            for row in adapter_rows.serving(connection, new.cube, new.base):
+                if (row.shard, row.data_hash, dict(row.recipe)) == wanted and (folder / row.id).exists():
+                    return row
+        return None
 
     def _next_shard(self, cube: str, facts: Sequence[KnownFact]) -> tuple[str, tuple[KnownFact, ...]]:
         """Return the shard that most wants a training, and its facts: none answers for it, or it knows least of them.
@@ -190,12 +253,11 @@ class AdapterTraining:
         return row
 
     def _trained(
-        self, trainer: AdapterTrainer, lessons: Lessons, row: AdapterRow, folder: Path, on_progress: Progress | None,
-        actor: str,
+        self, trainer: AdapterTrainer, lessons: Lessons, row: AdapterRow, folder: Path, attendance: Attendance,
+        scope: Callable[[], Scope],
     ) -> AdapterRow:  # fmt: skip
         def tell(step: int, steps: int) -> None:
-            if on_progress is not None:
-                on_progress(step, steps)
+            attendance.progress(step, steps)
             self.handles.check_open()
             if step % _LOOK_EVERY < 2:
                 with self.handles.ledger.read() as connection:
@@ -222,15 +284,21 @@ class AdapterTraining:
                 f"The adapter could not be written ({error.strerror or error}): free some disk and train again; it "
                 "goes on from what was kept."
             ) from error
-        with self._deciding(row.cube, actor) as change:
+        with self.handles.changing(scope()) as change:
+            attendance.check(change.connection)
             self._check_wanted(change.connection, row)
             done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
             body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": not failures}
-            changes.record(change, "learn", body)
+            changes.record(change, "learn", body | ({"why": "; ".join(failures)} if failures else {}))
             (folder / training.KEPT).unlink(missing_ok=True)
+            answered = _answering(change.connection, row)
             if done.state is AdapterState.READY:
-                return activated(change, row.id)
-            return done
+                done = activated(change, row.id)
+            removed = pruned(change, answered)
+        if removed:
+            with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
+                self.forget([row.cube])
+        return done
 
     def _is_unwanted(self, row: AdapterRow) -> bool:
         """Say whether what is being learned is no more as it was; False where nobody can say."""
@@ -250,12 +318,6 @@ class AdapterTraining:
         if _is_outdated(connection, row):
             raise Conflict(_UNWANTED)
         check_allowed(connection, row.cube)
-
-    @contextmanager
-    def _deciding(self, cube: str, actor: str) -> Iterator[Change]:
-        scope = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
-        with self.handles.changing(scope) as change:
-            yield change
 
     def _model(self) -> ChatSettings:
         if (model := self.settings.local_chat) is None:
@@ -277,12 +339,33 @@ def activated(change: Change, id_: str) -> AdapterRow:
     return row
 
 
+def pruned(change: Change, answered: str | None = None) -> list[str]:
+    """Remove the adapters of a cube that are of no use any more; return which. Their files are the caller's to remove.
+
+    `answered` is the one that did until now: it stays, if it can, for who wants to go back.
+    """
+    stale = {row.id for row in adapter_rows.stale(change.connection, change.cube)}
+    gone = superfluous(adapter_rows.of(change.connection, change.cube), stale, answered)
+    for row in gone:
+        adapter_rows.remove(change.connection, row.id)
+    removed = [row.id for row in gone]
+    if removed:
+        body: dict[str, Json] = {"adapters": list(removed), "stale": sorted(stale.intersection(removed))}
+        changes.record(change, "unlearn", body)
+    return removed
+
+
 def check_allowed(connection: sa.Connection, cube: str) -> None:
     """Raise Conflict unless the cube's owner has allowed that its memories are learned."""
     if not adapter_rows.is_allowed(connection, cube):
         raise Conflict(
             f"The owner of cube {cube!r} has not allowed that its memories are learned: `memos adapters allow`."
         )
+
+
+def _answering(connection: sa.Connection, row: AdapterRow) -> str | None:
+    rows = (each for each in adapter_rows.of(connection, row.cube) if each.shard == row.shard)
+    return next((each.id for each in rows if each.state is AdapterState.ACTIVE), None)
 
 
 def _is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from memos.adapter_diff import SeenMemory
 from memos.adapters import Adapter
 from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, progress_bar, say, show
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
@@ -20,6 +22,7 @@ adapters_app = typer.Typer(
 
 _KIB, _GIB = 1024, 2**30
 Id = Annotated[str, typer.Argument(metavar="id", help="Id of an adapter")]
+Items = Annotated[list[str], typer.Argument(metavar="item...", help="Ids of memories")]
 
 
 @adapters_app.command("allow")
@@ -82,6 +85,45 @@ def estimate(
     show(found, as_json, lambda: say(f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory"))
 
 
+@adapters_app.command("retrain")
+def retrain(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Train again where a memory is gone, changed or to be added; else say which adapter answers."""
+    with opened(data_dir) as memos, progress_bar("steps", as_json) as on_progress:
+        found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("forget")
+def forget(
+    items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Remove what was learned of memories, for good; they themselves stay and are looked up."""
+    with opened(data_dir) as memos:
+        done = memos.adapters.forget(items, cube, actor=actor)
+
+    def human() -> None:
+        say(f"{len(done.items)} memories are learned no more")
+        say(f"removed: {len(done.adapters)} adapters, {done.files} files, {done.size_bytes / _KIB:,.0f} KiB")
+        if done.adapters:
+            say(f"learn the rest again: memos adapters retrain --cube {cube}")
+
+    show(done, as_json, human)
+
+
+@adapters_app.command("learn-again")
+def learn_again(
+    items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Let memories be learned again that `forget` keeps from it."""
+    with opened(data_dir) as memos:
+        count = memos.adapters.learn_again(items, cube, actor=actor)
+    show({"cube": cube, "items": count}, as_json, lambda: say(f"{count} memories may be learned again"))
+
+
 @adapters_app.command("ls")
 def ls(
     cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
@@ -112,6 +154,45 @@ def show_(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json
     with opened(data_dir) as memos:
         found = memos.adapters.get(id_, actor=actor)
     show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("diff")
+def diff(
+    id_: Id,
+    other: Annotated[
+        str | None, typer.Argument(metavar="other", help="Id of another; default: the one before it")
+    ] = None,
+    actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Show which memories an adapter saw and another one did not, or at another version."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.diff(id_, other, actor=actor)
+
+    def human() -> None:
+        for sign, seen in (("+", found.added), ("-", found.removed)):
+            for each in seen:
+                say(f"{sign} {_seen(each)}")
+        for change in found.changed:
+            say(f"~ {_seen(change.before)} -> {_seen(change.after)}")
+        against = "nothing, as it is the first" if found.other is None else found.other
+        say(
+            f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed, "
+            f"compared with {against}"
+        )
+
+    show(found, as_json, human)
+
+
+@adapters_app.command("export")
+def export(
+    id_: Id,
+    folder: Annotated[Path, typer.Argument(help="New folder for the adapter's files")],
+    actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Write an adapter's files for peft, vLLM and others; they know what it learned."""
+    with opened(data_dir) as memos:
+        done = memos.adapters.export(id_, folder, actor=actor)
+    show(done, as_json, lambda: say(f"{done.folder}: {len(done.files)} files, {done.size_bytes / _KIB:,.0f} KiB"))
 
 
 @adapters_app.command("activate")
@@ -151,6 +232,11 @@ def _tell(found: Adapter) -> None:
     if found.measures is not None:
         lost = found.measures.get("lost")
         say(f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50")
+
+
+def _seen(memory: SeenMemory) -> str:
+    text = "(erased)" if memory.memory is None else visible(" ".join(memory.memory.split()))
+    return f"{memory.item} v{memory.version}: {text}"
 
 
 def _share(value: object) -> str:

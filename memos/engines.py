@@ -35,6 +35,7 @@ from memos.memcube.ledger.postgres import last_alone, set_alone
 from memos.memcube.lock import FolderLock
 from memos.memcube.moving import unfinished_copy
 from memos.memcube.parametric import forgetting
+from memos.memcube.parametric.forgetting import Forgotten
 from memos.memcube.projection import Follower, OwnProjection, Projection
 from memos.memcube.shared_projection import SharedProjection
 from memos.memcube.vectors import POINT_FORMAT, VectorFollower
@@ -106,13 +107,15 @@ class Parts:
         self.forget_adapters(erased_in)  # before models are asked which they still may have
         self.activations.forget(erased_in)
 
-    def forget_adapters(self, cubes: Collection[str]) -> None:
-        """Remove adapters of these cubes that saw what is no more, and files without an adapter.
+    def forget_adapters(self, cubes: Collection[str]) -> list[Forgotten]:
+        """Remove adapters of these cubes that saw what is no more, and files without an adapter; return which.
 
         Raises: BackendUnavailable (files that cannot be removed).
         """
-        for gone in forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end):
+        found = forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end)
+        for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
+        return found
 
     def check_space(self) -> None:
         """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.

@@ -47,6 +47,7 @@ from memos.identities import Right
 from memos.images import Images
 from memos.knowledge import Knowledge
 from memos.kv import Kv
+from memos.learning_tasks import LearningTasks
 from memos.listing import Page, listed, page
 from memos.memcube import backups as known_backups
 from memos.memcube import changes, documents, erase
@@ -57,6 +58,7 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
 from memos.memcube.ledger.files import READ
 from memos.memcube.ledger.prefix_rows import COMPOSE
+from memos.memcube.parametric.forgetting import Forgotten
 from memos.memcube.withdrawing import withdraw
 from memos.model import (
     DEFAULT_CUBE,
@@ -191,18 +193,20 @@ class MemOS:
             handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings,
             parts.embedder.embed_documents, parts.activations.remembered,
         )  # fmt: skip
-        self.adapters = Adapters(handles, self._drop_adapters, learner)
-        compose = ComposeJob.by(parts.settings, parts.activations.forget)
-        self._scheduler.runner.register([Job(COMPOSE, compose.run, budgeted=False), self.kv.job()])
+        learning = LearningTasks(
+            handles, parts.settings, lambda: self.adapters.training, self._drop_adapters, self._scheduler.runner.wake
+        )
+        self.adapters = Adapters(handles, self._drop_adapters, learner, learning.submit, self._local_base)
+        compose = Job(COMPOSE, ComposeJob.by(parts.settings, parts.activations.forget).run, budgeted=False)
+        self._scheduler.runner.register([compose, self.kv.job(), *learning.jobs()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
         self.submissions = Submissions(parts.ledger, parts.clock, self._writing)
-        self.profile = Profiles(handles)
+        self.profile, self.tools = Profiles(handles), ToolMemory(handles)
         self.events = Events(parts.ledger, self._scopes.known)
         self._adding = Adding(handles, self._scheduler.rules.short_capacity, parts.settings.images, parts.web_images)
         self._fine_reading = FineReading(handles)
         self.images, self.exchanges = Images(handles), Exchanges(handles)
         self.retention, self.review = Retention(handles), Review(handles)
-        self.tools = ToolMemory(handles)
         carrying = TravelMeans(
             parts.embedder, parts.vector, parts.vector_follower, parts.home, parts.settings.limits.dump_bytes,
             parts.check_space, self.quotas.charge, parts.activations, parts.settings.local_chat,
@@ -271,6 +275,7 @@ class MemOS:
         if self._closed:
             return
         try:
+            self._scheduler.ask_to_stop()  # first: a task whose training ends now is given back, and not failed
             self._parts.trainings.end(lambda _: False)
             self._scheduler.stop()
             self._worker.ask_to_stop()
@@ -284,10 +289,16 @@ class MemOS:
         finally:
             self._abandon()
 
-    def _drop_adapters(self, cubes: Collection[str]) -> None:
+    def _drop_adapters(self, cubes: Collection[str]) -> Sequence[Forgotten]:
         """Remove the files of adapters that are no more, these from the models that have them, and these cubes' KV."""
-        self._parts.forget_adapters(())
+        gone = self._parts.forget_adapters(())
         self._parts.activations.forget(cubes)
+        return gone
+
+    def _local_base(self) -> str | None:
+        """Return by its digest the model in this process that chats, which is loaded if it is not yet."""
+        local = self.settings.local_chat
+        return None if local is None else self._parts.activations.base(local)
 
     @property
     def asker(self) -> Asker | None:

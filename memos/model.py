@@ -569,7 +569,8 @@ class Task:
     """One piece of background work as it stands; it holds ids and settings, never memory text.
 
     A lower `priority` comes first. `progress` is 0 to 1, `seconds` the time spent on all attempts, `tokens` those of
-    language models. `note` says why a waiting task waits, `error` how the last attempt failed.
+    language models. `note` says why a waiting task waits, or what came of one that is done; `error` how the last
+    attempt failed.
     """
 
     id: str

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from memos.nights import Night
 from memos.settings_file import SettingsFile
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
@@ -346,12 +347,25 @@ class ActivationSettings(BaseModel):
 
 
 class ParametricSettings(BaseModel):
-    """Which memories may become part of an adapter."""
+    """Which memories may become part of an adapter, and when that is done without being asked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
     facts: int = Field(500, ge=1, le=500, description="Most memories one adapter learns, the hottest")
+    night: str | None = Field(
+        None,
+        description="Hours, UTC, in which adapters are trained by themselves, such as `02:00-05:00`; default: none",
+    )
+    night_minutes: int = Field(60, ge=1, le=1440, description="Most minutes a UTC day that these trainings take")
+    new_facts: int = Field(8, ge=1, le=500, description="New memories from which a cube is learned again by itself")
+
+    @field_validator("night")
+    @classmethod
+    def _known_hours(cls, value: str | None) -> str | None:
+        if value is not None:
+            Night.read(value)
+        return value
 
 
 class QuotaSettings(BaseModel):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from memos.adapter_files import CARD, FILES, MANIFEST, digests
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.parametric.forgetting import FILES
 from memos.recipes import ADAPTER_FILE
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
@@ -63,9 +64,27 @@ def states(ledger: Ledger, cube: str = "default") -> list[tuple[int, str]]:
 
 
 def with_files(folder: Path, id_: str, *, training: bool = False) -> Path:
-    """Write an adapter's files by hand."""
+    """Write an adapter's files by hand: `SIZE`, and four more of a training."""
     place = folder / id_
     place.mkdir(parents=True)
     for name in (*FILES, *(("training.safetensors", "exercises.jsonl") if training else ())):
         (place / name).write_bytes(b"weights" if name == ADAPTER_FILE else b"{}")
+    sealed(place)
+    return place
+
+
+def sealed(place: Path) -> str:
+    """Write the manifest of an adapter's files; return the digest of its weights."""
+    found = digests(place)
+    (place / MANIFEST).write_text(json.dumps(found))
+    return found["weights_sha256"]
+
+
+SIZE = len(b"weights") + len(b"{}") + len(json.dumps(dict.fromkeys(("weights_sha256", "config_sha256"), BASE)))
+"""The bytes of an adapter's files that were written by hand."""
+
+
+def with_card(place: Path) -> Path:
+    """Add what an adapter that is exported has, too."""
+    (place / CARD).write_text("# Adapter")
     return place

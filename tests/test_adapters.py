@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.adapters import Adapter
+from memos.api.app import create_app
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
 from memos.memcube.parametric import general, training
 from memos.memcube.parametric.examination import Bounds
@@ -23,6 +25,8 @@ from memos.recipes import Recipe
 from memos.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
+
+peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
 SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.", "I love hiking.")
 SETTINGS = Settings(
@@ -189,6 +193,50 @@ def test_what_is_learned_passes_and_answers_with_its_name(memos: MemOS) -> None:
     assert not (folder / training.KEPT).exists()
     assert memos.verify().differences == ()
     assert [event.body["adapter"] for event in memos.events.list(kinds=["activate_adapter"])] == [made.id]
+
+
+def test_a_server_trains_again_where_that_is_due(memos: MemOS) -> None:
+    first, dropped = active(memos), next(iter(facts(memos).values()))
+    assert memos.adapters.retrain() == memos.adapters.up_to_date() == first  # at once
+    with TestClient(create_app(memos, local_token="token"), headers={"Authorization": "Bearer token"}) as http:
+        told = http.post("/api/v1/adapters/retrain", json={})
+        assert (told.status_code, told.json()["task"], told.json()["adapter"]["id"]) == (200, None, first.id)
+        done = http.post("/api/v1/adapters/forget", json={"item_ids": [dropped.id]}).json()
+        assert (done["adapters"], done["files"] > 3, done["size_bytes"] > 10_000) == ([first.id], True, True)
+        assert answered_by(memos) is None
+        assert folders(memos) == {active(memos, "other").id}
+        assert memos.adapters.up_to_date() is None
+        told = http.post("/api/v1/adapters/retrain", json={})
+        assert (told.status_code, told.json()["adapter"]) == (202, None)
+        task = http.get(f"/api/v1/tasks/{told.json()['task']}/wait", params={"timeout_s": 120}).json()
+        assert (task["kind"], task["state"]) == ("learn", "done"), task
+    second = active(memos)
+    assert (second.facts, answered_by(memos)) == (first.facts - 1, second.id)
+    manifest = json.loads((memos.home / "adapters" / second.id / "manifest.json").read_text())
+    assert dropped.id not in {each["item"] for each in manifest["memories"]}
+    assert memos.adapters.preview().left_out["excluded from learning"] == 1
+    memos.cubes.create("new")
+    memos.adapters.allow("new")
+    with pytest.raises(Conflict, match="ready to be learned"):
+        memos.adapters.retrain("new")
+
+
+def test_what_is_exported_others_load(memos: MemOS, tmp_path: Path) -> None:
+    made = active(memos)
+    assert memos.adapters.export(made.id, tmp_path / "out").size_bytes > 10_000
+    loaded = peft.PeftModel.from_pretrained(tiny_models.model(), tmp_path / "out")
+    assert any("lora_" in name for name, _ in loaded.named_parameters())
+    assert not (tmp_path / "out" / training.DATA).exists()
+
+
+def test_an_adapter_of_another_model_is_not_put_to_answer(memos: MemOS, tmp_path: Path) -> None:
+    made = active(memos)
+    memos.close()
+    other = tiny_models.saved(tmp_path / "other", seed=1)
+    with opened(tmp_path, other) as again:
+        with pytest.raises(Conflict, match="another model"):
+            again.adapters.activate(made.id)
+        assert again.adapters.up_to_date() is None
 
 
 def test_damaged_files_are_found_and_answer_nothing(memos: MemOS) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,8 +9,9 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from memos import adapter_files
 from memos.errors import IntegrityError
-from memos.recipes import ADAPTER_FILE, LentAdapter
+from memos.recipes import LentAdapter
 
 _MOST = 16
 """Adapters in memory, some megabytes each; who comes again after more loads its own anew, some 0.1 s."""
@@ -59,7 +59,7 @@ class LocalAdapters:
             self._adapted, self._there = None, OrderedDict()
 
     def _load(self, adapter: LentAdapter) -> None:
-        _check_file(adapter)
+        adapter_files.check(adapter.folder, adapter.digest)
         from peft import PeftModel  # noqa: PLC0415 - takes a second, and most models have no adapter
 
         try:
@@ -95,15 +95,3 @@ class LocalAdapters:
         if self._adapted is not None:
             self._adapted.base_model.disable_adapter_layers()
         self._on = None
-
-
-def _check_file(adapter: LentAdapter) -> None:
-    """See that the weights are those that were examined. Raises: IntegrityError."""
-    file = adapter.folder / ADAPTER_FILE
-    try:
-        with file.open("rb") as weights:
-            digest = hashlib.file_digest(weights, "sha256").hexdigest()
-    except OSError as error:
-        raise IntegrityError(f"{file} cannot be read ({error.strerror or type(error).__name__}).") from error
-    if digest != adapter.digest:
-        raise IntegrityError(f"{file} is not what was examined: it has changed, or is damaged.")

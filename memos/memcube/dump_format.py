@@ -42,7 +42,7 @@ STAYING: frozenset[str] = frozenset({
     "alembic_version", "meta", "outbox", "tasks", "queues", "usage", "leases", "backups", "tombstone_backups",
     "prefix_entries",
     # What was learned of it is learned again, if who takes it in allows that.
-    "adapter_consents", "adapters", "adapter_items",
+    "adapter_consents", "adapter_exclusions", "adapters", "adapter_items",
     # Who may do what, how much, and what calls were made.
     "identities", "memberships", "grants", "api_keys", "key_usage", "requests", "request_items", "repeats",
     "submissions",

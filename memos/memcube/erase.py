@@ -127,6 +127,7 @@ def _remove(
         (t.versions, t.versions.c.item_id),
         (t.warmth, t.warmth.c.item_id),
         (t.prefix_entries, t.prefix_entries.c.item_id),
+        (t.adapter_exclusions, t.adapter_exclusions.c.item_id),
         (t.file_items, t.file_items.c.item_id),
         (t.items, t.items.c.id),
         (t.messages, t.messages.c.id),

@@ -78,6 +78,7 @@ TABLES: tuple[Holder, ...] = (
     Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
     Holder("prefix_entries", Holds.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.compose.ComposeJob"),
     Holder("adapter_consents", Holds.IDS, "memos.memcube.erase.drop", _LEDGER, _BACKUP),
+    Holder("adapter_exclusions", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
     Holder("adapters", Holds.DERIVED, _FORGET, _ADAPTERS, "ledger"),
     Holder("adapter_items", Holds.DERIVED, _FORGET, _ADAPTERS, "ledger"),
 )

@@ -37,8 +37,12 @@ class Chore:
     every: timedelta
 
 
-def chores_of(settings: UpkeepSettings) -> list[Chore]:
-    """Return what comes back, and how often."""
+LEARNING = "learning"
+"""The chore that looks in the nights which cubes are to be learned."""
+
+
+def chores_of(settings: UpkeepSettings, *, learns: bool = False) -> list[Chore]:
+    """Return what comes back, and how often; `learns` says whether adapters are trained by themselves."""
     chores = [
         Chore("retention", timedelta(hours=1)),
         Chore("settle", timedelta(hours=1)),
@@ -51,6 +55,8 @@ def chores_of(settings: UpkeepSettings) -> list[Chore]:
         chores.append(Chore("reflection", timedelta(days=1)))
     if settings.backup_folder is not None:
         chores.append(Chore("backup", timedelta(hours=settings.backup_every_h)))
+    if learns:
+        chores.append(Chore(LEARNING, timedelta(minutes=30)))  # a night is an hour at the least
     return chores
 
 

@@ -29,7 +29,7 @@ from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.tasks import Delay, Lease
 from memos.memcube.ledger.usage import Spending
 from memos.model import Task, TaskState
-from memos.scheduler.task_run import Job, LeaseLost, OverBudget, Parked, Run, Stopping
+from memos.scheduler.task_run import Job, Later, LeaseLost, OverBudget, Parked, Run, Stopping
 from memos.settings import TaskSettings
 
 _POLL_S = 1.0
@@ -87,6 +87,8 @@ class Runner:
         self._attempts = itertools.count(1)
         self._skew = timedelta(seconds=0 if ledger.is_sqlite else self._limits.skew_s)
         self._threads: list[threading.Thread] = []
+        self._apart = threading.Lock()
+        self._beside: threading.Thread | None = None
         self._cleaned_at = -_CLEAN_EVERY_S
         self.last_error: str | None = None
 
@@ -111,13 +113,19 @@ class Runner:
             self._wakes += 1
             self._work.notify_all()
 
-    def stop(self) -> None:
-        """End after the present steps; what does not end in time is given back, and keeps nothing of its attempt."""
+    def ask_to_stop(self) -> None:
+        """Let the present steps be the last ones."""
         self._stop.set()
         self.wake()
+
+    def stop(self) -> None:
+        """End after the present steps; what does not end in time is given back, and keeps nothing of its attempt."""
+        self.ask_to_stop()
         deadline = time.monotonic() + self._limits.stop_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        if self._beside is not None:
+            self._beside.join(max(0.0, deadline - time.monotonic()))
         for run in list(self._running.values()):
             run.lost = True
             with suppress(MemosError), self._ledger.write() as connection:
@@ -127,18 +135,36 @@ class Runner:
 
     def _serve(self) -> None:
         while not self._stop.is_set():
-            try:
-                seen = self._wakes
-                run = self._next()
-                if run is None:
-                    self._idle(seen)
-                else:
-                    self._attempt(run)
-            except MemosError as error:
-                self._failed(error)
-            except Exception as error:
-                self._failed(error)
-                log.exception("a task worker failed unexpectedly")
+            self._guarded(self._serve_once)
+
+    def _serve_once(self) -> None:
+        seen = self._wakes
+        run = self._next()
+        if run is None:
+            self._idle(seen)
+        elif self._jobs[run.task.kind].apart:
+            self._beside = threading.Thread(target=self._serve_apart, args=[run], name="memos-task-apart", daemon=True)
+            self._beside.start()
+        else:
+            self._attempt(run)
+            if run.task.priority >= tasks.PRIORITY:
+                self._rest(time.monotonic() - run.started)
+
+    def _serve_apart(self, run: Run) -> None:
+        try:
+            self._guarded(partial(self._attempt, run))
+        finally:
+            self._apart.release()
+            self.wake()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except MemosError as error:
+            self._failed(error)
+        except Exception as error:
+            self._failed(error)
+            log.exception("a task worker failed unexpectedly")
 
     def _failed(self, error: Exception) -> None:
         self.last_error = f"{type(error).__name__}: {error}"
@@ -152,7 +178,18 @@ class Runner:
             due = queues.next_due(connection)
         if due is None or due > now:
             return None
-        costs = {kind: job.cost for kind, job in self._jobs.items()}
+        if not self._apart.acquire(blocking=False):
+            return self._leased(now, apart=False)
+        run = None
+        try:
+            run = self._leased(now, apart=True)
+        finally:
+            if run is None or not self._jobs[run.task.kind].apart:
+                self._apart.release()
+        return run
+
+    def _leased(self, now: datetime, *, apart: bool) -> Run | None:
+        costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.apart}
         # One owner for each attempt: a task may be cancelled, retried and taken again beside its earlier attempt.
         lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
@@ -186,8 +223,6 @@ class Runner:
                     run.record(connection)
         finally:
             self._running.pop(run.owner, None)
-        if run.task.priority >= tasks.PRIORITY:
-            self._rest(time.monotonic() - run.started)
 
     def _rest(self, took_s: float) -> None:
         """Leave the machine to those who wait for something: nobody waits for this thread."""
@@ -214,6 +249,8 @@ class Runner:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
             return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
+        except Later as later:
+            return self._back(run, Delay(later.until, later.note, counted=False))
         except Parked as parked:
             return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
         except (BackendUnavailable, ModelError) as error:
@@ -261,7 +298,7 @@ class Runner:
 
     def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
         """Say whether a leased task may begin; if not, it and all its cube's like it wait for the next day."""
-        if not self._jobs[task.kind].budgeted or self._within(usage.today(connection, task.cube, now)):
+        if not self._jobs[task.kind].budgeted or self._within(self._today(connection, task.cube, now)):
             return True
         delay = Delay(usage.next_day(now), self._budget_note(), counted=False)
         tasks.give_back(connection, task, owner, delay, now)
@@ -270,8 +307,12 @@ class Runner:
 
     def _may_spend(self, task: Task, spent: Spending) -> bool:
         with self._ledger.read() as connection:
-            before = usage.today(connection, task.cube, self._clock.now())
+            before = self._today(connection, task.cube, self._clock.now())
         return self._within(replace(before, prompt_tokens=before.prompt_tokens + spent.tokens))
+
+    def _today(self, connection: sa.Connection, cube: str, now: datetime) -> Spending:
+        apart = [kind for kind, job in self._jobs.items() if job.apart]
+        return usage.today(connection, cube, now, besides=apart)
 
     def _within(self, spent: Spending) -> bool:
         tokens, seconds = self._settings.tokens_per_day, self._settings.seconds_per_day

@@ -17,7 +17,7 @@ from memos.clock import Clock
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, prefix_rows, reading, tasks, tiers, tool_tasks
+from memos.memcube.ledger import adapter_rows, moves, prefix_rows, reading, tasks, tiers, tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.pictures import DESCRIBE
@@ -107,7 +107,9 @@ class Scheduler:
                 Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
-        self.periodic = Periodic(ledger, clock, self.runner, chores_of(settings.upkeep))
+        self._has_local = settings.local_chat is not None
+        learns = self._has_local and settings.parametric.night is not None
+        self.periodic = Periodic(ledger, clock, self.runner, chores_of(settings.upkeep, learns=learns))
 
     def _has_reader(self) -> bool:
         return self._askers.has("reader")
@@ -117,6 +119,10 @@ class Scheduler:
         self._unpark()
         self.runner.start()
         self.periodic.start()
+
+    def ask_to_stop(self) -> None:
+        """Let tasks end at their next step."""
+        self.runner.ask_to_stop()
 
     def stop(self) -> None:
         """Finish or give back what runs, and write down what was counted."""
@@ -224,10 +230,12 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
-        """Have images described that waited for a model that sees."""
-        if self._askers.has("vision"):
-            with self._ledger.write() as connection:
-                tasks.unpark(connection, DESCRIBE, self._clock.now())
+        """Have images described that waited for a model that sees, and adapters trained that waited for one here."""
+        kinds = ((DESCRIBE, self._askers.has("vision")), (adapter_rows.LEARN, self._has_local))
+        for kind, may_begin in kinds:
+            if may_begin:
+                with self._ledger.write() as connection:
+                    tasks.unpark(connection, kind, self._clock.now())
 
     def _settle(self, run: Run) -> None:
         """See to conversations that are longer than the short tier may be, and to those that have ended."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -40,11 +41,21 @@ class Parked(Exception):
         self.note = note
 
 
+class Later(Exception):
+    """Nothing went wrong, and the task goes on at another time; its note says why."""
+
+    def __init__(self, until: datetime, note: str) -> None:
+        super().__init__(note)
+        self.until, self.note = until, note
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What one kind of task does.
 
     `cost` is its share of a cube's turns. A `budgeted` one waits for the next day when its cube has spent its budget.
+    One that is `apart` may take hours: it has a thread of its own, one at a time, so that the workers go on with all
+    others, and what it takes is not its cube's budget.
     Its effects in the ledger belong into `Run.finishing`; others have to bear being repeated. `failed` writes down
     besides that a task ended without success, and why.
     """
@@ -53,12 +64,13 @@ class Job:
     run: Callable[[Run], None]
     cost: float = 1.0
     budgeted: bool = True
+    apart: bool = False
     failed: Callable[[sa.Connection, Task, str], None] | None = None
 
 
 @dataclass(slots=True)
 class Run:
-    """One attempt; a job calls `go_on` between its steps and `finishing` once."""
+    """An attempt; a job calls `go_on` between its steps and `finishing` once; `note` stays with a task that is done."""
 
     ledger: Ledger
     clock: Clock
@@ -69,6 +81,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     spent: Spending = field(default_factory=Spending)
     progress: float = 0.0
+    note: str | None = None
     finished: bool = False
     lost: bool = False
 
@@ -93,6 +106,14 @@ class Run:
         if not self.budget(self.spent):
             raise OverBudget
 
+    def check_held(self, connection: sa.Connection) -> None:
+        """See in a transaction of one's own that what it changes may be kept. Raises: LeaseLost."""
+        if self.task.cube != WHOLE:
+            cubes.lock(connection, self.task.cube)
+        queues.lock(connection, self.task.cube)  # who cancels the task locks it too
+        if not tasks.is_held(connection, self.task.id, self.owner):
+            raise LeaseLost
+
     @contextmanager
     def finishing(self) -> Iterator[sa.Connection]:
         """Yield the transaction in which the task is done: its effect and its end are kept together or not at all.
@@ -103,7 +124,7 @@ class Run:
             if self.task.cube != WHOLE:
                 cubes.lock(connection, self.task.cube)
             queues.lock(connection, self.task.cube)
-            if not tasks.finish(connection, self.task.id, self.owner, self.clock.now()):
+            if not tasks.finish(connection, self.task.id, self.owner, self.clock.now(), self.note):
                 raise LeaseLost
             yield connection
             self.record(connection)

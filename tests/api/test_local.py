@@ -249,7 +249,9 @@ READING = (
     "profile templates", "retention list", "retention run --dry-run", "review list", "tools list", "tools show none",
     "kv ls", "kv stat", "kv drop", "kv verify", "adapters ls", "adapters preview", "adapters estimate",
     "adapters show none",
-    "adapters train", "adapters activate none", "adapters rm none", "adapters rollback",
+    "adapters train", "adapters activate none", "adapters rm none", "adapters rollback", "adapters diff none",
+    "adapters diff none other", "adapters retrain", "adapters forget none", "adapters forget ITEM",
+    "adapters learn-again none", "adapters learn-again ITEM", "adapters export none /nowhere/out",
     "kb list", "kb show papers", "kb files papers", "events", "verify", "reflect", "cubes create papers",
     "review approve ITEM", "move none long", "retention remove none",
 )  # fmt: skip

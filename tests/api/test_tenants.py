@@ -16,6 +16,8 @@ import httpx2
 import pytest
 
 from memos import MemOS
+from memos.memcube.parametric.forgetting import FOLDER
+from tests.adapters import active, with_card, with_files
 from tests.api.conftest import Server
 from tests.api.walking import Found, every_route
 
@@ -39,6 +41,7 @@ class Things:
     rule: str
     segment: str
     base: str
+    adapter: str
     conversation: str
 
     @property
@@ -47,7 +50,7 @@ class Things:
         return {
             WORD,
             self.name,
-            *(getattr(self, n) for n in ("item", "file", "image", "task", "key", "receipt", "rule", "base")),
+            *(getattr(self, n) for n in ("item", "file", "image", "task", "key", "receipt", "rule", "base", "adapter")),
         }
 
 
@@ -57,6 +60,7 @@ VALUES: dict[str, Callable[[Things], Any]] = {
     "group": lambda t: t.name, "member": lambda t: t.name, "acts_for": lambda t: t.name, "speaker": lambda t: t.name,
     "cube": lambda t: t.name, "cubes": lambda t: [t.name], "subject": lambda t: t.name,
     "item": lambda t: t.item, "item_ids": lambda t: [t.item], "receipt": lambda t: t.receipt, "task": lambda t: t.task,
+    "adapter": lambda t: t.adapter, "other": lambda t: t.adapter,
     "key": lambda t: t.key, "file": lambda t: t.file, "rule": lambda t: t.rule, "segment": lambda t: t.segment,
     "conversation": lambda t: t.conversation, "conversation_id": lambda t: t.conversation,
     "session_id": lambda t: t.conversation,
@@ -124,10 +128,11 @@ TAKES_NAMES = {
     "POST /product/create_cube", "POST /product/register_cube",
 }  # fmt: skip
 # Left out when the victim itself walks, so that its things are there for the next route.
-DESTROYS = {"delete", "erase", "reject", "retention/run"}
+DESTROYS = {"delete", "erase", "reject", "retention/run", "disallow", "forget"}
 # For admins, for the person at the machine, or in need of a language model or of a segment that is not there.
 OUT_OF_REACH = {
     "POST /api/openmem/v1/chat", "POST /product/chat/complete", "POST /product/chat/stream",
+    "POST /api/v1/adapters/train", "POST /api/v1/adapters/retrain",
     "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
@@ -174,8 +179,17 @@ def _possessions(memos: MemOS) -> Things:
         name=VICTIM, item=item, file=file.id, image=memos.images.of(seen)[0].id,
         task=memos.tasks.list(cubes=[VICTIM])[0].id, key=memos.keys.list(VICTIM)[0].id,
         receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
-        segment=item, base=BASE, conversation=TALK,
+        segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
     )  # fmt: skip
+
+
+def _learned(memos: MemOS, item: str) -> str:
+    """Return an adapter that saw a memory."""
+    assert memos.home is not None
+    memos.adapters.allow(VICTIM, actor=VICTIM)
+    id_ = active(memos.ledger, [item], cube=VICTIM)
+    with_card(with_files(memos.home / FOLDER, id_))
+    return id_
 
 
 def _png() -> bytes:
@@ -188,7 +202,9 @@ def _png() -> bytes:
     return file.getvalue()
 
 
-NOTHING = Things(NOBODY, *(f"{MADE_UP}{place}" for place in range(8)), "bilby-books", "talk of nothing at all")
+NOTHING = Things(
+    NOBODY, *(f"{MADE_UP}{place}" for place in range(8)), "bilby-books", f"{MADE_UP}9", "talk of nothing at all"
+)  # fmt: skip
 
 
 def _value(name: str, found: Found, things: Things, without: Set[str]) -> Any:
@@ -321,6 +337,7 @@ def _state(memos: MemOS) -> list[Any]:
         [(memos.cubes.get(cube).description, memos.cubes.get(cube).owner) for cube in cubes],
         memos.keys.list(VICTIM), memos.users.get(VICTIM), [memos.sharing.grants(cube) for cube in cubes],
         [(file.id, file.state) for file in files], memos.retention.list(cube=VICTIM), memos.tools.list(cube=VICTIM),
+        [(each.id, each.state, each.stale) for each in memos.adapters.list(VICTIM)], memos.adapters.preview(VICTIM),
     ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import warnings
 from collections.abc import Collection
@@ -17,6 +16,7 @@ from tests.backends import tiny_models  # skips without the extra `local`
 torch = tiny_models.torch
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
+from memos.adapter_files import CONFIG  # noqa: E402
 from memos.backends import local_adapters  # noqa: E402
 from memos.backends.local_loading import Loaded, ready  # noqa: E402
 from memos.backends.local_model import LocalModel  # noqa: E402
@@ -25,6 +25,7 @@ from memos.ports import ChatReply, ChatRequest  # noqa: E402
 from memos.prefixes import Fill, Prefix  # noqa: E402
 from memos.recipes import ADAPTER_FILE, LentAdapter  # noqa: E402
 from memos.settings import ChatSettings  # noqa: E402
+from tests.adapters import sealed  # noqa: E402
 from tests.backends.test_local_model import asking, made, prefill_of, store_of  # noqa: E402
 from tests.backends.test_lora_training import PROMPTS, TAUGHT, exercises, learn, trained  # noqa: E402
 
@@ -37,7 +38,7 @@ def adapter(folder: Path, name: str, seed: int, kind: str = "llama") -> LentAdap
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peft.get_peft_model(base, config).save_pretrained(folder / name)
-    return LentAdapter(name, folder / name, hashlib.sha256((folder / name / ADAPTER_FILE).read_bytes()).hexdigest())
+    return LentAdapter(name, folder / name, sealed(folder / name))
 
 
 class Lent:
@@ -97,8 +98,7 @@ def test_requests_at_once_have_each_their_own(tmp_path: Path) -> None:
     assert len(set(map(str, alone.values()))) == 4
 
     for name in ("one", "two", "three"):
-        path = tmp_path / name
-        lent.now[name] = LentAdapter(name, path, hashlib.sha256((path / ADAPTER_FILE).read_bytes()).hexdigest())
+        lent.now[name] = LentAdapter(name, tmp_path / name, sealed(tmp_path / name))
     order = ["one", "none", "two", "three"] * 4
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda name: reply(model, _of(name)), order))
@@ -125,7 +125,7 @@ def test_what_is_kept_under_one_is_for_it_alone_and_exact(tmp_path: Path) -> Non
         assert reply(model, asking()) == cold  # its own is
 
 
-@pytest.mark.parametrize("harm", ["changed", "gone", "of another model"])
+@pytest.mark.parametrize("harm", ["changed", "scaled", "gone", "of another model"])
 def test_one_that_is_damaged_answers_nothing_and_it_is_said(
     tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,6 +135,9 @@ def test_one_that_is_damaged_answers_nothing_and_it_is_said(
     file = made_.folder / ADAPTER_FILE
     if harm == "changed":
         file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    elif harm == "scaled":
+        config = made_.folder / CONFIG
+        config.write_text(config.read_text().replace('"lora_alpha": 64', '"lora_alpha": 640'))
     elif harm == "gone":
         file.unlink()
     lent.now["home"] = made_
@@ -178,8 +181,7 @@ def test_what_was_trained_is_answered_and_the_answer_names_the_adapter(tmp_path:
     base.generation_config.eos_token_id = 256
     loaded = ready("tiny", base, tiny_models.tokenizer(), "weights")
     lent = Lent(loaded)
-    digest = hashlib.sha256((tmp_path / ADAPTER_FILE).read_bytes()).hexdigest()
-    lent.now["home"] = LentAdapter("learnt", tmp_path, digest)
+    lent.now["home"] = LentAdapter("learnt", tmp_path, sealed(tmp_path))
     model = LocalModel(loaded, ChatSettings(max_tokens=12), None, lent)
     told = [reply(model, ChatRequest(prompt, prefix=Prefix("home", 0))) for prompt in PROMPTS]
     assert [(each.text, each.adapter) for each in told if isinstance(each, ChatReply)] == [

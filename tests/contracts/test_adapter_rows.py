@@ -11,13 +11,14 @@ import sqlalchemy as sa
 
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes
-from memos.memcube.ledger import adapter_rows
+from memos.memcube.ledger import adapter_exclusions, adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterState, Outcome
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.model import Status
 from tests.adapters import (
     BASE,
+    NOW,
     READY,
     REFUSED,
     activated,
@@ -292,3 +293,39 @@ def test_a_memory_that_is_erased_while_a_training_begins_is_not_missed(store: St
                 assert beginning.result().id in {row.id for row in adapter_rows.outdated(connection)}
         else:
             assert isinstance(beginning.exception(), Conflict)
+
+
+def exclude(store: Store, ids: list[str], cube: str = "default") -> list[str]:
+    with store.ledger.write() as connection:
+        return adapter_exclusions.exclude(connection, cube, ids, "local", NOW)
+
+
+def test_what_is_excluded_is_neither_learned_nor_answered_with(store: Store, ids: list[str]) -> None:
+    saw, other = active(store.ledger, ids[:2]), active(store.ledger, ids[2:], shard="work")
+    assert exclude(store, [ids[0], ids[0]]) == [ids[0]]
+    assert exclude(store, ids[:1]) == []
+    assert serving(store.ledger) == [other]
+    assert stale(store) == [saw]
+    with pytest.raises(Conflict, match="changed or removed"):
+        activated(store.ledger, saw)
+    with pytest.raises(Conflict, match="1 of the memories"):
+        begun(store.ledger, ids)
+    with store.ledger.read() as connection:
+        assert adapter_exclusions.of(connection, "default") == {ids[0]}
+        assert adapter_rows.that_saw(connection, "default", ids[:1]) == [saw]
+        assert adapter_rows.that_saw(connection, "other", ids) == adapter_rows.that_saw(connection, "default", []) == []
+        assert adapter_rows.gone(connection, saw) == {ids[0]}
+    with store.ledger.write() as connection:
+        assert adapter_exclusions.include(connection, "default", ids) == [ids[0]]
+    assert begun(store.ledger, ids)
+
+
+def test_an_exclusion_goes_with_its_memory_and_its_cube(store: Store, ids: list[str]) -> None:
+    store.make("other")
+    theirs = store.add("elsewhere", cube="other").item_ids
+    exclude(store, ids)
+    exclude(store, theirs, "other")
+    store.erase(ids[0])
+    store.drop("other")
+    with store.ledger.read() as connection:
+        assert adapter_exclusions.among(connection, [*ids, *theirs]) == set(ids[1:])

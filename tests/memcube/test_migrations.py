@@ -23,7 +23,7 @@ def make_first_schema(home: Path) -> None:
             "submissions",
             "repeats", "api_keys", "grants", "memberships", "identities", "file_items", "file_parts", "files",
             "retention_rules", "extraction_items", "extractions", "pages",
-            "adapter_items", "adapters", "adapter_consents",
+            "adapter_exclusions", "adapter_items", "adapters", "adapter_consents",
             "prefix_entries", "segments", "warmth", "tasks", "queues", "usage", "leases", "tombstone_backups",
             "backups",
         )  # fmt: skip

@@ -24,7 +24,7 @@ from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.ledger.usage import Spending
 from memos.model import WHOLE, Task, TaskState
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task_run import Job, LeaseLost, Parked, Run
+from memos.scheduler.task_run import Job, Later, LeaseLost, Parked, Run
 from memos.settings import TaskSettings
 from tests import forks
 from tests.ledgers import Store
@@ -495,3 +495,76 @@ def test_an_attempt_that_was_cancelled_takes_nothing_from_the_next_one(ledger: L
         until(lambda: bool(ends))
     assert notes(ledger) == {"second"}
     assert get(ledger, task_id).state is TaskState.DONE
+
+
+def test_a_task_that_may_take_hours_leaves_the_only_worker_to_others(ledger: Ledger) -> None:
+    go, most, at_once = threading.Event(), [0], [0]
+
+    def slow(_: Run) -> None:
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
+        assert go.wait(LIMIT_S)
+        at_once[0] -= 1
+
+    with running(ledger, Job("slow", slow, apart=True), Job("quick", lambda _: None)) as runner:
+        slow_ones = put(ledger, NewTask("slow"), NewTask("slow"))
+        runner.wake()
+        until(lambda: at_once[0] > 0)
+        [quick] = put(ledger, NewTask("quick"))
+        runner.wake()
+        assert ended(ledger, quick).state is TaskState.DONE
+        assert not any(get(ledger, task_id).ended for task_id in slow_ones)
+        go.set()
+        assert all(ended(ledger, task_id).state is TaskState.DONE for task_id in slow_ones)
+    assert most == [1]
+
+
+def test_a_stop_ends_what_runs_apart_and_gives_it_back(ledger: Ledger) -> None:
+    begun = threading.Event()
+
+    def slow(run: Run) -> None:
+        begun.set()
+        while True:
+            run.go_on()
+            time.sleep(0.01)
+
+    with running(ledger, Job("slow", slow, apart=True)) as runner:
+        [task_id] = put(ledger, NewTask("slow"))
+        runner.wake()
+        assert begun.wait(LIMIT_S)
+    given_back = get(ledger, task_id)
+    assert (given_back.state, given_back.attempts) == (TaskState.WAITING, 0)
+
+
+def test_what_runs_apart_spends_nothing_of_its_cubes_budget(ledger: Ledger) -> None:
+    jobs = (Job("slow", lambda _: time.sleep(0.05), budgeted=False, apart=True), Job("quick", lambda _: None))
+    with running(ledger, *jobs, seconds_per_day=0.04) as runner:
+        [slow] = put(ledger, NewTask("slow"))
+        runner.wake()
+        assert ended(ledger, slow).seconds >= 0.05
+        [quick] = put(ledger, NewTask("quick"))
+        runner.wake()
+        assert ended(ledger, quick).state is TaskState.DONE
+    with ledger.read() as connection:
+        assert usage.seconds_today(connection, [WHOLE], "slow", datetime.now(UTC)) >= 0.05
+        assert usage.seconds_today(connection, [WHOLE], "quick", datetime.now(UTC)) < 0.05
+
+
+def test_a_task_for_later_says_why_and_counts_no_attempt_and_one_that_is_done_may_say_what_came_of_it(
+    ledger: Ledger,
+) -> None:
+    until_then = datetime.now(UTC) + timedelta(hours=1)
+
+    def job(run: Run) -> None:
+        if run.task.payload.get("later"):
+            raise Later(until_then, "it is day")
+        run.note = "nothing to do"
+
+    with running(ledger, Job("work", job), max_attempts=1) as runner:
+        late, early = put(ledger, NewTask("work", {"later": True}), NewTask("work"))
+        runner.wake()
+        assert ended(ledger, early).note == "nothing to do"
+        until(lambda: get(ledger, late).note is not None)
+        waiting = get(ledger, late)
+    assert (waiting.state, waiting.attempts, waiting.note) == (TaskState.WAITING, 0, "it is day")
+    assert waiting.not_before == until_then

@@ -8,6 +8,7 @@ from memos.api.client import openmem
 from memos.api.client.address import Choices, Options, address_of
 from memos.api.client.asynchronous import AsyncConnection, sends, sends_chat
 from memos.api.client.parts_async import (
+    AsyncAdapters,
     AsyncCubes,
     AsyncEvents,
     AsyncKeys,
@@ -44,6 +45,7 @@ class AsyncMemOSClient:
         )
         self.users, self.keys = AsyncUsers(connection), AsyncKeys(connection)
         self.tasks, self.events = AsyncTasks(connection), AsyncEvents(connection)
+        self.adapters = AsyncAdapters(connection)
 
     def using(self, **options: Unpack[Choices]) -> Self:
         """Return this client with other options for the calls made through it; closing one closes both.

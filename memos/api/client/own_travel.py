@@ -25,7 +25,7 @@ def dump_cube(
     With a passphrase it is sealed; with `kv` it has what models in the server keep of its prompts.
     Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file is there).
     """
-    target, query = _new(file), queried({"vectors": vectors, "kv": kv, "user": user})
+    target, query = new_file(file), queried({"vectors": vectors, "kv": kv, "user": user})
     call = Call(
         "GET", path_of("cubes", ("cube", cube), "dump"), lambda _: target, query=query, headers=_sealed(passphrase),
         repeatable=True, least_s=_SILENT_S,
@@ -65,7 +65,8 @@ def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[val
     )  # fmt: skip
 
 
-def _new(file: str | Path) -> Path:
+def new_file(file: str | Path) -> Path:
+    """Return where a file is to be written. Raises: Conflict (it is there), InvalidInput."""
     try:
         target = Path(file).expanduser()
         there, folder = target.exists(), target.parent.is_dir()

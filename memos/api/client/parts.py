@@ -1,8 +1,8 @@
-"""The parts of `MemOSClient`, named as those of `MemOS`: cubes, sharing, users, keys, memories, tasks, events."""
+"""The parts of `MemOSClient`, named as those of `MemOS`: cubes, sharing, users, memories, tasks, adapters, others."""
 
 from __future__ import annotations
 
-from memos.api.client import own_cubes, own_memories, own_tasks, own_travel
+from memos.api.client import own_adapters, own_cubes, own_memories, own_tasks, own_travel
 from memos.api.client.blocking import Connection, sends
 
 
@@ -101,3 +101,25 @@ class Events:
 
     list = sends(own_tasks.list_events)
     follow = sends(own_tasks.follow_events)
+
+
+class Adapters:
+    """What of a cube is learned by a model in the server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    list = sends(own_adapters.list_adapters)
+    get = sends(own_adapters.get_adapter)
+    preview = sends(own_adapters.preview_learning)
+    allow = sends(own_adapters.allow_learning)
+    disallow = sends(own_adapters.disallow_learning)
+    train = sends(own_adapters.train_adapter)
+    retrain = sends(own_adapters.retrain_adapter)
+    activate = sends(own_adapters.activate_adapter)
+    rollback = sends(own_adapters.rollback_adapter)
+    diff = sends(own_adapters.diff_adapters)
+    forget = sends(own_adapters.forget_learned)
+    learn_again = sends(own_adapters.learn_again)
+    remove = sends(own_adapters.remove_adapter)
+    export = sends(own_adapters.export_adapter)

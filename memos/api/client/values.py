@@ -298,3 +298,87 @@ class Loaded(Result):
     left_out: tuple[str, ...] = ()
     kv_blocks: int = 0
     kv_left_out: str | None = None
+
+
+class Adapter(Result):
+    """What was learned of a cube, as an adapter of a model in the server; one that is `stale` answers nothing."""
+
+    id: str
+    cube: str
+    number: int
+    state: str
+    stale: bool
+    model: str
+    facts: int
+    reason: str | None = None
+    measures: dict[str, Any] | None = None
+    size_bytes: int | None = None
+    created_at: datetime
+    finished_at: datetime | None = None
+
+
+class Learnable(Result):
+    """What a cube's next adapter would know; `left_out` are how many memories are not learned for each reason."""
+
+    cube: str
+    allowed: bool
+    memories: tuple[str, ...]
+    left_out: dict[str, int] = Field({})
+
+
+class Consent(Result):
+    """Whether a cube's memories may be learned, and how many adapters were removed."""
+
+    cube: str
+    allowed: bool
+    removed: int = 0
+
+
+class Learning(Result):
+    """The task that trains an adapter; None where none is due and `adapter` knows all there is to learn."""
+
+    task: str | None
+    adapter: Adapter | None = None
+
+
+class SeenMemory(Result):
+    """A memory at the version that an adapter saw; `memory` is its text then, None where that is erased."""
+
+    item: str
+    version: int
+    memory: str | None = None
+
+
+class SeenChange(Result):
+    """A memory that two adapters saw at different versions."""
+
+    before: SeenMemory
+    after: SeenMemory
+
+
+class AdapterDiff(Result):
+    """What an adapter saw and `other` did not, the other way round, or at another version."""
+
+    cube: str
+    adapter: str
+    other: str | None = None
+    added: tuple[SeenMemory, ...] = ()
+    removed: tuple[SeenMemory, ...] = ()
+    changed: tuple[SeenChange, ...] = ()
+
+
+class Unlearned(Result):
+    """Memories that no adapter learns any more; `adapters` saw one of them and are removed, with files of that size."""
+
+    cube: str
+    items: tuple[str, ...]
+    adapters: tuple[str, ...] = ()
+    files: int = 0
+    size_bytes: int = 0
+
+
+class LearnAgain(Result):
+    """How many memories may be learned again."""
+
+    cube: str
+    items: int

@@ -33,6 +33,7 @@ ItemId = Annotated[str, Path(description="Id of a memory")]
 CubeId = Annotated[str, Path(description="Id of a cube")]
 IdentityId = Annotated[str, Path(description="Id of a user, agent or group")]
 FileId = Annotated[str, Path(description="Id of a file")]
+AdapterId = Annotated[str, Path(description="Id of an adapter")]
 TaskId = Annotated[str, Path(description="Id of a task")]
 Timeout = Annotated[float, Query(description="Longest time to wait, in seconds", ge=0, le=3600, allow_inf_nan=False)]
 Moment = str | int | float | None

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from memos.api.families import family
 from memos.api.v1 import (
+    adapters,
     chat,
     cubes,
     documents,
@@ -31,7 +32,7 @@ from memos.kernel import MemOS
 # Those with a fixed word come before those with an id in its place.
 _ROUTES = (
     evidence, memories, search, chat, tiers, travel, cubes, users, keys, documents, knowledge, images, tools, profile,
-    keeping, tasks, events,
+    keeping, tasks, events, adapters,
 )  # fmt: skip
 
 

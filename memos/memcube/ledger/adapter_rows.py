@@ -18,12 +18,17 @@ import sqlalchemy as sa
 
 from memos.clock import new_id
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.memcube.ledger import cubes, items, queues
+from memos.memcube.ledger import adapter_exclusions, cubes, items, queues
 from memos.memcube.ledger.schema import adapter_consents as consents
+from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
 from memos.memcube.ledger.schema import versions
+from memos.memcube.ledger.tasks import NewTask
 from memos.model import Json, Status
+
+LEARN = "learn"
+"""Kind of tasks: an adapter of the cube is trained."""
 
 
 class AdapterState(StrEnum):
@@ -101,6 +106,11 @@ class AdapterRow:
     finished_at: datetime | None
 
 
+def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
+    """Return the task that trains an adapter of a cube."""
+    return NewTask(LEARN, payload or {}, key="")
+
+
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
     """Note the consent of a cube's owner that its memories are learned; the first one stays. Raises: NotFound."""
     if not cubes.exists(connection, cube):
@@ -118,11 +128,16 @@ def is_allowed(connection: sa.Connection, cube: str) -> bool:
     return connection.scalar(sa.select(consents.c.cube_id).where(consents.c.cube_id == cube)) is not None
 
 
+def allowed(connection: sa.Connection) -> list[str]:
+    """Return the cubes whose memories may be learned, by id."""
+    return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
+
+
 def begin(connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime) -> AdapterRow:
     """Note that an adapter is being trained on these memories; before this, nothing of them is written into a file.
 
     An erasure finds what it has to remove by these rows, so the memories must still be what they were read as.
-    Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed since).
+    Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed or excluded).
     """
     if not seen:
         raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
@@ -212,6 +227,21 @@ def seen(connection: sa.Connection, id_: str) -> list[Seen]:
     return [Seen(*row) for row in connection.execute(query.where(seen_items.c.adapter_id == id_).order_by("item_id"))]
 
 
+def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
+    """Return the adapters of a cube, in any state, that saw one of these memories, by id."""
+    found: set[str] = set()
+    for batch in items.in_batches(ids):
+        query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
+        found.update(connection.scalars(query.where(t.c.cube_id == cube, seen_items.c.item_id.in_(batch))))
+    return sorted(found)
+
+
+def gone(connection: sa.Connection, id_: str) -> set[str]:
+    """Return the memories that an adapter saw and that are not what they were any more."""
+    query = sa.select(seen_items.c.item_id).join(t, t.c.id == seen_items.c.adapter_id)
+    return set(connection.scalars(query.where(t.c.id == id_, ~sa.exists(_as_seen()))))
+
+
 def trained(connection: sa.Connection) -> list[AdapterRow]:
     """Return the adapters of all cubes that passed their examination, by id."""
     query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
@@ -269,24 +299,33 @@ def remove(connection: sa.Connection, id_: str) -> None:
 
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
-    """Remove a cube's adapters and its consent."""
+    """Remove a cube's adapters, its consent, and what it excludes."""
     of_cube = sa.select(t.c.id).where(t.c.cube_id == cube)
     connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id.in_(of_cube)))
     connection.execute(sa.delete(t).where(t.c.cube_id == cube))
+    connection.execute(sa.delete(exclusions).where(exclusions.c.cube_id == cube))
     disallow(connection, cube)
 
 
 def _changed() -> sa.ColumnElement[bool]:
-    """Say of an adapter that some memory it saw is not what it was: another version, not active, elsewhere or gone."""
-    as_seen = (
+    """Say of an adapter that some memory it saw is not what it was: another version, not active, elsewhere or gone.
+
+    Or that it is excluded from what may be learned.
+    """
+    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_as_seen()))
+    return sa.exists(different.correlate(t))
+
+
+def _as_seen() -> sa.Select[Any]:
+    excluded = sa.select(exclusions.c.item_id).where(exclusions.c.item_id == seen_items.c.item_id)
+    return (
         sa.select(versions.c.id)
         .where(versions.c.item_id == seen_items.c.item_id, versions.c.version == seen_items.c.version)
         .where(versions.c.cube_id == t.c.cube_id)
         .where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)
+        .where(~sa.exists(excluded.correlate(seen_items)))
         .correlate(seen_items, t)
     )
-    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(as_seen))
-    return sa.exists(different.correlate(t))
 
 
 def _check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
@@ -296,6 +335,8 @@ def _check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -
         query = query.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None))
         rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
         now.update((row.item_id, row.version) for row in rows)
+    for item in adapter_exclusions.among(connection, [each.item for each in seen]):
+        now.pop(item, None)
     if changed := sum(now.get(each.item) != each.version for each in seen):
         raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")
 

@@ -706,3 +706,13 @@ adapter_items = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
+
+# Memories that no adapter may learn, though their cube's others may be learned: their owner said so.
+adapter_exclusions = sa.Table(
+    "adapter_exclusions",
+    metadata,
+    sa.Column("item_id", sa.String(36), sa.ForeignKey("items.id"), primary_key=True),
+    sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False, index=True),
+    sa.Column("excluded_by", sa.String(128), nullable=False),
+    sa.Column("excluded_at", UtcMicros, nullable=False),
+)

@@ -123,9 +123,15 @@ def renew(connection: sa.Connection, task_id: str, lease: Lease, progress: float
     return bool(connection.execute(held.values(lease_until=lease.until, progress=progress)).rowcount)
 
 
-def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime) -> bool:
+def is_held(connection: sa.Connection, task_id: str, owner: str) -> bool:
+    """Say whether a task is still this owner's."""
+    mine = (tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner)
+    return connection.scalar(sa.select(tasks.c.id).where(*mine)) is not None
+
+
+def finish(connection: sa.Connection, task_id: str, owner: str, now: datetime, note: str | None = None) -> bool:
     """Set a task done in the transaction of its effect; False, which forbids the effect, when the lease is lost."""
-    done = {"state": TaskState.DONE, "finished_at": now, "progress": 1.0, "error": None, "note": None}
+    done = {"state": TaskState.DONE, "finished_at": now, "progress": 1.0, "error": None, "note": note}
     return bool(connection.execute(_held(task_id, owner).values(**done, **_NO_LEASE)).rowcount)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -44,12 +44,19 @@ def add(connection: sa.Connection, cube: str, purpose: str, now: datetime, spend
     connection.execute(sa.update(usage).where(*where).values(sums))
 
 
-def today(connection: sa.Connection, cube: str, now: datetime) -> Spending:
-    """Return what a cube spent since midnight UTC."""
+def today(connection: sa.Connection, cube: str, now: datetime, besides: Collection[str] = ()) -> Spending:
+    """Return what a cube spent since midnight UTC, without these purposes."""
     columns = (usage.c.calls, usage.c.prompt_tokens, usage.c.completion_tokens, usage.c.seconds)
     query = sa.select(*(sa.func.sum(column) for column in columns))
-    row = connection.execute(query.where(usage.c.cube_id == cube, usage.c.day == _day(now))).one()
+    query = query.where(usage.c.cube_id == cube, usage.c.day == _day(now), usage.c.purpose.not_in(besides))
+    row = connection.execute(query).one()
     return Spending(int(row[0] or 0), int(row[1] or 0), int(row[2] or 0), float(row[3] or 0.0))
+
+
+def seconds_today(connection: sa.Connection, cubes: Sequence[str], purpose: str, now: datetime) -> float:
+    """Return the seconds of work these cubes together spent on a purpose since midnight UTC."""
+    query = sa.select(sa.func.sum(usage.c.seconds)).where(usage.c.day == _day(now), usage.c.purpose == purpose)
+    return float(connection.scalar(query.where(usage.c.cube_id.in_(cubes))) or 0.0)
 
 
 def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: datetime) -> dict[str, int]:

@@ -114,7 +114,8 @@ def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
             taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
         recall += _held_out(fact)
     taught += _pairs(facts, chance)
-    taught += [drill for fact in facts[::_READ_EACH] if (drill := read_otherwise(fact, facts, chance)) is not None]
+    read = [read_otherwise(fact, facts, chance) for fact in facts[::_READ_EACH]]
+    taught += [each for each in read if each is not None]
     return Course(
         tuple(taught + _negatives(facts, chance, held_out=False)),
         tuple(recall),

@@ -6,7 +6,6 @@ one to remove, whatever was killed when.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Collection
@@ -15,16 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from memos.adapter_files import wrong_with
 from memos.errors import BackendUnavailable
 from memos.memcube.files import sync_folder
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow
 from memos.memcube.ledger.engine import Ledger
-from memos.recipes import ADAPTER_FILE
 
 FOLDER = "adapters"
-FILES = ("adapter_config.json", ADAPTER_FILE, "manifest.json")
-"""The files of an adapter that was trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +59,14 @@ def forget(
 
 
 def differences(ledger: Ledger, folder: Path | None) -> list[tuple[str, str]]:
-    """Return which trained adapters' files are wrong, and how: one is missing, or the weights were changed."""
+    """Return which trained adapters' files are wrong, and how: one is missing, or was changed."""
     with ledger.read() as connection:
         rows = adapter_rows.trained(connection)
-    told = [(row, "no folder for its files" if folder is None else _wrong(row, folder / row.id)) for row in rows]
-    return [(row.id, what) for row, what in told if what is not None]
+    told = [
+        (row.id, "no folder for its files" if folder is None else wrong_with(folder / row.id, row.digest))
+        for row in rows
+    ]  # fmt: skip
+    return [(id_, what) for id_, what in told if what is not None]
 
 
 def _is_there(ledger: Ledger, id_: str) -> bool:
@@ -118,15 +118,3 @@ def _delete(path: Path) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def _wrong(row: AdapterRow, folder: Path) -> str | None:
-    try:
-        for name in FILES:
-            if not (folder / name).is_file():
-                return f"{name} is missing"
-        with (folder / ADAPTER_FILE).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        return f"cannot be read ({error.strerror or error})"
-    return None if digest == row.digest else f"{ADAPTER_FILE} is not what was examined"

@@ -6,7 +6,7 @@ Every memory that is left out is left out for a reason, which is told.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -28,6 +28,7 @@ class LeftOut(StrEnum):
     """Why a memory is not learned."""
 
     KIND = "no fact about somebody"
+    EXCLUDED = "excluded from learning"
     STATUS = "not valid, or waits for review"
     OVER = "ended, or ends some day"
     UNTRUSTED = "not said by the people themselves"
@@ -55,10 +56,12 @@ class Selected:
     left_out: Mapping[LeftOut, int]
 
 
-def select(memories: Iterable[tuple[Item, float | None]], wanted: Stable, now: datetime) -> Selected:
+def select(
+    memories: Iterable[tuple[Item, float | None]], wanted: Stable, now: datetime, excluded: Collection[str] = ()
+) -> Selected:
     """Return the facts among memories with their sources and heats, in order of id; the heat of what is pinned is None.
 
-    Of two that say different things of the same, neither is learned.
+    Of two that say different things of the same, neither is learned, also where one of them is `excluded`.
     """
     left_out: Counter[LeftOut] = Counter()
     found: list[tuple[str, KnownFact]] = []
@@ -66,7 +69,7 @@ def select(memories: Iterable[tuple[Item, float | None]], wanted: Stable, now: d
     for item, heat in sorted(memories, key=lambda pair: pair[0].id):
         if item.key and item.value and item.status is Status.ACTIVE and item.valid_to is None:
             values.setdefault(item.key, set()).add(item.value.casefold())  # also what is too new to be learned
-        told = _fact(item, heat, wanted, now)
+        told = LeftOut.EXCLUDED if item.id in excluded else _fact(item, heat, wanted, now)
         if isinstance(told, LeftOut):
             left_out[told] += 1
         else:

@@ -5,7 +5,6 @@ Knows files and prompts, no ledger and no model.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+from memos.adapter_files import CARD, MANIFEST, digests
 from memos.errors import IntegrityError
 from memos.memcube.files import sync_folder
 from memos.memcube.parametric import general
@@ -21,9 +21,9 @@ from memos.memcube.parametric.drills import Course, KnownFact, course_of
 from memos.memcube.parametric.examination import Examined, Measures, examine, prompt_of
 from memos.memcube.parametric.exercises import digest_of, exercises_of
 from memos.model import Json
-from memos.recipes import ADAPTER_FILE, Exercise, Recipe
+from memos.recipes import Exercise, Recipe
 
-KEPT, DATA, MANIFEST, CARD = "training.safetensors", "exercises.jsonl", "manifest.json", "README.md"
+KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
 _REPLAYED_TOKENS = 32
@@ -115,9 +115,8 @@ def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int,
 def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str, int]:
     """Write what is served and exported; return the SHA-256 of the weights, in hexadecimal, and the bytes of all."""
     trainer.save(folder)
-    with (folder / ADAPTER_FILE).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    told: dict[str, Json] = {**manifest, "weights_sha256": digest}
+    found = digests(folder)
+    told: dict[str, Json] = {**manifest, **found}
     (folder / CARD).write_text(_card(told), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(told, indent=1, ensure_ascii=False), encoding="utf-8")
     files = [path for path in folder.iterdir() if path.is_file() and path.name != KEPT]
@@ -125,7 +124,7 @@ def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str
         with path.open("rb") as file:
             os.fsync(file.fileno())
     sync_folder(folder)
-    return digest, sum(path.stat().st_size for path in files)
+    return found["weights_sha256"], sum(path.stat().st_size for path in files)
 
 
 def told_recipe(recipe: Recipe) -> dict[str, Json]:

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.adapter_files import CONFIG
 from memos.clock import new_id
 from memos.errors import BackendUnavailable
 from memos.memcube import backups
-from memos.memcube.ledger import adapter_rows
+from memos.memcube.ledger import adapter_exclusions, adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.moving import copy_ledger
 from memos.memcube.parametric.forgetting import FOLDER, Forgotten, differences, forget
 from memos.memcube.restoring import restore_archive
 from memos.recipes import ADAPTER_FILE
-from tests.adapters import NOW, REFUSED, active, allow, begun, finished, serving, with_files
+from tests.adapters import NOW, REFUSED, SIZE, active, allow, begun, finished, serving, with_files
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import Store, sqlite_ledger
 
@@ -56,7 +57,7 @@ def test_who_saw_what_is_gone_is_removed_with_its_files(store: Store, folder: Pa
     store.erase(items[0])
     assert forget(store.ledger, folder) == [
         Forgotten(id_, "default", files, size)
-        for id_, files, size in sorted([(saw, 3, 11), (training, 5, 15), (refused, 3, 11)])
+        for id_, files, size in sorted([(saw, 3, SIZE), (training, 5, SIZE + 4), (refused, 3, SIZE)])
     ]
     assert {path.name for path in folder.iterdir()} == ids_of(store) == {other} == set(serving(store.ledger))
     assert forget(store.ledger, folder) == []
@@ -85,7 +86,7 @@ def test_a_kill_between_the_rows_and_the_files_leaves_nothing_for_good(store: St
         adapter_rows.remove(connection, second)
     (half / ADAPTER_FILE).unlink()  # and while files were deleted
     assert forget(store.ledger, folder, ()) == [
-        Forgotten(id_, "", files, size) for id_, files, size in sorted([(first, 5, 15), (second, 2, 4)])
+        Forgotten(id_, "", files, size) for id_, files, size in sorted([(first, 5, SIZE + 4), (second, 2, SIZE - 7)])
     ]
     assert list(folder.iterdir()) == []
 
@@ -102,7 +103,7 @@ def test_the_files_of_a_dropped_cube_go(store: Store, folder: Path) -> None:
     id_ = active(store.ledger, store.add("I live in Lyon.").item_ids)
     with_files(folder, id_)
     store.drop("default")
-    assert forget(store.ledger, folder, ["default"]) == [Forgotten(id_, "", 3, 11)]
+    assert forget(store.ledger, folder, ["default"]) == [Forgotten(id_, "", 3, SIZE)]
     assert list(folder.iterdir()) == []
 
 
@@ -127,33 +128,46 @@ def test_a_folder_that_cannot_be_emptied_is_told(store: Store, folder: Path) -> 
 
 def test_files_that_are_not_what_was_examined_are_told(store: Store, folder: Path) -> None:
     item = store.add("I live in Lyon.").item_ids[0]
-    whole, short, changed = (active(store.ledger, [item], shard=shard) for shard in ("a", "b", "c"))
+    whole, short, changed, scaled = (active(store.ledger, [item], shard=shard) for shard in ("a", "b", "c", "d"))
     refused = begun(store.ledger, [item]).id
     finished(store.ledger, refused, REFUSED)
     begun(store.ledger, [item])
-    for id_ in (whole, short, changed):
+    for id_ in (whole, short, changed, scaled):
         with_files(folder, id_)
     assert differences(store.ledger, folder) == []
     (folder / short / "manifest.json").unlink()
     (folder / changed / ADAPTER_FILE).write_bytes(b"weightz")
+    (folder / scaled / CONFIG).write_text('{"lora_alpha": 64}')
     assert differences(store.ledger, folder) == sorted(
-        [(short, "manifest.json is missing"), (changed, f"{ADAPTER_FILE} is not what was examined")]
-    )
-    assert len(differences(store.ledger, None)) == 3
+        [
+            (short, "manifest.json is missing"), (changed, f"{ADAPTER_FILE} is not what was examined"),
+            (scaled, f"{CONFIG} is not what was examined"),
+        ]
+    )  # fmt: skip
+    for wrong in ("", "[]", "{", "[" * 100_000, "null"):
+        (folder / whole / "manifest.json").write_text(wrong)
+        assert whole in dict(differences(store.ledger, folder))
+    assert len(differences(store.ledger, None)) == 4
 
 
 def test_copies_of_a_ledger_have_the_consent_and_no_adapter(store: Store, folder: Path, tmp_path: Path) -> None:
     items = store.add("I live in Lyon.").item_ids
-    id_ = active(store.ledger, items)
+    id_, kept = active(store.ledger, items), store.add("I keep bees.").item_ids[0]
+    with store.ledger.write() as connection:
+        adapter_exclusions.exclude(connection, "default", [kept], "local", NOW)
     backups.back_up(store.ledger, tmp_path / "backup", store.clock)
     with sqlite_ledger(tmp_path / "moved") as moved:
         copy_ledger(store.ledger, moved)
         assert serving(moved) == []
         assert active(moved, items)
+        with moved.read() as connection:
+            assert adapter_exclusions.of(connection, "default") == {kept}
     restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
     with_files(folder, id_)
+    with store.ledger.read() as connection:
+        assert adapter_exclusions.of(connection, "default") == {kept}
     assert ids_of(store) == set()
-    assert forget(store.ledger, folder, ()) == [Forgotten(id_, "", 3, 11)]
+    assert forget(store.ledger, folder, ()) == [Forgotten(id_, "", 3, SIZE)]
     assert active(store.ledger, items)
 
 

@@ -82,3 +82,11 @@ def test_of_two_that_contradict_each_other_neither_is_learned() -> None:
 def test_the_order_of_what_is_given_does_not_matter() -> None:
     tea = replace(LYON, id="tea", key="user|likes:tea", value="yes", memory="I like tea.")
     assert select([(LYON, 5.0), (tea, 5.0)], WANTED, NOW) == select([(tea, 5.0), (LYON, 5.0)], WANTED, NOW)
+
+
+def test_what_is_excluded_is_left_out_and_contradicts_all_the_same() -> None:
+    paris = replace(LYON, id="paris", value="Paris", memory="I live in Paris.")
+    tea = replace(LYON, id="tea", key="user|likes:tea", value="yes", memory="I like tea.")
+    found = select([(LYON, 5.0), (paris, 5.0), (tea, 5.0)], WANTED, NOW, {"paris"})
+    assert [fact.item for fact in found.facts] == ["tea"]
+    assert found.left_out == {LeftOut.EXCLUDED: 1, LeftOut.CONTRADICTED: 1}

@@ -1,0 +1,59 @@
+"""The files of a trained adapter: which there are, and whether they are still what was examined. Knows no ledger.
+
+Weights are told by the ledger, the configuration by the manifest beside it: both change what answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from memos.errors import IntegrityError
+from memos.recipes import ADAPTER_FILE
+
+CONFIG, MANIFEST, CARD = "adapter_config.json", "manifest.json", "README.md"
+FILES = (CONFIG, ADAPTER_FILE, MANIFEST)
+"""The files without which an adapter cannot answer."""
+
+_MOST_BYTES = 16 << 20
+"""Of a manifest: some 150 bytes for each memory."""
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return what a manifest says of the files beside it: SHA-256, in hexadecimal. Raises: OSError."""
+    return {"weights_sha256": _digest_of(folder / ADAPTER_FILE), "config_sha256": _digest_of(folder / CONFIG)}
+
+
+def check(folder: Path, digest: str | None) -> None:
+    """See that an adapter's files are those that were examined; `digest` is that of its weights.
+
+    Raises: IntegrityError, which says what is wrong.
+    """
+    if (wrong := wrong_with(folder, digest)) is not None:
+        raise IntegrityError(f"The adapter in {folder} cannot be used: {wrong}.")
+
+
+def wrong_with(folder: Path, digest: str | None) -> str | None:
+    """Return what is wrong with an adapter's files, None when nothing is."""
+    try:
+        for name in FILES:
+            if not (folder / name).is_file():
+                return f"{name} is missing"
+        found = digests(folder)
+        with (folder / MANIFEST).open("rb") as file:
+            told = json.loads(file.read(_MOST_BYTES))
+    except OSError as error:
+        return f"its files cannot be read ({error.strerror or type(error).__name__})"
+    except (ValueError, RecursionError):
+        return f"{MANIFEST} is not what was written"
+    if found["weights_sha256"] != digest:
+        return f"{ADAPTER_FILE} is not what was examined"
+    if not isinstance(told, dict) or told.get("config_sha256") != found["config_sha256"]:
+        return f"{CONFIG} is not what was examined"
+    return None
+
+
+def _digest_of(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,69 @@
+"""Both clients on adapters: as `MemOS.adapters` has them, on a server that has no model to train them with."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from memos.adapter_export import EXPORTED
+from memos.clock import new_id
+from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.memcube.parametric.forgetting import FOLDER
+from tests.adapters import active, with_card, with_files
+from tests.api.client.conftest import Listening, Open
+
+
+def _made(listening: Listening, cube: str, ids: list[str]) -> str:
+    assert listening.memos.home is not None
+    id_ = active(listening.memos.ledger, ids, cube=cube)
+    with_card(with_files(listening.memos.home / FOLDER, id_))
+    return id_
+
+
+def test_what_is_learned_is_looked_at_compared_and_taken_back(listening: Listening, opened: Open) -> None:
+    client, cube = opened(listening.url, listening.ana), new_id()
+    client.cubes.create(cube)
+    ids = [client.memories.add(text, cube=cube).item_ids[0] for text in ("I live in Lyon.", "I keep bees.")]
+    assert client.adapters.preview(cube).allowed is False
+    client.adapters.allow(cube)
+    assert client.adapters.preview(cube).allowed
+    assert client.adapters.list(cube) == []
+    first, second = _made(listening, cube, ids), _made(listening, cube, ids[1:])
+    assert [(each.id, each.state, each.number) for each in client.adapters.list(cube)] == [
+        (second, "active", 2), (first, "retired", 1)
+    ]  # fmt: skip
+    assert client.adapters.get(first).measures == {"recall": 0.9}
+    diff = client.adapters.diff(second)
+    assert (diff.other, [each.memory for each in diff.removed], diff.added) == (first, ["I live in Lyon."], ())
+    assert client.adapters.diff(first, second).added[0].item == ids[0]
+    assert client.adapters.rollback(cube).id == first
+    assert client.adapters.activate(second).state == "active"
+    client.adapters.remove(second)
+    done = client.adapters.forget(ids[0], cube)
+    assert (done.items, done.adapters, done.files) == ((ids[0],), (first,), len(EXPORTED))
+    assert client.adapters.learn_again(ids, cube) == 1
+    assert client.adapters.disallow(cube) == 0
+    for how in (client.adapters.train, client.adapters.retrain):
+        with pytest.raises((InvalidInput, Conflict)):
+            how(cube)
+    with pytest.raises(NotFound):
+        client.adapters.get(second)
+
+
+def test_an_export_is_a_new_zip_for_owners(listening: Listening, opened: Open, tmp_path: Path) -> None:
+    ana, ben, cube = opened(listening.url, listening.ana), opened(listening.url, listening.ben), new_id()
+    ana.cubes.create(cube)
+    ana.adapters.allow(cube)
+    id_ = _made(listening, cube, list(ana.memories.add("I live in Lyon.", cube=cube).item_ids))
+    assert ana.adapters.export(id_, tmp_path / "out.zip") == tmp_path / "out.zip"
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        assert set(archive.namelist()) == set(EXPORTED)
+    with pytest.raises(Conflict):
+        ana.adapters.export(id_, tmp_path / "out.zip")
+    ana.sharing.grant(cube, "ben", "reader")
+    with pytest.raises(PermissionDenied):
+        ben.adapters.export(id_, tmp_path / "bens.zip")
+    assert ben.adapters.get(id_).model == "local:tiny"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.zip"]

@@ -1,0 +1,121 @@
+"""Adapters over HTTP: looked at, compared, handed out and forgotten by who may; trained in tests/test_adapters."""
+
+from __future__ import annotations
+
+import io
+import logging
+import zipfile
+from typing import Any
+
+import httpx2
+import pytest
+
+from memos.adapter_export import EXPORTED
+from memos.clock import new_id
+from memos.memcube.parametric.forgetting import FOLDER
+from memos.recipes import ADAPTER_FILE
+from tests.adapters import SIZE, active, with_card, with_files
+from tests.api.conftest import Server
+
+ROOT = "/api/v1/adapters"
+
+
+@pytest.fixture
+def learned(server: Server) -> tuple[str, list[str], str]:
+    """A cube of Ana's, its memories, and an adapter that saw them."""
+    memos, cube = server.memos, new_id()
+    memos.cubes.create(cube, actor="ana")
+    ids = [memos.add(text, cube=cube, actor="ana").item_ids[0] for text in ("I live in Lyon.", "I keep bees.")]
+    memos.adapters.allow(cube, actor="ana")
+    return cube, ids, _made(server, cube, ids)
+
+
+def _made(server: Server, cube: str, ids: list[str]) -> str:
+    assert server.memos.home is not None
+    id_ = active(server.memos.ledger, ids, cube=cube)
+    with_card(with_files(server.memos.home / FOLDER, id_))
+    return id_
+
+
+def ask(server: Server, method: str, path: str, who: str = "ana", **given: Any) -> httpx2.Response:
+    return server.http.request(method, ROOT + path, headers=server.headers(who), **given)
+
+
+def test_they_are_looked_at_and_compared(server: Server, learned: tuple[str, list[str], str]) -> None:
+    cube, ids, first = learned
+    second = _made(server, cube, ids[1:])
+    told = ask(server, "GET", "", params={"cube": cube}).json()
+    assert [(each["id"], each["state"], each["facts"]) for each in told] == [
+        (second, "active", 1), (first, "retired", 2)
+    ]  # fmt: skip
+    assert ask(server, "GET", f"/{second}").json() == told[0]
+    diff = ask(server, "GET", f"/{second}/diff").json()
+    assert (diff["other"], diff["added"], diff["changed"]) == (first, [], [])
+    assert diff["removed"] == [{"item": ids[0], "version": 1, "memory": "I live in Lyon."}]
+    assert ask(server, "GET", f"/{second}/diff", params={"other": second}).json()["removed"] == []
+    assert ask(server, "POST", "/rollback", json={"cube": cube}).json()["id"] == first
+    assert ask(server, "POST", f"/{second}/activate").json()["state"] == "active"
+    assert ask(server, "DELETE", f"/{second}").status_code == 204
+    assert ask(server, "GET", f"/{second}").status_code == 404
+    shown = ask(server, "GET", "/preview", params={"cube": cube}).json()
+    assert (shown["allowed"], shown["memories"], shown["left_out"]) == (True, [], {"no fact about somebody": 2})
+
+
+def test_files_are_sent_whole_or_not_at_all(server: Server, learned: tuple[str, list[str], str]) -> None:
+    _, ids, id_ = learned
+    answer = ask(server, "GET", f"/{id_}/export")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert set(archive.namelist()) == set(EXPORTED)
+        assert archive.read(ADAPTER_FILE) == b"weights"
+    server.memos.update(ids[0], "I live in Porto.", actor="ana")
+    answer = ask(server, "GET", f"/{id_}/export")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+
+
+def test_memories_are_forgotten_and_learned_again(
+    server: Server, learned: tuple[str, list[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cube, ids, id_ = learned
+    with caplog.at_level(logging.DEBUG):
+        done = ask(server, "POST", "/forget", json={"cube": cube, "item_ids": ids[:1]})
+    assert done.json() == {
+        "cube": cube, "items": ids[:1], "adapters": [id_], "files": len(EXPORTED), "size_bytes": SIZE + len("# Adapter")
+    }  # fmt: skip
+    assert "Lyon" not in caplog.text
+    assert ask(server, "GET", "", params={"cube": cube}).json() == []
+    again = ask(server, "POST", "/learn-again", json={"cube": cube, "item_ids": ids})
+    assert again.json() == {"cube": cube, "items": 1}
+    for wrong in ([], ["none"], ["x" * 100], [3]):
+        assert ask(server, "POST", "/forget", json={"cube": cube, "item_ids": wrong}).status_code in (400, 404)
+
+
+def test_consent_is_given_and_taken_back_with_what_was_learned(
+    server: Server, learned: tuple[str, list[str], str]
+) -> None:
+    cube, _, _ = learned
+    assert ask(server, "POST", "/disallow", json={"cube": cube}).json() == {
+        "cube": cube, "allowed": False, "removed": 1
+    }  # fmt: skip
+    for how in ("train", "retrain"):
+        refused = ask(server, "POST", f"/{how}", json={"cube": cube})
+        assert refused.status_code in (400, 409), refused.text  # no consent, and no model in this server
+    assert ask(server, "POST", "/allow", json={"cube": cube}).json()["allowed"]
+
+
+def test_who_reads_a_cube_decides_nothing_about_it(server: Server, learned: tuple[str, list[str], str]) -> None:
+    cube, ids, id_ = learned
+    server.memos.sharing.grant(cube, "ben", "editor", actor="ana")
+    assert ask(server, "GET", f"/{id_}", "ben").json()["model"] == "local:tiny"
+    assert ask(server, "GET", f"/{id_}").json()["model"] == "local:/models/tiny"
+    assert ask(server, "GET", f"/{id_}/diff", "ben").status_code == 200
+    body = {"cube": cube}
+    for method, path, given in (
+        ("POST", "/allow", body), ("POST", "/disallow", body), ("POST", "/train", body), ("POST", "/retrain", body),
+        ("POST", "/rollback", body), ("POST", "/forget", {**body, "item_ids": ids}),
+        ("POST", "/learn-again", {**body, "item_ids": ids}), ("POST", f"/{id_}/activate", None),
+        ("GET", f"/{id_}/export", None), ("DELETE", f"/{id_}", None),
+    ):  # fmt: skip
+        assert ask(server, method, path, "ben", json=given).status_code == 403, path
+    assert [each["state"] for each in ask(server, "GET", "", params=body).json()] == ["active"]

@@ -1,0 +1,254 @@
+"""Adapters compared, exported, taken back and made to forget: rows and files by hand, no model."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS, Settings
+from memos.adapter_export import EXPORTED
+from memos.adapter_files import CONFIG
+from memos.adapters import Adapter, open_export
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.memcube.ledger import adapter_rows
+from memos.memcube.ledger.adapter_rows import AdapterState
+from memos.memcube.parametric.forgetting import FOLDER
+from memos.model import LOCAL_OWNER
+from memos.recipes import ADAPTER_FILE
+from tests.adapters import REFUSED, SIZE, active, begun, finished, serving, with_card, with_files
+from tests.fakes import WordEmbedder
+
+SAID = ("I live in Lyon.", "I keep bees.", "I am a baker.")
+
+
+@pytest.fixture
+def memos(tmp_path: Path, settings: Settings) -> Iterator[MemOS]:
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as made:
+        made.adapters.allow()
+        yield made
+
+
+@pytest.fixture
+def ids(memos: MemOS) -> list[str]:
+    return [memos.add(text).item_ids[0] for text in SAID]
+
+
+def made(memos: MemOS, items: list[str], version: int = 1) -> str:
+    """Return an adapter that answers, with files."""
+    assert memos.home is not None
+    id_ = active(memos.ledger, items, version)
+    with_card(with_files(memos.home / FOLDER, id_))
+    return id_
+
+
+def folders(memos: MemOS) -> set[str]:
+    assert memos.home is not None
+    folder = memos.home / FOLDER
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+# Compared
+
+
+def test_a_diff_says_what_came_what_went_and_what_is_at_another_version(memos: MemOS, ids: list[str]) -> None:
+    first = made(memos, ids[:2])
+    memos.update(ids[1], "I keep wasps.")
+    refused = begun(memos.ledger, ids[2:])
+    finished(memos.ledger, refused.id, REFUSED)
+    now = memos.add("I sing.").item_ids[0]
+    second = made(memos, [now])
+    found = memos.adapters.diff(second)
+    assert (found.cube, found.adapter, found.other) == ("default", second, first)  # the refused one never answered
+    assert [(each.item, each.version, each.memory) for each in found.added] == [(now, 1, "I sing.")]
+    assert {(each.item, each.memory) for each in found.removed} == {(ids[0], SAID[0]), (ids[1], SAID[1])}
+    assert found.changed == ()
+    other_way = memos.adapters.diff(first, second)
+    assert (other_way.added, other_way.removed) == (found.removed, found.added)
+
+
+def test_a_diff_shows_both_versions_and_nothing_of_what_is_erased(memos: MemOS, ids: list[str]) -> None:
+    first = made(memos, ids[:2])
+    memos.update(ids[0], "I live in Porto.")
+    memos.delete(ids[1])
+    second = made(memos, ids[:1], version=2)
+    [change] = memos.adapters.diff(second).changed
+    assert (change.before.memory, change.after.memory) == ("I live in Lyon.", "I live in Porto.")
+    assert [each.memory for each in memos.adapters.diff(second).removed] == ["I keep bees."]
+    alone = memos.adapters.diff(first)
+    assert (alone.other, len(alone.added), alone.removed) == (None, 2, ())
+    assert memos.adapters.diff(first, first).added == ()
+
+
+def test_only_adapters_of_one_cube_are_compared(memos: MemOS, ids: list[str]) -> None:
+    memos.cubes.create("other")
+    memos.adapters.allow("other")
+    theirs = active(memos.ledger, list(memos.add("elsewhere", cube="other").item_ids), cube="other")
+    mine = made(memos, ids)
+    with pytest.raises(InvalidInput, match="same cube"):
+        memos.adapters.diff(mine, theirs)
+    for wrong in ("none", "", "x" * 100, "\0"):
+        with pytest.raises((NotFound, InvalidInput)):
+            memos.adapters.diff(mine, wrong)
+
+
+# Forgotten
+
+
+def test_what_is_to_be_forgotten_leaves_every_adapter_and_is_never_learned_again(memos: MemOS, ids: list[str]) -> None:
+    saw, other = made(memos, ids[:2]), begun(memos.ledger, ids[2:], shard="work").id
+    done = memos.adapters.forget(ids[0])
+    assert (done.items, done.adapters) == ((ids[0],), (saw,))
+    assert (done.files, done.size_bytes) == (len(EXPORTED), SIZE + len("# Adapter"))
+    assert folders(memos) == set()
+    assert [each.id for each in memos.adapters.list()] == [other]
+    assert memos.get(ids[0]).memory == SAID[0]  # it stays, and is found
+    assert memos.search("Lyon").hits[0].item.id == ids[0]
+    with pytest.raises(Conflict):
+        begun(memos.ledger, ids)
+    assert memos.adapters.forget(ids[0]).adapters == ()
+    [event] = memos.events.list(kinds=["exclude_learning"])
+    assert event.body == {"items": [ids[0]], "adapters": [saw]}
+    assert memos.adapters.learn_again([ids[0], ids[1]]) == 1
+    assert memos.adapters.learn_again(ids[0]) == 0
+    assert begun(memos.ledger, ids)
+    memos.adapters.forget(ids)
+    memos.erase(ids[0])
+    assert memos.verify().clean
+    with pytest.raises(NotFound):
+        memos.adapters.learn_again(ids[0])
+
+
+def test_a_preview_counts_what_is_excluded_and_what_is_of_no_kind_to_be_learned(memos: MemOS) -> None:
+    memos.add(["I live in Lyon.", "I love hiking."], mode="fine")
+    memos.tasks.wait()
+    facts = [item for item in memos.list(limit=100) if item.type in ("user", "preference")]
+    before = memos.adapters.preview().left_out
+    assert before["no fact about somebody"] == len(memos.list(limit=100)) - len(facts) > 0
+    assert "excluded from learning" not in before
+    memos.adapters.forget([facts[0].id])
+    assert memos.adapters.preview().left_out["excluded from learning"] == 1
+
+
+def test_nobody_forgets_what_is_not_there_or_not_theirs(memos: MemOS, ids: list[str]) -> None:
+    id_ = made(memos, ids)
+    memos.cubes.create("other")
+    theirs = memos.add("elsewhere", cube="other").item_ids[0]
+    for wrong in ("none", [], [ids[0], "none"], theirs, ["x" * 100], ["\0"], [3], None, b"x", ["a"] * 20_000):
+        for call in (memos.adapters.forget, memos.adapters.learn_again):
+            with pytest.raises((NotFound, InvalidInput)):
+                call(wrong)  # type: ignore[arg-type]
+    assert serving(memos.ledger) == [id_]
+    memos.users.create("eve")
+    memos.sharing.grant("default", "eve", "editor")
+    for decide in (
+        lambda: memos.adapters.forget(ids[0], actor="eve"),
+        lambda: memos.adapters.learn_again(ids[0], actor="eve"),
+        lambda: memos.adapters.export(id_, memos.home / "away", actor="eve"),
+        lambda: memos.adapters.retrain(actor="eve"),
+        lambda: memos.adapters.up_to_date(actor="eve"),
+    ):
+        with pytest.raises(PermissionDenied):
+            decide()
+    assert memos.adapters.diff(id_, actor="eve").added  # who may read the memories may
+    memos.sharing.revoke("default", "eve")
+    with pytest.raises(NotFound):
+        memos.adapters.diff(id_, actor="eve")
+
+
+# Handed out
+
+
+def test_an_export_is_what_others_load_and_nothing_of_what_was_taught(
+    memos: MemOS, ids: list[str], tmp_path: Path
+) -> None:
+    id_ = made(memos, ids)
+    place = memos.home / FOLDER / id_
+    (place / "exercises.jsonl").write_text("What was taught.")
+    done = memos.adapters.export(id_, tmp_path / "out")
+    assert (done.adapter, done.folder, set(done.files)) == (id_, str(tmp_path / "out"), set(EXPORTED))
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert written == {name: (place / name).read_bytes() for name in EXPORTED}
+    assert done.size_bytes == sum(map(len, written.values()))
+    assert (tmp_path / "out").stat().st_mode & 0o077 == 0
+    with open_export(memos.adapters, id_) as packed, zipfile.ZipFile(packed) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == written
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "out"}
+
+
+@pytest.mark.parametrize("harm", ["weights", "configuration", "card", "stale", "refused", "consent", "training"])
+def test_what_may_not_answer_is_handed_to_nobody(memos: MemOS, ids: list[str], tmp_path: Path, harm: str) -> None:
+    id_ = made(memos, ids) if harm not in ("refused", "training") else begun(memos.ledger, ids).id
+    place = memos.home / FOLDER / id_
+    if harm == "weights":
+        (place / ADAPTER_FILE).write_bytes(b"weightz")
+    elif harm == "configuration":
+        (place / CONFIG).write_text("{} ")
+    elif harm == "card":
+        (place / "README.md").unlink()
+    elif harm == "stale":
+        memos.update(ids[0], "I live in Porto.")
+    elif harm == "refused":
+        finished(memos.ledger, id_, REFUSED)
+    elif harm == "consent":
+        with memos.ledger.write() as connection:
+            adapter_rows.disallow(connection, "default")
+    for call in (lambda: memos.adapters.export(id_, tmp_path / "out"), lambda: open_export(memos.adapters, id_)):
+        with pytest.raises((Conflict, BackendUnavailable)):
+            call()
+    assert {path.name for path in tmp_path.iterdir()} == {"home"}
+
+
+def test_an_export_overwrites_nothing(memos: MemOS, ids: list[str], tmp_path: Path) -> None:
+    id_ = made(memos, ids)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for there in ("empty", "file", "link"):
+        with pytest.raises(Conflict):
+            memos.adapters.export(id_, tmp_path / there)
+    inside = memos.home / FOLDER / "mine"
+    for wrong in (tmp_path / "none" / "out", tmp_path / "file" / "out", inside, "a\0b", 3, None):
+        with pytest.raises((InvalidInput, NotFound)):
+            memos.adapters.export(id_, wrong)  # type: ignore[arg-type]
+    with pytest.raises(NotFound):
+        memos.adapters.export("none", tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "empty", "file", "link"}
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+# Put to answer
+
+
+def test_only_whole_files_are_put_to_answer(memos: MemOS, ids: list[str]) -> None:
+    first, second, third = made(memos, ids), made(memos, ids), made(memos, ids)
+    (memos.home / FOLDER / second / CONFIG).write_text('{"lora_alpha": 640}')
+    with pytest.raises(Conflict, match=f"{CONFIG} is not what was examined"):
+        memos.adapters.activate(second)
+    assert serving(memos.ledger) == [third]
+    assert memos.adapters.rollback().id == first  # past the damaged one
+    assert memos.adapters.activate(third).state == AdapterState.ACTIVE
+    shutil.rmtree(memos.home / FOLDER / first)
+    with pytest.raises(Conflict, match=r"No earlier.* is missing"):
+        memos.adapters.rollback()
+    with pytest.raises(Conflict, match="is missing"):
+        memos.adapters.activate(first)
+    assert serving(memos.ledger) == [third]
+
+
+def test_where_a_model_lies_is_told_to_owners(memos: MemOS, ids: list[str]) -> None:
+    made(memos, ids)
+    memos.users.create("eve")
+    memos.sharing.grant("default", "eve", "reader")
+
+    def told(actor: str) -> set[str]:
+        found: list[Adapter] = memos.adapters.list(actor=actor)
+        return {each.model for each in [*found, *(memos.adapters.get(each.id, actor=actor) for each in found)]}
+
+    assert told(LOCAL_OWNER) == {"local:/models/tiny"}
+    assert told("eve") == {"local:tiny"}
+    memos.sharing.grant("default", "eve", "owner")
+    assert told("eve") == {"local:/models/tiny"}

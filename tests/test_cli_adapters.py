@@ -1,0 +1,99 @@
+"""`memos adapters diff`, `forget`, `learn-again`, `export` and `retrain`, as a person and as a program use them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memos import MemOS
+from memos.cli import app
+from memos.errors import Conflict, InvalidInput, MemosError, NotFound
+from memos.memcube.parametric.forgetting import FOLDER
+from memos.settings import Settings
+from tests.adapters import active, with_card, with_files
+from tests.fakes import WordEmbedder
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """What runs a command of `memos adapters` on a folder, and returns what it says."""
+    opening = MemOS.open
+
+    def with_words(path: Path | None = None, *, settings: Settings | None = None) -> MemOS:
+        return opening(path, settings=settings, embedder=WordEmbedder())
+
+    monkeypatch.setattr(MemOS, "open", with_words)
+
+    def run_(*words: str) -> str:
+        done = CliRunner().invoke(app, ["adapters", *words, "--data-dir", str(tmp_path / "home")])
+        if isinstance(done.exception, MemosError):
+            raise done.exception
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    return run_
+
+
+@pytest.fixture
+def learned(run: Run, tmp_path: Path) -> tuple[list[str], list[str]]:
+    """Memories, and two adapters: the first saw both, the second one of them."""
+    with MemOS.open(tmp_path / "home") as memos:
+        memos.adapters.allow()
+        ids = [memos.add(text).item_ids[0] for text in ("I live in Lyon.", "I keep \x1b[31mbees.")]
+        made = [active(memos.ledger, ids), active(memos.ledger, ids[1:])]
+        for id_ in made:
+            with_card(with_files(tmp_path / "home" / FOLDER, id_))
+    return ids, made
+
+
+def told(run: Run, *words: str) -> Any:
+    return json.loads(run(*words, "--json"))
+
+
+def test_what_two_saw_is_compared(run: Run, learned: tuple[list[str], list[str]]) -> None:
+    ids, (first, second) = learned
+    said = run("diff", second)
+    assert f"- {ids[0]} v1: I live in Lyon." in said
+    assert f"0 added, 1 removed, 0 changed, compared with {first}" in " ".join(said.split())
+    said = run("diff", first)
+    assert "\x1b[31m" not in said  # what a memory says steers no terminal
+    assert "2 added" in said
+    assert [each["item"] for each in told(run, "diff", first, second)["added"]] == ids[:1]
+
+
+def test_memories_are_forgotten_and_learned_again(
+    run: Run, learned: tuple[list[str], list[str]], tmp_path: Path
+) -> None:
+    ids, (first, second) = learned
+    done = told(run, "forget", ids[0])
+    assert (done["items"], done["adapters"], done["files"]) == (ids[:1], [first], 4)
+    said = run("forget", ids[1])
+    assert "1 memories are learned no more" in said
+    assert "removed: 1 adapters, 4 files" in said
+    assert list((tmp_path / "home" / FOLDER).iterdir()) == []
+    assert told(run, "learn-again", *ids) == {"cube": "default", "items": 2}
+    assert "0 memories" in run("learn-again", ids[0])
+    assert run("ls").strip() == "0 adapters"
+    with pytest.raises(NotFound):
+        run("forget", second)
+
+
+def test_files_are_written_where_nothing_is(run: Run, learned: tuple[list[str], list[str]], tmp_path: Path) -> None:
+    _, (first, _) = learned
+    done = told(run, "export", first, str(tmp_path / "out"))
+    assert sorted(done["files"]) == sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert "4 files" in run("export", first, str(tmp_path / "again"))
+    with pytest.raises(Conflict):
+        run("export", first, str(tmp_path / "out"))
+
+
+def test_without_a_model_nothing_is_trained_again(run: Run, learned: tuple[list[str], list[str]]) -> None:
+    with pytest.raises(InvalidInput, match="none in this process"):
+        run("retrain")
