@@ -28,7 +28,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
-from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.examination import Bounds, Measures
 from memos.memcube.parametric.selection import Selected, Stable, select
 from memos.memcube.parametric.training import Lessons
 from memos.model import Item, ItemType, Json, Status
@@ -70,9 +70,7 @@ class AdapterTraining:
         """Return the adapter that was trained and examined; active if it passed. Raises: as `Adapters.train`."""
         [cube] = self.handles.scoping([cube], actor, right=Right.OWN).cubes
         model, folder = self._model(), self._folder()
-        if not self._one.acquire(blocking=False):
-            raise Conflict("Another adapter is being trained here: each takes all processors. Wait for its end.")
-        try:
+        with self.alone():
             with self.handles.ledger.read() as connection:
                 check_allowed(connection, cube)
                 chosen = self.selected(connection, cube)
@@ -87,9 +85,17 @@ class AdapterTraining:
                         return self._trained(trainer, lessons, row, folder / row.id, on_progress, actor)
                     except Exception as error:  # raised below, whatever it is; only what it means may change
                         if self._is_unwanted(row):
-                            self._thrown_away(row, folder / row.id)
+                            self.throw_away(row, folder / row.id)
                             raise Conflict(_UNWANTED) from error
                         raise
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Train or examine while nobody else does. Raises: Conflict."""
+        if not self._one.acquire(blocking=False):
+            raise Conflict("Another adapter is being trained here: each takes all processors. Wait for its end.")
+        try:
+            yield
         finally:
             self._one.release()
 
@@ -153,17 +159,7 @@ class AdapterTraining:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            measures = training.train(trainer, lessons, folder, tell)
-            failures = measures.failures(self.bounds)
-            told = training.told_measures(measures)
-            if failures:
-                outcome = Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
-                shutil.rmtree(folder)  # it holds what it was taught
-            else:
-                with self.handles.ledger.read() as connection:
-                    manifest = _manifest(connection, row, told)
-                digest, size = training.save(trainer, folder, manifest)
-                outcome = Outcome(AdapterState.READY, told, digest, size)
+            outcome = self.outcome(trainer, training.train(trainer, lessons, folder, tell), row, folder)
         except OSError as error:
             raise BackendUnavailable(
                 f"The adapter could not be written ({error.strerror or error}): free some disk and train again; it "
@@ -172,29 +168,43 @@ class AdapterTraining:
         with self._deciding(row.cube, actor) as change:
             self._check_wanted(change.connection, row)
             done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
-            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": not failures}
+            passed = done.state is AdapterState.READY
+            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
             changes.record(change, "learn", body)
             (folder / training.KEPT).unlink(missing_ok=True)
-            if done.state is AdapterState.READY:
-                return activated(change, row.id)
-            return done
+            return activated(change, row.id) if passed else done
+
+    def outcome(self, trainer: AdapterTrainer, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
+        """Return what comes of an examination: files of one that passed are written, those of another removed.
+
+        Raises: OSError.
+        """
+        told = training.told_measures(measures)
+        if failures := measures.failures(self.bounds):
+            shutil.rmtree(folder)  # it holds what it was taught
+            return Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
+        with self.handles.ledger.read() as connection:
+            manifest = _manifest(connection, row, told)
+        digest, size = training.save(trainer, folder, manifest)
+        return Outcome(AdapterState.READY, told, digest, size)
 
     def _is_unwanted(self, row: AdapterRow) -> bool:
         """Say whether what is being learned is no more as it was; False where nobody can say."""
         try:
             self.handles.check_open()
             with self.handles.ledger.read() as connection:
-                return _is_outdated(connection, row)
+                return is_outdated(connection, row)
         except BackendUnavailable:
             return False
 
-    def _thrown_away(self, row: AdapterRow, folder: Path) -> None:
+    def throw_away(self, row: AdapterRow, folder: Path) -> None:
+        """Remove an adapter that came to nothing, with what there is of its files."""
         with self.handles.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
         shutil.rmtree(folder, ignore_errors=True)  # what is left the next erasure, or opening, removes
 
     def _check_wanted(self, connection: sa.Connection, row: AdapterRow) -> None:
-        if _is_outdated(connection, row):
+        if is_outdated(connection, row):
             raise Conflict(_UNWANTED)
         check_allowed(connection, row.cube)
 
@@ -205,9 +215,11 @@ class AdapterTraining:
             yield change
 
     def _model(self) -> ChatSettings:
-        if (model := self.settings.local_chat) is None:
+        if (model := self.settings.learning_model) is None:
             raise InvalidInput(
-                "model", "is none in this process: set MEMOS_CHAT_MODEL__MODEL to local:PATH (docs/parametric.md)"
+                "model",
+                "is none in this process: set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_PARAMETRIC__BASE "
+                "(docs/parametric.md)",
             )
         return model
 
@@ -232,7 +244,8 @@ def check_allowed(connection: sa.Connection, cube: str) -> None:
         )
 
 
-def _is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
+def is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
+    """Say whether an adapter is no more, or saw what is different now."""
     there = adapter_rows.get(connection, row.id)
     return there is None or any(each.id == row.id for each in adapter_rows.outdated(connection, [row.cube]))
 

@@ -346,12 +346,30 @@ class ActivationSettings(BaseModel):
 
 
 class ParametricSettings(BaseModel):
-    """Which memories may become part of an adapter."""
+    """Which memories may become part of an adapter, of which model, and who answers with it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
     facts: int = Field(500, ge=1, le=500, description="Most memories one adapter learns, the hottest")
+    base: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Folder or hub name of the model to train on, where the chat model is behind an endpoint",
+    )
+    vllm_folder: str | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="Where that endpoint, a vLLM that loads adapters, sees the folder `adapters`; default: it has none",
+    )
+
+    @model_validator(mode="after")
+    def _names_the_base(self) -> Self:
+        if self.vllm_folder is not None and self.base is None:
+            raise ValueError("has a VLLM_FOLDER, so it needs the BASE that the server answers with")
+        return self
 
 
 class QuotaSettings(BaseModel):
@@ -443,6 +461,16 @@ class Settings(BaseSettings):
     def local_chat(self) -> ChatSettings | None:
         """Return the settings of the model in this process that chats, None when there is none."""
         return None if self.chat_model.local is None else self.chat_model
+
+    @property
+    def learning_model(self) -> ChatSettings | None:
+        """Return the settings of the model that adapters are trained on, None when there is none.
+
+        It is the one in this process that chats, else the base of the one behind an endpoint.
+        """
+        if self.chat_model.local is not None or self.parametric.base is None:
+            return self.local_chat
+        return ChatSettings(model=f"{LOCAL_MODEL}{self.parametric.base}")
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch.nn import functional
@@ -162,6 +162,21 @@ class LoraTraining:
                 total += float(functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
                 count += ids.shape[1] - 1
         return math.exp(total / count)
+
+    def load(self, file: Path) -> None:
+        """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
+        mine = get_peft_model_state_dict(self._model)
+        try:
+            with safe_open(file, "pt") as given:
+                if set(given.keys()) != mine.keys():
+                    raise ValueError
+                for name, weight in mine.items():
+                    theirs = given.get_tensor(name)
+                    if theirs.shape != weight.shape or not theirs.is_floating_point() or not theirs.isfinite().all():
+                        raise ValueError
+                    weight.copy_(theirs)
+        except (OSError, SafetensorError, ValueError, RuntimeError, TypeError) as error:
+            raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft's files."""

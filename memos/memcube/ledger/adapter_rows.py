@@ -117,16 +117,19 @@ def is_allowed(connection: sa.Connection, cube: str) -> bool:
     return connection.scalar(sa.select(consents.c.cube_id).where(consents.c.cube_id == cube)) is not None
 
 
-def begin(connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime) -> AdapterRow:
+def begin(
+    connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime, *, arrived: bool = False
+) -> AdapterRow:
     """Note that an adapter is being trained on these memories; before this, nothing of them is written into a file.
 
-    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as.
+    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as. One
+    that `arrived` was trained elsewhere: it needs no consent to be here, only to answer.
     Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed since).
     """
     if not seen:
         raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
     cubes.lock(connection, new.cube)
-    if not is_allowed(connection, new.cube):
+    if not arrived and not is_allowed(connection, new.cube):
         raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
     _check_current(connection, new.cube, seen)
     highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube, t.c.shard == new.shard)
@@ -234,6 +237,12 @@ def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]
         .order_by(t.c.shard)
     )
     return [_to_row(row) for row in connection.execute(query)]
+
+
+def newest_base(connection: sa.Connection, model: str) -> str | None:
+    """Return the digest of the base of the newest trained adapter of a model of this name, None without any."""
+    query = sa.select(t.c.base).where(t.c.model == model, t.c.state.in_(sorted(TRAINED)))
+    return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
