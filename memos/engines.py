@@ -128,7 +128,7 @@ class Parts:
             self.served.keep_only(self.lending.may_answer)
 
     def take_back_if_due(self) -> None:
-        """Do so from time to time. Raises: BackendUnavailable."""
+        """Do so from time to time."""
         if self.served is not None:
             self.served.keep_only_if_due(self.lending.may_answer)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from memos import MemOS
 from memos.backends import vllm_adapters
@@ -147,6 +148,11 @@ def test_a_server_that_never_keeps_it_is_asked_without(memos: MemOS, vllm: Vllm)
     vllm.says["load_lora_adapter"] = Said(body="Success")
     assert chat(memos).adapter is None
     assert [call for call, _ in vllm.calls] == ["load_lora_adapter", "completions"] * 2 + ["completions"]
+
+
+def test_a_folder_at_a_server_needs_the_base_that_it_serves() -> None:
+    with pytest.raises(ValidationError, match="needs the BASE"):
+        ParametricSettings(vllm_folder=SEEN_AS)
 
 
 def test_damaged_weights_are_given_to_nobody(memos: MemOS, vllm: Vllm) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -98,17 +99,23 @@ class VllmAdapters:
             raise failed
 
     def keep_only_if_due(self, is_wanted: Callable[[str], bool]) -> None:
-        """Do so every ten seconds. Raises: BackendUnavailable."""
+        """Do so every ten seconds; what cannot be told is logged."""
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_S
-            self.keep_only(is_wanted)
+            try:
+                self.keep_only(is_wanted)
+            except BackendUnavailable as error:
+                log.warning("%s", error)
 
     def _load(self, id_: str, url: str) -> None:
         """Have the server load an adapter. Raises: BackendUnavailable."""
         note = self._note_of(id_, url)
         known = note.exists()
         self._notes.mkdir(mode=0o700, parents=True, exist_ok=True)
-        note.write_text(url, encoding="utf-8")
+        with note.open("w", encoding="utf-8") as out:
+            out.write(url)
+            out.flush()
+            os.fsync(out.fileno())
         told = {"lora_name": _NAME + id_, "lora_path": f"{self._seen_as}/{id_}"}
         try:
             status, said = self._post(url, "load_lora_adapter", told)
@@ -126,15 +133,14 @@ class VllmAdapters:
     def _unload(self, id_: str, note: Path) -> None:
         """Have a server unload an adapter. Raises: BackendUnavailable."""
         url = note.read_text(encoding="utf-8")
-        try:
-            status, said = self._post(url, "unload_lora_adapter", {"lora_name": _NAME + id_})
-        except BackendUnavailable as error:
-            raise _left(id_, note, str(error)) from error
-        except _NotSent as error:
-            raise _left(id_, note, str(error)) from error
-        # One that was started anew does not know it, or takes no such calls.
-        if status not in (200, 404) and "cannot be found" not in said:
-            raise _left(id_, note, f"{url} answers {status}")
+        if url:  # else it was cut off before anything was asked
+            try:
+                status, said = self._post(url, "unload_lora_adapter", {"lora_name": _NAME + id_})
+            except (BackendUnavailable, _NotSent) as error:
+                raise _left(id_, note, str(error)) from error
+            # One that was started anew does not know it, or takes no such calls.
+            if status not in (200, 404) and "cannot be found" not in said:
+                raise _left(id_, note, f"it answers {status}")
         note.unlink(missing_ok=True)
 
     def _note_of(self, id_: str, url: str) -> Path:
@@ -143,7 +149,8 @@ class VllmAdapters:
     def _post(self, url: str, call: str, body: dict[str, str]) -> tuple[int, str]:
         """Return status and text of an answer in small letters. Raises: BackendUnavailable, _NotSent."""
         same = url == self._settings.base_url
-        settings = self._settings if same else ChatSettings(base_url=url, model=self._settings.model or "unknown")
+        # Another server is not shown the key of this one.
+        settings = self._settings if same else ChatSettings(base_url=url, model="any")
         with opened(settings) as client:
             try:
                 answer = client.post(f"{url}/{call}", json=body, timeout=min(_LONGEST_S, settings.timeout_s))
