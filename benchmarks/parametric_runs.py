@@ -81,7 +81,7 @@ class Bench:
         """Return recall by retrieval alone, by the adapter alone, by both, and by both where the text says another."""
         lessons, folder = self._of(few, recipe)
         asked = LoraTraining(self._loaded, recipe)
-        asked.load(folder)
+        asked.load(folder / ADAPTER_FILE)
         drills = lessons.course.recall
         plain = [prompt_of(drill.question, SYSTEM) for drill in drills]
         recalled = self._recalled(few, [drill.question for drill in drills])
@@ -104,7 +104,7 @@ class Bench:
             "the others": [drill for drill in lessons.course.recall if not gone & set(drill.items)],
         }
         before = LoraTraining(self._loaded, recipe)
-        before.load(folder)
+        before.load(folder / ADAPTER_FILE)
         told = {name: {"before": _recall(before, drills, adapter=True)} for name, drills in parts.items()}
         before.detach()
         after, _, measures, took = self._trained([fact for fact in facts if fact.item not in gone], recipe)

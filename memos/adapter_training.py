@@ -28,7 +28,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
-from memos.memcube.parametric.examination import Bounds
+from memos.memcube.parametric.examination import Bounds, Measures
 from memos.memcube.parametric.pruning import superfluous
 from memos.memcube.parametric.selection import Selected, Stable, select
 from memos.memcube.parametric.shards import Vectors, shards_of
@@ -160,7 +160,7 @@ class AdapterTraining:
                     return self._trained(ready.trainer, ready.lessons, row, folder / row.id, attendance, scope)
                 except Exception as error:  # raised below, whatever it is; only what it means may change
                     if self._is_unwanted(row):
-                        self._thrown_away(row, folder / row.id)
+                        self.throw_away(row, folder / row.id)
                         raise Conflict(_UNWANTED) from error
                     raise
 
@@ -168,13 +168,19 @@ class AdapterTraining:
     def _ready(self, cube: str, attendance: Attendance) -> Iterator[_Ready]:
         """Yield a model that is loaded, and what it is to be taught. Raises: as `Adapters.train`."""
         model = self._model()
-        if not self._one.acquire(blocking=False):
-            raise Occupied("Another adapter is being trained here: each takes all processors. Wait for its end.")
-        try:
+        with self.alone():
             shard, facts = self._next_shard(cube, self._facts(cube))
             with AdapterTrainer() as trainer, attendance.ending(trainer.kill):
                 trainer.open(str(model.local), self.recipe, remembered=self.remembered)
                 yield _Ready(shard, facts, trainer, training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Train or examine while nobody else does. Raises: Occupied."""
+        if not self._one.acquire(blocking=False):
+            raise Occupied("Another adapter is being trained here: each takes all processors. Wait for its end.")
+        try:
+            yield
         finally:
             self._one.release()
 
@@ -268,17 +274,7 @@ class AdapterTraining:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            measures = training.train(trainer, lessons, folder, tell)
-            failures = measures.failures(self.bounds)
-            told = training.told_measures(measures)
-            if failures:
-                outcome = Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
-                shutil.rmtree(folder)  # it holds what it was taught
-            else:
-                with self.handles.ledger.read() as connection:
-                    manifest = _manifest(connection, row, told)
-                digest, size = training.save(trainer, folder, manifest)
-                outcome = Outcome(AdapterState.READY, told, digest, size)
+            outcome = self.outcome(trainer, training.train(trainer, lessons, folder, tell), row, folder)
         except OSError as error:
             raise BackendUnavailable(
                 f"The adapter could not be written ({error.strerror or error}): free some disk and train again; it "
@@ -288,11 +284,12 @@ class AdapterTraining:
             attendance.check(change.connection)
             self._check_wanted(change.connection, row)
             done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
-            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": not failures}
-            changes.record(change, "learn", body | ({"why": "; ".join(failures)} if failures else {}))
+            passed = done.state is AdapterState.READY
+            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
+            changes.record(change, "learn", body if passed else {**body, "why": done.reason})
             (folder / training.KEPT).unlink(missing_ok=True)
             answered = _answering(change.connection, row)
-            if done.state is AdapterState.READY:
+            if passed:
                 done = activated(change, row.id)
             removed = pruned(change, answered)
         if removed:
@@ -300,29 +297,46 @@ class AdapterTraining:
                 self.forget([row.cube])
         return done
 
+    def outcome(self, trainer: AdapterTrainer, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
+        """Return what comes of an examination: files of one that passed are written, those of another removed.
+
+        Raises: OSError.
+        """
+        told = training.told_measures(measures)
+        if failures := measures.failures(self.bounds):
+            shutil.rmtree(folder)  # it holds what it was taught
+            return Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
+        with self.handles.ledger.read() as connection:
+            manifest = _manifest(connection, row, told)
+        digest, size = training.save(trainer, folder, manifest)
+        return Outcome(AdapterState.READY, told, digest, size)
+
     def _is_unwanted(self, row: AdapterRow) -> bool:
         """Say whether what is being learned is no more as it was; False where nobody can say."""
         try:
             self.handles.check_open()
             with self.handles.ledger.read() as connection:
-                return _is_outdated(connection, row)
+                return is_outdated(connection, row)
         except BackendUnavailable:
             return False
 
-    def _thrown_away(self, row: AdapterRow, folder: Path) -> None:
+    def throw_away(self, row: AdapterRow, folder: Path) -> None:
+        """Remove an adapter that came to nothing, with what there is of its files."""
         with self.handles.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
         shutil.rmtree(folder, ignore_errors=True)  # what is left the next erasure, or opening, removes
 
     def _check_wanted(self, connection: sa.Connection, row: AdapterRow) -> None:
-        if _is_outdated(connection, row):
+        if is_outdated(connection, row):
             raise Conflict(_UNWANTED)
         check_allowed(connection, row.cube)
 
     def _model(self) -> ChatSettings:
-        if (model := self.settings.local_chat) is None:
+        if (model := self.settings.learning_model) is None:
             raise InvalidInput(
-                "model", "is none in this process: set MEMOS_CHAT_MODEL__MODEL to local:PATH (docs/parametric.md)"
+                "model",
+                "is none in this process: set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_PARAMETRIC__BASE "
+                "(docs/parametric.md)",
             )
         return model
 
@@ -368,7 +382,8 @@ def _answering(connection: sa.Connection, row: AdapterRow) -> str | None:
     return next((each.id for each in rows if each.state is AdapterState.ACTIVE), None)
 
 
-def _is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
+def is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:
+    """Say whether an adapter is no more, or saw what is different now."""
     there = adapter_rows.get(connection, row.id)
     return there is None or any(each.id == row.id for each in adapter_rows.outdated(connection, [row.cube]))
 

@@ -107,7 +107,10 @@ class Adapters:
                 changes.record(change, "allow_learning", {})
 
     def disallow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
-        """Take that back and remove what was learned; return how many adapters. Raises: NotFound, PermissionDenied."""
+        """Take that back and remove what was learned; return how many adapters.
+
+        Raises: NotFound, PermissionDenied, BackendUnavailable (files, or a server that is told later).
+        """
         with self._deciding(cube, actor) as change:
             rows = adapter_rows.of(change.connection, change.cube)
             for row in rows:

@@ -37,6 +37,9 @@ def dump(  # noqa: PLR0913, PLR0917 - one parameter an option
     kv: Annotated[
         bool, typer.Option("--kv/--no-kv", help="Also write the KV that models in this process keep of its prompts")
     ] = False,
+    adapters: Annotated[
+        bool, typer.Option("--adapters/--no-adapters", help="Also write the adapters that answer for it")
+    ] = False,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -45,8 +48,9 @@ def dump(  # noqa: PLR0913, PLR0917 - one parameter an option
     passphrase = _passphrase(twice=True) if seal else None
     with interruptible("there is no file yet"), opened(data_dir) as memos, progress_bar("rows", as_json) as on_progress:
         made = memos.travel.dump(
-            cube, file, passphrase=passphrase, vectors=vectors, kv=kv, actor=actor, on_progress=on_progress
-        )
+            cube, file, passphrase=passphrase, vectors=vectors, kv=kv, adapters=adapters, actor=actor,
+            on_progress=on_progress,
+        )  # fmt: skip
     show(made, as_json, lambda: say(f"dumped {_told(made)} to {file}"))
 
 
@@ -113,6 +117,10 @@ def _say_loaded(done: Loaded) -> None:
         say(f"{done.kv_blocks} blocks of activation memory")
     if done.kv_left_out:
         say(f"blocks of activation memory were left out: {done.kv_left_out}")
+    if done.adapters:
+        say(f"{done.adapters} adapters passed their examination: memos adapters allow, then activate, lets one answer")
+    if done.adapters_left_out:
+        say(f"adapters were left out: {done.adapters_left_out}")
     if not done.trusted:
         say("it counts as untrusted; --trust would have changed that")
 
@@ -120,6 +128,7 @@ def _say_loaded(done: Loaded) -> None:
 def _told(made: DumpInfo) -> str:
     counts = made.counts
     kept = f", {made.kv_blocks} blocks of KV" if made.kv_blocks else ""
+    kept += f", {made.adapters} adapters" if made.adapters else ""
     return (
         f"{counts['items']} items, {counts['versions']} versions, {counts['files']} files, {made.vectors} vectors{kept}"
     )

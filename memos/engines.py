@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memos.activations import Activations
 from memos.asking.askers import Askers
@@ -27,6 +27,7 @@ from memos.backends.qdrant_edge import QdrantEdgeIndex
 from memos.clock import Clock, RisingClock, new_id
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
 from memos.identities import KeyLimits
+from memos.lending import AdapterLending
 from memos.memcube.graph import GraphFollower
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -57,11 +58,16 @@ from memos.quotas import Quotas
 from memos.settings import ChatSettings, EmbedSettings, Neo4jSettings, QdrantSettings, Settings
 from memos.trainings import Trainings
 
+if TYPE_CHECKING:
+    from memos.backends.vllm_adapters import VllmAdapters
+
 log = logging.getLogger("memos.engines")
 
 # Up to this size a look at every page takes well under a second, so a damaged ledger is refused at once.
 _QUICK_CHECK_BYTES = 64 * 1024 * 1024
 _CACHED_TEXTS = 4096
+SERVED = "served"
+"""Folder with a note of each adapter that a server may have."""
 
 _Index = TypeVar("_Index")
 
@@ -81,6 +87,8 @@ class Parts:
     activations: Activations
     adapters: Path | None
     trainings: Trainings
+    lending: AdapterLending
+    served: VllmAdapters | None
     web_images: ImageSource | None
     web_files: FileSource | None
     documents: DocumentReader
@@ -98,7 +106,7 @@ class Parts:
         self.closing.close()
 
     def forget_caches(self, erased_in: Collection[str]) -> None:
-        """Drop every text, vector, answer, KV and adapter that remembers, after an erasure in these cubes.
+        """Drop every text, vector, answer, KV and adapter here that remembers, after an erasure in these cubes.
 
         Raises: BackendUnavailable (files that cannot be removed).
         """
@@ -116,6 +124,16 @@ class Parts:
         for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
         return found
+
+    def take_back(self) -> None:
+        """Have servers unload the adapters that may not answer any more. Raises: BackendUnavailable."""
+        if self.served is not None:
+            self.served.keep_only(self.lending.may_answer)
+
+    def take_back_if_due(self) -> None:
+        """Do so from time to time."""
+        if self.served is not None:
+            self.served.keep_only_if_due(self.lending.may_answer)
 
     def check_space(self) -> None:
         """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.
@@ -196,9 +214,10 @@ def assemble(
         activations = Activations(ledger, rising, settings.activation, home if embedded else None)
         stack.callback(activations.close)
 
-        def open_model(model: ChatSettings) -> ChatModel:
-            return _open_chat(model) if model.local is None else activations.model(model)
+        lending = AdapterLending(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
+        served = _open_served(home, settings) if embedded else None
 
+        open_model = partial(_open_model, settings, activations, served, lending)
         askers = Askers(settings, open_model, chat_model, vision_model, quotas.model_call)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
@@ -215,8 +234,10 @@ def assemble(
             embedder=cached,
             askers=askers,
             activations=activations,
-            adapters=home / forgetting.FOLDER if embedded else None,
+            adapters=lending.folder,
             trainings=Trainings(),
+            lending=lending,
+            served=served,
             web_images=_open_web(settings),
             web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),
@@ -418,6 +439,31 @@ def _open_chat(settings: ChatSettings) -> ChatModel:
     from memos.backends.openai_chat import OpenAIChat  # noqa: PLC0415 - loads openai
 
     return OpenAIChat(settings)
+
+
+def _open_served(home: Path, settings: Settings) -> VllmAdapters | None:
+    """Return what gives adapters to a server, and takes them back from those that were given some."""
+    notes = home / SERVED
+    if settings.parametric.vllm_folder is None and not notes.exists():
+        return None
+    from memos.backends.vllm_adapters import VllmAdapters  # noqa: PLC0415 - loads httpx2
+
+    return VllmAdapters(notes, settings.chat_model, settings.parametric.vllm_folder)
+
+
+def _open_model(
+    settings: Settings, activations: Activations, served: VllmAdapters | None, lending: AdapterLending,
+    model: ChatSettings,
+) -> ChatModel:  # fmt: skip
+    if model.local is not None:
+        return activations.model(model)
+    base = settings.learning_model
+    if served is None or base is None or model != settings.chat_model:
+        return _open_chat(model)
+    from memos.backends.openai_chat import OpenAIChat  # noqa: PLC0415 - loads openai
+    from memos.backends.vllm_chat import VllmChat  # noqa: PLC0415 - loads openai
+
+    return VllmChat(OpenAIChat(model), served, lending, str(base.model))
 
 
 def _open_web(settings: Settings) -> ImageSource | None:

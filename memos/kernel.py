@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import sqlalchemy as sa
 
 from memos.access import Doors, Keys, Sharing, Users
+from memos.adapter_arrival import AdapterArrival
 from memos.adapter_training import AdapterTraining
 from memos.adapters import Adapters
 from memos.adding import Adding
@@ -209,7 +210,8 @@ class MemOS:
         self.retention, self.review = Retention(handles), Review(handles)
         carrying = TravelMeans(
             parts.embedder, parts.vector, parts.vector_follower, parts.home, parts.settings.limits.dump_bytes,
-            parts.check_space, self.quotas.charge, parts.activations, parts.settings.local_chat,
+            parts.check_space, self.quotas.charge, parts.activations, AdapterArrival(lambda: self.adapters.training),
+            parts.settings.local_chat,
         )  # fmt: skip
         self.travel = Travel(handles, doors, carrying)
         self.documents = Documents(handles, self._scheduler.runner.wake, parts.web_files)
@@ -226,6 +228,7 @@ class MemOS:
                 self._upkeep.optimise,
                 self._scheduler.accesses.flush_if_due,
                 parts.activations.look_if_due,
+                parts.take_back_if_due,
             ),
         )
         self.totals = Totals(parts.ledger, parts.clock, parts.askers, parts.embedder, self._scopes.check_admin)
@@ -293,6 +296,7 @@ class MemOS:
         """Remove the files of adapters that are no more, these from the models that have them, and these cubes' KV."""
         gone = self._parts.forget_adapters(())
         self._parts.activations.forget(cubes)
+        self._parts.take_back()
         return gone
 
     def _local_base(self) -> str | None:

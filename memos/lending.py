@@ -51,6 +51,23 @@ class AdapterLending:
             None,
         )
 
+    def serving_named(self, cube: str, model: str, about: Collection[str]) -> LentAdapter | None:
+        """Return the adapter of a cube that may answer now on the model of this name, whose digest nobody can see.
+
+        It was trained on what the model was when one was trained last.
+        """
+        with self.ledger.read() as connection:
+            base = adapter_rows.newest_base(connection, model)
+        return None if base is None else self.serving(cube, base, about)
+
+    def may_answer(self, id_: str) -> bool:
+        """Say whether an adapter may answer now."""
+        with self.ledger.read() as connection:
+            row = adapter_rows.get(connection, id_)
+            return row is not None and any(
+                each.id == id_ for each in adapter_rows.serving(connection, row.cube, row.base)
+            )
+
     def fill(self, adapter: LentAdapter) -> Fill | None:
         """Return what fills prompts under an adapter, which measures how quick that is; None where nothing is kept."""
         with self._lock:

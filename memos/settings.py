@@ -347,7 +347,7 @@ class ActivationSettings(BaseModel):
 
 
 class ParametricSettings(BaseModel):
-    """Which memories may become part of an adapter, and when that is done without being asked."""
+    """Which memories may become part of an adapter, of which model, when by itself, and who answers with it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -360,12 +360,31 @@ class ParametricSettings(BaseModel):
     night_minutes: int = Field(60, ge=1, le=1440, description="Most minutes a UTC day that these trainings take")
     new_facts: int = Field(8, ge=1, le=500, description="New memories from which a cube is learned again by itself")
 
+    base: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Folder or hub name of the model to train on, where the chat model is behind an endpoint",
+    )
+    vllm_folder: str | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="Where that endpoint, a vLLM that loads adapters, sees the folder `adapters`; default: it has none",
+    )
+
     @field_validator("night")
     @classmethod
     def _known_hours(cls, value: str | None) -> str | None:
         if value is not None:
             Night.read(value)
         return value
+
+    @model_validator(mode="after")
+    def _names_the_base(self) -> Self:
+        if self.vllm_folder is not None and self.base is None:
+            raise ValueError("has a VLLM_FOLDER, so it needs the BASE that the server answers with")
+        return self
 
 
 class QuotaSettings(BaseModel):
@@ -457,6 +476,16 @@ class Settings(BaseSettings):
     def local_chat(self) -> ChatSettings | None:
         """Return the settings of the model in this process that chats, None when there is none."""
         return None if self.chat_model.local is None else self.chat_model
+
+    @property
+    def learning_model(self) -> ChatSettings | None:
+        """Return the settings of the model that adapters are trained on, None when there is none.
+
+        It is the one in this process that chats, else the base of the one behind an endpoint.
+        """
+        if self.chat_model.local is not None or self.parametric.base is None:
+            return self.local_chat
+        return ChatSettings(model=f"{LOCAL_MODEL}{self.parametric.base}")
 
     def model_for(self, purpose: Purpose) -> ChatSettings | None:
         """Return the settings of a purpose's model, None when there is none.

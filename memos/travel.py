@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from memos.access import Doors
 from memos.activations import Activations
@@ -18,7 +18,7 @@ from memos.clock import to_micros
 from memos.errors import Conflict, InvalidInput, MemosError
 from memos.handles import Handles
 from memos.identities import Right
-from memos.memcube import dump_check, dump_kv, dumping, loading
+from memos.memcube import dump_adapters, dump_check, dump_kv, dumping, loading
 from memos.memcube.changes import Charge
 from memos.memcube.dump_format import POINTS, DumpManifest
 from memos.memcube.dump_ids import Ids
@@ -41,6 +41,19 @@ Given = str | Path | IO[bytes]
 """A path, or an open file that can seek."""
 
 
+class TakesAdapters(Protocol):
+    """Has the adapters of an installation, and takes in those of a file."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with their files, None where this process has none."""
+        ...
+
+    def take(self, work: Load) -> tuple[int, str | None]:
+        """Take in what a file that was loaded has; return how many are ready, and why the others are not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Means:
     """What a dump and a load need besides the handles: the embedder, the vector index and what keeps it up to date.
@@ -56,6 +69,7 @@ class Means:
     check_space: Callable[[], None]
     charge: Charge
     activations: Activations
+    adapters: TakesAdapters
     local: ChatSettings | None = None
 
 
@@ -63,7 +77,7 @@ class Means:
 class DumpInfo:
     """What a dump is of; `counts` are rows by table, `fits` says whether its vectors are of the embedder here.
 
-    `kv_blocks` are those of activation memory.
+    `kv_blocks` are those of activation memory, `adapters` those that answered for it.
     """
 
     cube: str
@@ -78,6 +92,7 @@ class DumpInfo:
     counts: Mapping[str, int]
     left_out: tuple[str, ...]
     kv_blocks: int = 0
+    adapters: int = 0
 
 
 class Travel:
@@ -88,27 +103,29 @@ class Travel:
         self._doors = doors
         self._means = means
 
-    def dump(
+    def dump(  # noqa: PLR0913 - each decides something of its own
         self, cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
-        actor: str = LOCAL_OWNER, on_progress: Progress | None = None,
+        adapters: bool = False, actor: str = LOCAL_OWNER, on_progress: Progress | None = None,
     ) -> DumpInfo:  # fmt: skip
         """Write a cube as it is at this moment into a new file; it appears whole or not at all. Owners of it may.
 
         The file holds everything, also what was replaced or deleted; with a passphrase it is sealed. With `kv` it has
-        what prompts of the cube begin with, and the KV that models in this process keep of it.
-        Raises: NotFound, PermissionDenied, Conflict (the file is there), InvalidInput, BackendUnavailable (disk full).
+        what prompts of the cube begin with, and the KV that models in this process keep of it; with `adapters` the
+        weights of those that answer for it, which know what its memories say.
+        Raises: NotFound, PermissionDenied, Conflict (the file is there), InvalidInput, BackendUnavailable (disk full),
+        IntegrityError (an adapter is damaged).
         """
         path = Path(file)
         self._check_dump(cube, actor)
         with _written_aside(path) as out:
-            return self._write(cube, out, passphrase, on_progress, vectors=vectors, kv=kv)
+            return self._write(cube, out, passphrase, on_progress, vectors=vectors, kv=kv, adapters=adapters)
 
     def inspect(self, file: Given, *, passphrase: str | None = None, actor: str = LOCAL_OWNER) -> DumpInfo:
         """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
         self._check_actor(actor)
         with self._reader(file, passphrase) as (reader, size, sealed), Ids() as ids:
             dump_check.check(reader, self._bounds(reader.manifest), ids, Ticker(None, 0))
-            return self._info(reader.manifest, size, sealed, tuple(dump_kv.unknown(reader)))
+            return self._info(reader.manifest, size, sealed, dump_check.unknown(reader))
 
     def load(  # noqa: PLR0913 - each decides something of its own
         self, file: Given, *, cube: str | None = None, merge: bool = False, trust: bool = False,
@@ -118,7 +135,8 @@ class Travel:
         """Load a dump as a new cube of the actor's, under its own id or `cube`; with `merge` into one that is there.
 
         All of it is loaded or nothing. What it says counts as untrusted unless `trust`; what was erased here stays
-        erased unless `restore_erased`. Of an item that is here at another version the one here stays.
+        erased unless `restore_erased`. Of an item that is here at another version the one here stays. Adapters of a
+        file that is trusted are examined then, which takes minutes, and are ready if they pass.
         Raises: InvalidInput (damaged), Conflict (the id is taken), NotFound, PermissionDenied, BackendUnavailable.
         """
         self._check_actor(actor)
@@ -131,11 +149,12 @@ class Travel:
             ticker = Ticker(on_progress, total)
             work = Load(reader, bounds, ids, target, self._means.embedder.fingerprint, self._handles.clock, ticker)
             done = self._loaded(work)
+            self._doors.guard.forget()
             blocks, why = self._adopted(work)
+            ready, not_ready = self._means.adapters.take(work)
             ticker.finish()
-        self._doors.guard.forget()
         self._handles.settle()
-        return replace(done, kv_blocks=blocks, kv_left_out=why)
+        return replace(done, kv_blocks=blocks, kv_left_out=why, adapters=ready, adapters_left_out=not_ready)
 
     def _adopted(self, work: Load) -> tuple[int, str | None]:
         """Take in the blocks of activation memory where the same model answers; return how many, or why none."""
@@ -203,16 +222,19 @@ class Travel:
 
     def _write(
         self, cube: str, out: IO[bytes], passphrase: str | None, on_progress: Progress | None = None, *,
-        vectors: bool, kv: bool,
+        vectors: bool, kv: bool, adapters: bool,
     ) -> DumpInfo:  # fmt: skip
-        vectors, kv = switch("vectors", vectors), switch("kv", kv)
+        vectors, kv, adapters = switch("vectors", vectors), switch("kv", kv), switch("adapters", adapters)
         secret = None if passphrase is None else check_passphrase(passphrase)
         means = self._means
         with self._handles.ledger.read() as connection:
             own = cubes.heads(connection, [cube])[cube].fingerprint == means.embedder.fingerprint
             index = means.vector if own and vectors else None
             for packed in (True, False):
-                source = dumping.Source(connection, cube, self._handles.clock.now(), index, self._scratch())
+                learned = means.adapters.folder if adapters else None
+                source = dumping.Source(
+                    connection, cube, self._handles.clock.now(), index, self._scratch(), adapters=learned
+                )
                 out.seek(0)
                 out.truncate()
                 sealer = None if secret is None else Sealer(out, secret)
@@ -252,6 +274,7 @@ class Travel:
             manifest.cube.id, manifest.cube.description, manifest.created_at, manifest.program, manifest.embedder.name,
             manifest.embedder == self._means.embedder.fingerprint, 0 if points is None else points.rows or 0, sealed,
             size, manifest.counts, left_out, sum(map(dump_kv.is_block, manifest.parts)),
+            dump_adapters.count(manifest.parts),
         )  # fmt: skip
 
     def _scratch(self) -> Path | None:
@@ -260,14 +283,14 @@ class Travel:
 
 def open_dump(
     travel: Travel, cube: str, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
-    actor: str = LOCAL_OWNER,
+    adapters: bool = False, actor: str = LOCAL_OWNER,
 ) -> IO[bytes]:  # fmt: skip
     """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Travel.dump`."""
     travel._check_dump(cube, actor)
     out = scratch_file(travel)
     try:
         with disk_errors(travel._means.home):
-            travel._write(cube, out, passphrase, vectors=vectors, kv=kv)
+            travel._write(cube, out, passphrase, vectors=vectors, kv=kv, adapters=adapters)
         out.seek(0)
     except BaseException:
         out.close()

@@ -101,7 +101,7 @@ class Upkeep:
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_my_vectors()
-            purge(parts.ledger, Purgeable(self._projections, parts.files, parts.forget_caches))
+            purge(parts.ledger, Purgeable(self._projections, parts.files, parts.forget_caches, parts.take_back))
 
     def use_my_vectors(self) -> None:
         """Let the vectors of the configured embedder be the only ones."""

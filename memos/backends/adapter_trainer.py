@@ -85,6 +85,10 @@ class AdapterTrainer:
         """Return the perplexity of texts: the exponential of the mean negative log-likelihood of their tokens."""
         return float(self._ask("perplexity", list(texts), adapter=adapter))
 
+    def load(self, file: Path) -> None:
+        """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
+        self._ask("load", file)
+
     def save(self, folder: Path) -> None:
         """Write the adapter as peft's files."""
         self._ask("save", folder)

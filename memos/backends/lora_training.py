@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch.nn import functional
 from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
@@ -30,7 +30,7 @@ from transformers.pytorch_utils import Conv1D
 from memos.backends.local_loading import Loaded
 from memos.errors import IntegrityError
 from memos.ports import ChatMessage
-from memos.recipes import ADAPTER_FILE, Exercise, Recipe
+from memos.recipes import Exercise, Recipe
 
 _MOST_GRADIENT = 1.0
 _WARM_UP = 0.1
@@ -191,18 +191,24 @@ class LoraTraining:
                 count += ids.shape[1] - 1
         return math.exp(total / count)
 
+    def load(self, file: Path) -> None:
+        """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
+        mine = get_peft_model_state_dict(self._model)
+        try:
+            with safe_open(file, "pt") as given:
+                if set(given.keys()) != mine.keys():
+                    raise ValueError
+                for name, weight in mine.items():
+                    theirs = given.get_tensor(name)
+                    if theirs.shape != weight.shape or not theirs.is_floating_point() or not theirs.isfinite().all():
+                        raise ValueError
+                    weight.copy_(theirs)
+        except (OSError, SafetensorError, ValueError, RuntimeError, TypeError) as error:
+            raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
+
     def save(self, folder: Path) -> None:
         """Write the adapter as peft's files."""
         self._model.save_pretrained(folder)
-
-    def load(self, folder: Path) -> None:
-        """Take the weights of an adapter that was saved, of the same shape. Raises: IntegrityError."""
-        try:
-            told = set_peft_model_state_dict(self._model, load_file(folder / ADAPTER_FILE))
-        except (OSError, SafetensorError, ValueError, KeyError, RuntimeError) as error:
-            raise IntegrityError(f"The adapter in {folder} does not fit ({type(error).__name__}).") from error
-        if told.unexpected_keys or len(set(told.missing_keys) & {name for name, _ in self._named()}):
-            raise IntegrityError(f"The adapter in {folder} is of another shape.")
 
     def detach(self) -> None:
         """Take the adapter off the model again."""

@@ -38,6 +38,10 @@ class Refused(Exception):
         self.error = error
 
 
+class NoSuchModel(BackendUnavailable):
+    """The endpoint has no model of the name, or no chat completions where it was asked."""
+
+
 def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
     """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost.
 
@@ -133,7 +137,7 @@ def _told_failure(
             f"{there} does not allow this key to use the model {settings.model} ({shown}).", permanent=True
         )
     if status == 404:
-        return BackendUnavailable(
+        return NoSuchModel(
             f"{there} has no model {settings.model}, or no chat completions there ({shown}): check MODEL, and "
             "BASE_URL, which for most servers ends with /v1.",
             permanent=True,

@@ -16,6 +16,7 @@ import httpx2
 import openai
 import stamina
 
+from memos.backends.endpoint_client import MOST_BYTES, TooLarge, opened
 from memos.backends.openai_answers import Refused, read_answer, told_status, where
 from memos.backends.openai_dialect import Dialect, Dialects, payload
 from memos.backends.openai_images import with_small_images
@@ -30,8 +31,6 @@ _Given = TypeVar("_Given")
 
 _LONGEST_WAIT_S: Final = 20.0
 _LONGEST_RETRY_AFTER_S: Final = 60.0
-_MOST_BYTES: Final = 32 * 1024 * 1024
-_UNTIL: Final = "memos_until"
 
 
 class OpenAIChat:
@@ -49,7 +48,7 @@ class OpenAIChat:
         self._slots = threading.BoundedSemaphore(settings.parallel)
         self._lock = threading.Lock()
         self._running = 0
-        self._http = _http(settings)
+        self._http = opened(settings)
         self._client = _client(settings, self._http)
 
     @property
@@ -236,7 +235,7 @@ class OpenAIChat:
             raise self._too_slow() from error
         except openai.APIConnectionError as error:
             raise self._unreachable(error.__cause__ or error) from error
-        except _TooLarge as error:
+        except TooLarge as error:
             raise self._too_much() from error
         # Outside the handler: the driver's error quotes what the endpoint said, which may be the prompt or the key.
         raise told_status(response.status_code, response.content, response.headers, self._settings)
@@ -258,13 +257,11 @@ class OpenAIChat:
             raise self._too_slow() from error
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from error
-        except _TooLarge as error:
+        except TooLarge as error:
             raise self._too_much() from error
 
     def _too_much(self) -> ModelError:
-        return ModelError(
-            f"{where(self._settings)} sent more than {_MOST_BYTES:,} bytes: look into what answers there."
-        )
+        return ModelError(f"{where(self._settings)} sent more than {MOST_BYTES:,} bytes: look into what answers there.")
 
     def _too_slow(self) -> BackendTimeout:
         return BackendTimeout(
@@ -279,67 +276,8 @@ class OpenAIChat:
         )
 
 
-def _http(settings: ChatSettings) -> httpx2.Client:
-    """Return a client that asks the named endpoint alone, with the key in the settings alone."""
-    return httpx2.Client(
-        event_hooks={"request": [_Headers(settings), _start], "response": [_bound]},
-        limits=httpx2.Limits(max_connections=settings.parallel, max_keepalive_connections=settings.parallel),
-        follow_redirects=False,  # a prompt goes nowhere else
-    )
-
-
 def _client(settings: ChatSettings, http: httpx2.Client) -> openai.OpenAI:
     try:
         return openai.OpenAI(base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=http)
     except httpx2.InvalidURL as error:
         raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error
-
-
-class _Headers:
-    """Sends what the protocol needs: the client would add variables of other programs and what machine this is."""
-
-    _KEPT = frozenset({"host", "accept", "connection", "user-agent", "content-type", "content-length"})
-
-    def __init__(self, settings: ChatSettings) -> None:
-        self._key = settings.api_key
-
-    def __call__(self, request: httpx2.Request) -> None:
-        for name in set(request.headers) - self._KEPT:
-            del request.headers[name]
-        if self._key is not None:
-            request.headers["Authorization"] = f"Bearer {self._key.get_secret_value()}"
-        request.headers["Accept-Encoding"] = "identity"  # or a small body could become a huge one
-
-
-class _TooLarge(Exception):
-    """A body larger than any answer."""
-
-
-class _Bounded(httpx2.SyncByteStream):
-    """A body that ends with an error when it is too large, or drips in for longer than the attempt may take."""
-
-    def __init__(self, stream: httpx2.SyncByteStream, until: float) -> None:
-        self._stream = stream
-        self._until = until
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for chunk in self._stream:
-            size += len(chunk)
-            if size > _MOST_BYTES:
-                raise _TooLarge
-            if time.monotonic() > self._until:
-                raise httpx2.ReadTimeout("the answer came in too slowly")
-            yield chunk
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-def _start(request: httpx2.Request) -> None:
-    request.extensions[_UNTIL] = time.monotonic() + request.extensions["timeout"]["read"]
-
-
-def _bound(response: httpx2.Response) -> None:
-    assert isinstance(response.stream, httpx2.SyncByteStream)
-    response.stream = _Bounded(response.stream, response.request.extensions[_UNTIL])

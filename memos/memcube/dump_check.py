@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memos.errors import InvalidInput
-from memos.memcube import dump_kv
+from memos.memcube import dump_adapters, dump_kv
 from memos.memcube.dump_format import (
     CONTENTS,
     FILE,
@@ -65,9 +65,18 @@ def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: Ticker) -> None:
     if reader.files != listed:
         raise bad(f"it has files that {CONTENTS} does not name")
     _check_vectors(reader)
+    dump_adapters.check(reader)
+    ours = set(dump_adapters.names(reader))
     for name in reader.reserved:
-        dump_kv.check(reader, name)
+        if name not in ours:
+            dump_kv.check(reader, name)
     ids.index_places()
+
+
+def unknown(reader: DumpReader) -> tuple[str, ...]:
+    """Return the parts of reserved names that a load does nothing with."""
+    ours = set(dump_adapters.names(reader))
+    return tuple(name for name in reader.reserved if name not in ours and not dump_kv.is_known(name))
 
 
 def check_head(manifest: DumpManifest, bounds: Bounds) -> None:

@@ -51,7 +51,7 @@ STAYING: frozenset[str] = frozenset({
 })  # fmt: skip
 """The tables of which nothing travels as rows; a cube's own row and its template stand in the manifest."""
 
-# Places of later versions: what a model computed from memories, and what it learnt.
+# What a model computed from memories, and what it learnt; other names there are places of later versions.
 RESERVED = re.compile(r"(?:kv|adapters)/[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 FILE = re.compile(r"files/[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")

@@ -18,6 +18,7 @@ from memos.clock import from_micros, to_micros
 from memos.errors import IntegrityError
 from memos.memcube.activation import blocks
 from memos.memcube.activation.blocks import SUFFIX, Array, Block
+from memos.memcube.activation.chain import is_adapted
 from memos.memcube.dump_format import ID, bad, object_of
 from memos.memcube.dump_ids import Fate, Ids, Kind
 from memos.memcube.dump_zip import DumpReader, DumpWriter
@@ -34,12 +35,17 @@ _COLUMNS = {"ordinal": int, "item_id": str, "version": int, "added_at": int}
 
 
 def write(connection: sa.Connection, cube: str, kept: Iterable[tuple[Block, Array]], out: DumpWriter) -> None:
-    """Write a cube's prefix and its blocks, each as the file that the disk tier has of it."""
+    """Write a cube's prefix and its blocks, each as the file that the disk tier has of it.
+
+    Those that were made under an adapter stay: no other installation has the adapter by the same digest.
+    """
     with out.part(PREFIX) as lines:
         for row in prefix_rows.of(connection, cube):
             told = (row.ordinal, row.item, row.version, to_micros(row.added_at))
             lines.write_line(json.dumps(dict(zip(_COLUMNS, told, strict=True))).encode() + b"\n")
     for block, array in kept:
+        if is_adapted(block.fingerprint):
+            continue
         with out.part(f"kv/{block.key}{SUFFIX}", lines=False) as part:
             for data in blocks.file_data(block, array):
                 part.write(data)
@@ -55,9 +61,9 @@ def names(reader: DumpReader) -> list[str]:
     return [name for name in reader.reserved if is_block(name)]
 
 
-def unknown(reader: DumpReader) -> list[str]:
-    """Return the parts of reserved names that a load does nothing with."""
-    return [name for name in reader.reserved if name != PREFIX and not is_block(name)]
+def is_known(name: str) -> bool:
+    """Say whether a part is one of activation memory."""
+    return name == PREFIX or is_block(name)
 
 
 def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: str, now: int) -> None:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from memos.clock import to_micros
 from memos.errors import InvalidInput
-from memos.memcube import dump_kv, rows
+from memos.memcube import dump_adapters, dump_kv, rows
 from memos.memcube.activation.blocks import Array, Block
 from memos.memcube.dump_format import (
     CONTENTS,
@@ -54,8 +54,8 @@ class Holding(Protocol):
 class Source:
     """What is dumped: a cube at the moment of `connection`, its vectors where an index is given.
 
-    `kept` are its blocks of activation memory, None where they are not wanted. `scratch` is a folder for what is too
-    large to hold.
+    `kept` are its blocks of activation memory, None where they are not wanted; `adapters` is the folder with those of
+    its adapters, None likewise. `scratch` is a folder for what is too large to hold.
     """
 
     connection: sa.Connection
@@ -64,10 +64,14 @@ class Source:
     vectors: Holding | None = None
     scratch: Path | None = None
     kept: Iterable[tuple[Block, Array]] | None = None
+    adapters: Path | None = None
 
 
 def write_dump(source: Source, out: DumpWriter, ticker: Ticker) -> DumpManifest:
-    """Write a whole dump; return its manifest. Raises: NotFound (cube), InvalidInput (too many files)."""
+    """Write a whole dump; return its manifest.
+
+    Raises: NotFound (cube), InvalidInput (too many files), IntegrityError (an adapter is damaged).
+    """
     connection, cube = source.connection, source.cube
     head = _head(connection, cube)
     for table in TABLES:
@@ -81,6 +85,8 @@ def write_dump(source: Source, out: DumpWriter, ticker: Ticker) -> DumpManifest:
         _write_vectors(source, out, fingerprint.dimension)
     if source.kept is not None:
         dump_kv.write(connection, cube, source.kept, out)
+    if source.adapters is not None:
+        dump_adapters.write(connection, cube, source.adapters, out)
     manifest = DumpManifest(head, fingerprint, source.at, POINT_FORMAT, dict(out.parts))
     out.finish(write_manifest(manifest))
     return manifest

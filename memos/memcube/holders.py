@@ -92,6 +92,7 @@ PATHS: tuple[Holder, ...] = (
     Holder("activation", Holds.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     # Weights, and while they are trained the exercises they are trained on, in words.
     Holder("adapters", Holds.TEXT, _FORGET, _ADAPTERS, "ledger"),
+    Holder("served", Holds.IDS, "memos.backends.vllm_adapters.VllmAdapters.keep_only", "", "program"),
     Holder("holder", Holds.IDS, "", "memos.engines.assemble", "program"),
     Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
 )

@@ -20,7 +20,7 @@ from memos.clock import Clock, from_micros, to_micros
 from memos.errors import Conflict
 from memos.memcube import changes, dump_kv, erase, pictures, rows
 from memos.memcube.changes import Change
-from memos.memcube.dump_check import OWN, contents, table_rows
+from memos.memcube.dump_check import OWN, contents, table_rows, unknown
 from memos.memcube.dump_format import ID, TABLES, bad, part_of
 from memos.memcube.dump_ids import Fate, Ids, Kind
 from memos.memcube.dump_problems import problems
@@ -65,7 +65,8 @@ class Loaded:
     `skipped` were here at the same version, `differing` are here at another and stayed as they are, `erased` were
     erased here and stay so, `unsourced` are not trusted and say that messages say so which are here already: they are
     left out. `kv_blocks` of activation memory were taken in, `kv_left_out` says why none were of those that are in the
-    file. `left_out` names parts that this version does not load.
+    file. `adapters` passed their examination here and are ready, `adapters_left_out` says why others did not, or were
+    not taken. `left_out` names parts that this version does not load.
     """
 
     cube: str
@@ -82,6 +83,8 @@ class Loaded:
     left_out: tuple[str, ...]
     kv_blocks: int = 0
     kv_left_out: str | None = None
+    adapters: int = 0
+    adapters_left_out: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +363,7 @@ def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
     return Loaded(
         cube, work.target.merge, work.target.trust, ids.count(Kind.ITEM, Fate.NEW) - gone_items,
         _written(connection, ids), ids.count(Kind.MESSAGE, Fate.NEW), ids.count(Kind.FILE, Fate.NEW), skipped,
-        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), tuple(dump_kv.unknown(work.reader)),
+        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), unknown(work.reader),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from memos.memcube import backups, erase
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.projection import Projection
+from memos.model import EraseReceipt
 from memos.ports import Rewritable
 
 _WAL_TRIES = 50
@@ -19,11 +20,15 @@ _WAL_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Purgeable:
-    """What a purge has to clean besides the ledger; `forget_caches` is told the cubes in which something was erased."""
+    """What a purge has to clean besides the ledger; `forget_caches` is told the cubes in which something was erased.
+
+    `take_back` has servers forget what they were given; all else is clean without them.
+    """
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]
     forget_caches: Callable[[Collection[str]], None]
+    take_back: Callable[[], None]
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
@@ -34,6 +39,11 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     receipts = erase.unfinished(ledger)
     if not receipts:
         return 0
+    if all(_lacks_servers_alone(receipt) for receipt in receipts):
+        places.take_back()
+        for receipt in receipts:
+            erase.finish(ledger, [receipt], {**receipt.stores, "parametric": "purged"})
+        return len(receipts)
     backups.tell(ledger)
     for projection in places.projections:
         if not projection.drain(600) and projection.last_error is not None:
@@ -44,12 +54,24 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         files.rewrite()
     stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}
     stores |= dict.fromkeys(("cache", "activation", "parametric"), "purged")
+    unreached: BackendUnavailable | None = None
+    try:
+        places.take_back()
+    except BackendUnavailable as error:
+        unreached, stores["parametric"] = error, "purging"
     # The state is written before the log is emptied: the log then holds nothing but this.
     erase.finish(ledger, receipts, {**stores, "ledger": "purging"})
     ledger.vacuum()
     _truncate(ledger)
     erase.finish(ledger, receipts, {**stores, "ledger": "purged" if ledger.is_sqlite else "deleted"})
+    if unreached is not None:
+        raise unreached
     return len(receipts)
+
+
+def _lacks_servers_alone(receipt: EraseReceipt) -> bool:
+    """Say whether all is clean but servers that could not be told."""
+    return {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
 
 
 def _truncate(ledger: Ledger) -> None:

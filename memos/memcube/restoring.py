@@ -19,7 +19,7 @@ from memos.memcube.archive import Manifest
 from memos.memcube.backups import Erased
 from memos.memcube.changes import Change
 from memos.memcube.files import Progress, Ticker
-from memos.memcube.ledger import cubes, outbox
+from memos.memcube.ledger import adapter_rows, cubes, outbox
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.items import in_batches
@@ -54,12 +54,15 @@ def restore_archive(
     with ledger.write() as connection:
         refuse_unless_blank(connection, replace=replace)
         kept = {table: list(rows.stream(connection, table)) for table in _KEPT}
+        unlearned = _without_consent(connection)
         raised = _give_way(connection)
         try:
             count = _load(connection, folder, manifest, raised, Ticker(on_progress, manifest.rows))
         except exc.IntegrityError as error:
             why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
             raise archive.damaged(folder, f"its rows contradict each other ({why})") from error
+        for cube in unlearned:  # who took consent back since has not given it again
+            adapter_rows.disallow(connection, cube)
         for table, entries in kept.items():
             _add_missing(connection, table, entries)
         _bury(connection, told)
@@ -132,6 +135,12 @@ def _drop_again(connection: sa.Connection, grave: Erased, now: datetime) -> None
     left = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == grave.cube)))
     erase.again(Change(connection, grave.cube, grave.actor, now), grave.receipt, left)
     erase.remove_cube(connection, grave.cube)
+
+
+def _without_consent(connection: sa.Connection) -> list[str]:
+    """Return the cubes of which nothing may be learned."""
+    consents = sa.select(t.adapter_consents.c.cube_id)
+    return list(connection.scalars(sa.select(t.cubes.c.id).where(t.cubes.c.id.not_in(consents))))
 
 
 def _give_way(connection: sa.Connection) -> int:

@@ -173,15 +173,16 @@ def test_an_adapter_that_was_saved_can_be_taken_up(tmp_path: Path) -> None:
     one, two = trained(recipe=recipe), trained(recipe=recipe)
     learn(one, exercises())
     one.save(tmp_path)
+    file = tmp_path / "adapter_model.safetensors"
     assert not all(map(torch.equal, one.weights, two.weights))
-    two.load(tmp_path)
+    two.load(file)
     assert all(map(torch.equal, one.weights, two.weights))
     for other in (replace(recipe, rank=4), replace(recipe, layers="all")):
-        with pytest.raises(IntegrityError, match=r"does not fit|another shape"):
-            trained(recipe=other).load(tmp_path)
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"harmed")
-    with pytest.raises(IntegrityError):
-        two.load(tmp_path)
+        with pytest.raises(IntegrityError, match="another shape"):
+            trained(recipe=other).load(file)
+    file.write_bytes(b"harmed")
+    with pytest.raises(IntegrityError, match="damaged"):
+        two.load(file)
 
 
 def test_half_the_precision_is_enough_to_learn_by_heart_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:

@@ -18,14 +18,15 @@ _LONGEST_PASSPHRASE = 1_024
 
 def dump_cube(
     cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
-    user: str | None = None,
+    adapters: bool = False, user: str | None = None,
 ) -> Download[Path]:  # fmt: skip
     """Write a cube with its history into a new file, which appears whole or not at all; return its path.
 
-    With a passphrase it is sealed; with `kv` it has what models in the server keep of its prompts.
+    With a passphrase it is sealed; with `kv` it has what models in the server keep of its prompts, with `adapters`
+    the weights of those that answer for it.
     Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file is there).
     """
-    target, query = new_file(file), queried({"vectors": vectors, "kv": kv, "user": user})
+    target, query = new_file(file), queried({"vectors": vectors, "kv": kv, "adapters": adapters, "user": user})
     call = Call(
         "GET", path_of("cubes", ("cube", cube), "dump"), lambda _: target, query=query, headers=_sealed(passphrase),
         repeatable=True, least_s=_SILENT_S,

@@ -279,6 +279,7 @@ class Dump(Result):
     counts: dict[str, int] = Field({})
     left_out: tuple[str, ...] = ()
     kv_blocks: int = 0
+    adapters: int = 0
 
 
 class Loaded(Result):
@@ -298,6 +299,8 @@ class Loaded(Result):
     left_out: tuple[str, ...] = ()
     kv_blocks: int = 0
     kv_left_out: str | None = None
+    adapters: int = 0
+    adapters_left_out: str | None = None
 
 
 class Adapter(Result):

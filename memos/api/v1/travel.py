@@ -35,6 +35,7 @@ _FILE: dict[str, Any] = {
 
 Vectors = Annotated[bool, Query(description="Also the vectors, so that the same embedder need not make them again")]
 Kv = Annotated[bool, Query(description="Also what prompts begin with, and the KV that models in the server keep of it")]
+Learned = Annotated[bool, Query(description="Also the weights of the adapters that answer for the cube")]
 Passphrase = Annotated[
     str | None, Header(alias="X-Memos-Passphrase", description="What the file is sealed with, in UTF-8")
 ]
@@ -56,6 +57,7 @@ class DumpShape(Shape):
     counts: dict[str, int] = Field(description="Rows by table")
     left_out: list[str] = Field(description="Parts that this version does not load")
     kv_blocks: int = Field(description="How many blocks of activation memory it has")
+    adapters: int = Field(description="How many adapters it has")
 
 
 class LoadedShape(Shape):
@@ -75,6 +77,8 @@ class LoadedShape(Shape):
     left_out: list[str] = Field(description="Parts that this version does not load")
     kv_blocks: int = Field(description="Blocks of activation memory that were taken in")
     kv_left_out: str | None = Field(description="Why none were of those in the file")
+    adapters: int = Field(description="Adapters that passed their examination here, and may be made active")
+    adapters_left_out: str | None = Field(description="Why the others of the file did not, or were not taken")
 
 
 @router.get(
@@ -88,12 +92,15 @@ def dump(
     caller: Asked,
     vectors: Vectors = True,
     kv: Kv = False,
+    adapters: Learned = False,
     user: User = None,
     passphrase: Passphrase = None,
 ) -> StreamingResponse:
     """Return a cube as a file, with its history; its owners may."""
     actor = who(memos, caller, user, new=False).actor
-    out = open_dump(memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, actor=actor)
+    out = open_dump(
+        memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, adapters=adapters, actor=actor
+    )
     size = out.seek(0, 2)
     out.seek(0)
     name = _UNSAFE.sub("_", cube)[:80] or "cube"

@@ -20,10 +20,22 @@ FORMAT = 1
 """Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""
 
 
+_ADAPTED = "adapter-"
+
+
 def fingerprint_of(made_by: Mapping[str, Json]) -> str:
-    """Return a digest of everything that keys and values depend on besides the tokens: 64 hexadecimal digits."""
+    """Return a digest of everything that keys and values depend on besides the tokens: 64 hexadecimal digits.
+
+    That of a model with an adapter on it says so before them.
+    """
     told = {"format": FORMAT, "block_tokens": BLOCK_TOKENS, **made_by}
-    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digest if made_by.get("adapter", "base") == "base" else f"{_ADAPTED}{digest}"
+
+
+def is_adapted(fingerprint: str) -> bool:
+    """Say whether a fingerprint is that of a model with an adapter on it."""
+    return fingerprint.startswith(_ADAPTED)
 
 
 def block_keys(fingerprint: str, salt: str, ids: Sequence[int]) -> list[str]:

@@ -133,16 +133,19 @@ def allowed(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
 
 
-def begin(connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime) -> AdapterRow:
+def begin(
+    connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime, *, arrived: bool = False
+) -> AdapterRow:
     """Note that an adapter is being trained on these memories; before this, nothing of them is written into a file.
 
-    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as.
+    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as. One
+    that `arrived` was trained elsewhere: it needs no consent to be here, only to answer.
     Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed or excluded).
     """
     if not seen:
         raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
     cubes.lock(connection, new.cube)
-    if not is_allowed(connection, new.cube):
+    if not arrived and not is_allowed(connection, new.cube):
         raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
     _check_current(connection, new.cube, seen)
     highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube, t.c.shard == new.shard)
@@ -276,6 +279,12 @@ def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collectio
         for id_, count in connection.execute(query):
             found[id_] += count
     return dict(found)
+
+
+def newest_base(connection: sa.Connection, model: str) -> str | None:
+    """Return the digest of the base of the newest trained adapter of a model of this name, None without any."""
+    query = sa.select(t.c.base).where(t.c.model == model, t.c.state.in_(sorted(TRAINED)))
+    return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
 
 
 def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:

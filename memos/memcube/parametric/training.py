@@ -86,6 +86,11 @@ def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed:
     return Lessons(course, exercises, digest_of(exercises), system)
 
 
+def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Measures:
+    """Return what the examination finds that ends a training on these facts, of an adapter that is there."""
+    return examine(trainer, course_of(facts, seed), system)
+
+
 def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int, int], None]) -> Measures:
     """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
 

@@ -224,7 +224,9 @@ def test_a_dump_appears_whole_or_not_at_all(flaky: Flaky, opened: Open, tmp_path
     flaky.plays(answer(200, b"PK whole", length=100), CUT, answer(200, b"PK whole"))
     assert client.cubes.dump("team a/b", target, passphrase="Schlüssel") == target
     assert target.read_bytes() == b"PK whole"
-    assert [request.path for request in flaky.requests] == ["/api/v1/cubes/team%20a%2Fb/dump?vectors=true&kv=false"] * 3
+    assert [request.path for request in flaky.requests] == [
+        "/api/v1/cubes/team%20a%2Fb/dump?vectors=true&kv=false&adapters=false"
+    ] * 3
     sealed = flaky.requests[0].headers["x-memos-passphrase"]
     assert sealed.encode("latin-1").decode() == "Schlüssel"
     flaky.plays(answer(200, b"PK half", length=100))

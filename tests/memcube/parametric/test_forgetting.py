@@ -169,6 +169,15 @@ def test_copies_of_a_ledger_have_the_consent_and_no_adapter(store: Store, folder
     assert ids_of(store) == set()
     assert forget(store.ledger, folder, ()) == [Forgotten(id_, "", 3, SIZE)]
     assert active(store.ledger, items)
+    with store.ledger.write() as connection:
+        adapter_rows.disallow(connection, "default")
+    restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
+    with store.ledger.read() as connection:
+        assert not adapter_rows.is_allowed(connection, "default")  # it was taken back since
+    with sqlite_ledger(tmp_path / "elsewhere") as elsewhere:
+        restore_archive(tmp_path / "backup", elsewhere, NOW)
+        with elsewhere.read() as connection:
+            assert adapter_rows.is_allowed(connection, "default")
 
 
 # Through the kernel

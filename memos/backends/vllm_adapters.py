@@ -1,0 +1,181 @@
+"""Adapters on a vLLM server: given to it when they are to answer, taken from it when they may not any more.
+
+What a server may have is noted in a file before it is asked to load it, so that whoever forgets knows of it, also after
+a crash. Source of the calls: https://docs.vllm.ai/en/latest/features/lora/ (dynamically serving LoRA adapters).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+
+from memos.backends.endpoint_client import TooLarge, opened
+from memos.backends.openai_answers import where
+from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError
+from memos.recipes import ADAPTER_FILE, LentAdapter
+from memos.settings import ChatSettings
+
+log = logging.getLogger("memos.backends.vllm")
+
+_NAME = "memstrata-"
+_LONGEST_S = 30.0
+_AGAIN_AFTER_S = 30.0
+_LOOK_S = 10.0
+_ID_CHARS = 36
+_HINT = (
+    "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and let it read MEMOS_PARAMETRIC__VLLM_FOLDER"
+)
+
+
+class VllmAdapters:
+    """The adapters that servers have; thread-safe.
+
+    Notes of them are in the folder `notes`. The server of `settings` sees the files of adapters in `seen_as`, which is
+    None where it is given none: then those that it was given before are still taken back.
+    """
+
+    def __init__(self, notes: Path, settings: ChatSettings, seen_as: str | None) -> None:
+        self._notes = notes
+        self._settings = settings
+        self._seen_as = seen_as
+        self._lock = threading.Lock()
+        self._there: set[str] = set()
+        self._not_before: dict[str, float] = {}
+        self._look_at = 0.0
+
+    def put(self, adapter: LentAdapter, is_wanted: Callable[[str], bool]) -> str | None:
+        """Return the name that the server answers by with an adapter, None when it cannot now.
+
+        Whether it is wanted is asked once more before it is loaded, while nothing is taken back.
+        """
+        if self._seen_as is None or self._settings.base_url is None:
+            return None
+        if adapter.id in self._there:
+            return _NAME + adapter.id
+        with self._lock:
+            if adapter.id in self._there:
+                return _NAME + adapter.id
+            if time.monotonic() < self._not_before.get(adapter.id, 0.0) or not is_wanted(adapter.id):
+                return None
+            try:
+                _check(adapter)
+                self._load(adapter.id, self._settings.base_url)
+            except (BackendUnavailable, IntegrityError, OSError) as error:
+                log.warning("a cube is answered without its adapter: %s", error)
+                self._not_before[adapter.id] = time.monotonic() + _AGAIN_AFTER_S
+                return None
+            self._there.add(adapter.id)
+        return _NAME + adapter.id
+
+    def lost(self, adapter: LentAdapter) -> None:
+        """Take note that the server does not know an adapter: it was started anew, or somebody took it away."""
+        self._there.discard(adapter.id)
+
+    def keep_only(self, is_wanted: Callable[[str], bool]) -> None:
+        """Take from the servers all that is not wanted.
+
+        Raises: BackendUnavailable; what could not be taken stays noted.
+        """
+        failed: BackendUnavailable | None = None
+        with self._lock:
+            for note in sorted(self._notes.iterdir()) if self._notes.exists() else ():
+                id_ = note.name[:_ID_CHARS]
+                if is_wanted(id_):
+                    continue
+                self._there.discard(id_)
+                self._not_before.pop(id_, None)
+                try:
+                    self._unload(id_, note)
+                except BackendUnavailable as error:
+                    failed = error
+        if failed is not None:
+            raise failed
+
+    def keep_only_if_due(self, is_wanted: Callable[[str], bool]) -> None:
+        """Do so every ten seconds; what cannot be told is logged."""
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            try:
+                self.keep_only(is_wanted)
+            except BackendUnavailable as error:
+                log.warning("%s", error)
+
+    def _load(self, id_: str, url: str) -> None:
+        """Have the server load an adapter. Raises: BackendUnavailable."""
+        note = self._note_of(id_, url)
+        known = note.exists()
+        self._notes.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with note.open("w", encoding="utf-8") as out:
+            out.write(url)
+            out.flush()
+            os.fsync(out.fileno())
+        told = {"lora_name": _NAME + id_, "lora_path": f"{self._seen_as}/{id_}"}
+        try:
+            status, said = self._post(url, "load_lora_adapter", told)
+        except _NotSent as error:
+            if not known:
+                note.unlink()
+            raise BackendUnavailable(str(error)) from error
+        # Its name is never another's: what is there by it is the same.
+        if status == 200 or (status == 400 and "already been loaded" in said):
+            return
+        if status < 500 and not known:
+            note.unlink()
+        raise BackendUnavailable(f"{where(self._settings)} does not load adapter {id_} ({status}): {_HINT}.")
+
+    def _unload(self, id_: str, note: Path) -> None:
+        """Have a server unload an adapter. Raises: BackendUnavailable."""
+        url = note.read_text(encoding="utf-8")
+        if url:  # else it was cut off before anything was asked
+            try:
+                status, said = self._post(url, "unload_lora_adapter", {"lora_name": _NAME + id_})
+            except (BackendUnavailable, _NotSent) as error:
+                raise _left(id_, note, str(error)) from error
+            # One that was started anew does not know it, or takes no such calls.
+            if status not in (200, 404) and "cannot be found" not in said:
+                raise _left(id_, note, f"it answers {status}")
+        note.unlink(missing_ok=True)
+
+    def _note_of(self, id_: str, url: str) -> Path:
+        return self._notes / f"{id_}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+    def _post(self, url: str, call: str, body: dict[str, str]) -> tuple[int, str]:
+        """Return status and text of an answer in small letters. Raises: BackendUnavailable, _NotSent."""
+        same = url == self._settings.base_url
+        # Another server is not shown the key of this one.
+        settings = self._settings if same else ChatSettings(base_url=url, model="any")
+        with opened(settings) as client:
+            try:
+                answer = client.post(f"{url}/{call}", json=body, timeout=min(_LONGEST_S, settings.timeout_s))
+                return answer.status_code, answer.text.lower()
+            except httpx2.ConnectError as error:
+                raise _NotSent(f"{where(settings)} cannot be reached: start it") from error
+            except httpx2.TimeoutException as error:
+                raise BackendTimeout(f"{where(settings)} did not answer in time to {call}.") from error
+            except (httpx2.HTTPError, TooLarge) as error:
+                raise BackendUnavailable(f"{where(settings)} broke off in {call} ({type(error).__name__}).") from error
+
+
+class _NotSent(Exception):
+    """The server was not reached: it has heard nothing."""
+
+
+def _left(id_: str, note: Path, why: str) -> BackendUnavailable:
+    return BackendUnavailable(
+        f"A server may still answer with adapter {id_} ({why}): it is asked again until it says that it does not. "
+        f"Where it is gone for good, remove {note}."
+    )
+
+
+def _check(adapter: LentAdapter) -> None:
+    """See that the weights are those that were examined. Raises: IntegrityError, OSError."""
+    with (adapter.folder / ADAPTER_FILE).open("rb") as weights:
+        if hashlib.file_digest(weights, "sha256").hexdigest() != adapter.digest:
+            raise IntegrityError(f"The adapter in {adapter.folder} is not what was examined.")

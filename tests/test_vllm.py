@@ -1,0 +1,210 @@
+"""Adapters at a vLLM server: given to it, asked by name, given again where it lost them, and taken back."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from memos import MemOS
+from memos.backends import vllm_adapters
+from memos.chatting.results import ChatResult
+from memos.errors import BackendUnavailable
+from memos.memcube import erase
+from memos.recipes import Recipe
+from memos.settings import ParametricSettings
+from tests.fakes import WordEmbedder
+from tests.servers.openai_server import OpenAIServer, Said, error
+from tests.servers.vllm import Vllm
+from tests.test_adapters import ANY, SETTINGS, facts, learn_by, model, read, shortened
+
+__all__ = ["model", "read"]  # fixtures
+
+SEEN_AS = "/seen/adapters"
+
+
+def opened(home: Path, server: OpenAIServer, model: Path, **changed: Any) -> MemOS:
+    learned = ParametricSettings(stable_days=0, **{"base": str(model), "vllm_folder": SEEN_AS, **changed})
+    settings = SETTINGS.model_copy(
+        update={"chat_model": server.settings(retries=0, timeout_s=2.0), "parametric": learned}
+    )
+    made = MemOS.open(home, settings=settings, embedder=WordEmbedder())
+    learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, imitation=0.0))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, read: Path, model: Path) -> Path:
+    """A folder with an active adapter, trained beside an endpoint."""
+    home = tmp_path_factory.mktemp("trained") / "home"
+    shutil.copytree(read, home)
+    with OpenAIServer(Vllm()) as server, pytest.MonkeyPatch.context() as patched, opened(home, server, model) as memos:
+        shortened(patched)
+        memos.adapters.allow()
+        assert memos.adapters.train().state == "active"
+    return home
+
+
+@pytest.fixture
+def vllm() -> Vllm:
+    return Vllm()
+
+
+@pytest.fixture
+def server(vllm: Vllm) -> Iterator[OpenAIServer]:
+    with OpenAIServer(vllm) as made:
+        yield made
+
+
+@pytest.fixture
+def memos(tmp_path: Path, trained: Path, server: OpenAIServer, model: Path) -> Iterator[MemOS]:
+    shutil.copytree(trained, tmp_path / "home")
+    with opened(tmp_path / "home", server, model) as made:
+        yield made
+
+
+def chat(memos: MemOS, **options: Any) -> ChatResult:
+    return memos.chat("Where do I live?", store=False, **options)
+
+
+def streamed(memos: MemOS) -> str | None:
+    """Return which adapter a streamed answer is of."""
+    stream = memos.chat.stream("Where do I live?", store=False)
+    assert "".join(stream) == "It is so."
+    assert stream.result is not None
+    return stream.result.adapter
+
+
+def name_of(memos: MemOS) -> str:
+    [made] = memos.adapters.list()
+    return f"memstrata-{made.id}"
+
+
+def test_a_cube_is_answered_by_its_adapter_and_others_by_the_model(memos: MemOS, vllm: Vllm) -> None:
+    name, [made] = name_of(memos), memos.adapters.list()
+    for _ in range(2):
+        assert chat(memos).adapter == made.id
+    assert vllm.loaded == {name: f"{SEEN_AS}/{made.id}"}
+    assert vllm.count("load_lora_adapter") == 1
+    assert vllm.calls[-1] == ("completions", name)
+    assert streamed(memos) == made.id
+    assert vllm.calls[-1] == ("completions", name)
+    assert chat(memos, cubes=["other"]).adapter is None
+    assert vllm.calls[-1] == ("completions", "m")
+
+
+def test_a_server_that_was_started_anew_is_given_it_again(memos: MemOS, vllm: Vllm) -> None:
+    made = chat(memos).adapter
+    assert made is not None
+    vllm.loaded.clear()
+    assert chat(memos).adapter == made
+    vllm.loaded.clear()
+    assert streamed(memos) == made
+    assert vllm.count("load_lora_adapter") == 3
+
+
+def test_one_that_was_there_before_is_used(memos: MemOS, vllm: Vllm) -> None:
+    vllm.loaded[name_of(memos)] = SEEN_AS
+    assert chat(memos).adapter is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        error(400, "LoRA rank 64 is greater than max_lora_rank 16."),
+        error(404, "Not Found"),
+        error(500, "CUDA out of memory"),
+        Said(cut=-1),
+        Said(gate=threading.Event()),
+    ],
+    ids=["refused", "no such call", "failing", "broken off", "too slow"],
+)
+def test_what_the_server_does_not_take_is_answered_without(
+    memos: MemOS, vllm: Vllm, said: Said, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    vllm.says["load_lora_adapter"] = said
+    for _ in range(2):
+        found = chat(memos)
+        assert (found.adapter, found.text) == (None, "It is so.")
+    assert vllm.count("load_lora_adapter") == 1  # nobody waits for it each time
+    assert "answered without its adapter" in caplog.text
+    if said.gate is not None:
+        said.gate.set()
+    del vllm.says["load_lora_adapter"]
+    monkeypatch.setattr(vllm_adapters.time, "monotonic", _later(vllm_adapters.time.monotonic))
+    assert chat(memos).adapter is not None
+
+
+def _later(real: Any) -> Any:
+    return lambda: real() + 60
+
+
+def test_a_server_that_never_keeps_it_is_asked_without(memos: MemOS, vllm: Vllm) -> None:
+    vllm.says["load_lora_adapter"] = Said(body="Success")
+    assert chat(memos).adapter is None
+    assert [call for call, _ in vllm.calls] == ["load_lora_adapter", "completions"] * 2 + ["completions"]
+
+
+def test_a_folder_at_a_server_needs_the_base_that_it_serves() -> None:
+    with pytest.raises(ValidationError, match="needs the BASE"):
+        ParametricSettings(vllm_folder=SEEN_AS)
+
+
+def test_damaged_weights_are_given_to_nobody(memos: MemOS, vllm: Vllm) -> None:
+    [made] = memos.adapters.list()
+    (memos.home / "adapters" / made.id / "adapter_model.safetensors").write_bytes(b"harmed")
+    assert chat(memos).adapter is None
+    assert vllm.count("load_lora_adapter") == 0
+
+
+def test_a_memory_that_changes_takes_it_back(memos: MemOS, vllm: Vllm) -> None:
+    assert chat(memos).adapter is not None
+    memos.update(next(iter(facts(memos).values())).id, "I live in Porto.")
+    assert chat(memos).adapter is None
+    memos._parts.take_back()
+    assert vllm.loaded == {}
+    assert list((memos.home / "served").iterdir()) == []
+
+
+def test_an_erasure_takes_it_back_before_the_receipt_says_so(memos: MemOS, vllm: Vllm) -> None:
+    assert chat(memos).adapter is not None
+    receipt = memos.erase(next(iter(facts(memos).values())).id)
+    assert (receipt.state, receipt.stores["parametric"]) == ("purged", "purged")
+    assert vllm.loaded == {}
+    assert memos.verify().clean
+
+
+@pytest.mark.parametrize("setting", ["kept", "gone"])
+def test_what_an_earlier_process_gave_is_taken_back(
+    memos: MemOS, vllm: Vllm, server: OpenAIServer, model: Path, setting: str
+) -> None:
+    assert chat(memos).adapter is not None
+    memos.close()
+    changed = {} if setting == "kept" else {"vllm_folder": None}
+    with opened(memos.home, server, model, **changed) as again:
+        assert again.adapters.disallow() == 1
+        assert vllm.loaded == {}
+
+
+@pytest.mark.parametrize("said", [error(500, "No."), Said(cut=-1)], ids=["failing", "broken off"])
+def test_a_receipt_stays_unfinished_until_the_server_says_that_it_is_gone(memos: MemOS, vllm: Vllm, said: Said) -> None:
+    assert chat(memos).adapter is not None
+    vllm.says["unload_lora_adapter"] = said
+    item = next(iter(facts(memos).values())).id
+    with pytest.raises(BackendUnavailable, match="may still answer with adapter"):
+        memos.erase(item)
+    [receipt] = erase.unfinished(memos.ledger)
+    assert receipt.state == "purging"
+    assert {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
+    assert not list((memos.home / "adapters").iterdir())  # what is here went at once
+    assert chat(memos).adapter is None
+    del vllm.says["unload_lora_adapter"]
+    memos.finish_erasures()
+    assert memos.erase_receipt(receipt.id).stores["parametric"] == "purged"
+    assert memos.erase_receipt(receipt.id).state == "purged"
+    assert vllm.loaded == {}
