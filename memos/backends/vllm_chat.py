@@ -80,7 +80,9 @@ class VllmChat:
         """Yield how to ask: with the adapter, once more where the server had lost it, and without."""
         for _ in range(2):
             prefix = request.prefix
-            adapter = prefix and self._lending.serving_named(prefix.cube, self._base, prefix.about)
+            if prefix is None:
+                break
+            adapter = self._lending.serving_named(prefix.cube, self._base, prefix.about)
             if adapter is None or (name := self._adapters.put(adapter, self._lending.may_answer)) is None:
                 break
             yield adapter, replace(request, model=name)
