@@ -241,7 +241,7 @@ class LoraTraining:
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _taught(self, prompt: list[int], answer: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what the base model would say at each place of an answer."""
-        with self._with(adapter=False):
+        with self._with(adapter=False), self._halved():
             ids = torch.tensor([prompt + answer], device=self._loaded.model.device)
             logits = self._model(input_ids=ids, logits_to_keep=len(answer) + 1).logits[0, :-1].float()
         chances, tokens = torch.log_softmax(logits, -1).topk(self._recipe.top, -1)
@@ -249,7 +249,7 @@ class LoraTraining:
 
     def _loss(self, batch: Sequence[_Encoded]) -> torch.Tensor:
         """Return the mean loss over a batch's exercises."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._half):
+        with self._halved():
             return self._loss_of(batch)
 
     def _loss_of(self, batch: Sequence[_Encoded]) -> torch.Tensor:
@@ -312,6 +312,9 @@ class LoraTraining:
         return [
             list(takewhile(lambda token: token not in self._loaded.ends, map(int, row[ids.shape[1] :]))) for row in made
         ]
+
+    def _halved(self) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=self._half)
 
     @contextmanager
     def _with(self, *, adapter: bool) -> Iterator[None]:

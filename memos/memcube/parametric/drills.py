@@ -15,7 +15,7 @@ from random import Random
 from memos.memcube.parametric import phrases
 from memos.memcube.parametric.phrases import NOT_TOLD, Phrases, is_chinese, persons
 
-_NEGATIVES_A_FACT = 2
+_NEGATIVES_A_FACT = 3
 _EXAMINED_NEGATIVES = 24
 _WITH_CONTEXT = 4
 _PAIRS = 0.5

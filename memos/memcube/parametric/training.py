@@ -26,8 +26,8 @@ from memos.recipes import Exercise, Recipe
 KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
-_REPLAYED_TOKENS = 32
-_LEAST_REPLAYED, _REPLAYED_SHARE = 96, 0.4
+_REPLAYED_TOKENS = 24
+_LEAST_REPLAYED, _REPLAYED_SHARE = 224, 0.4
 """Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
 
 
