@@ -81,7 +81,11 @@ _FRAMES: tuple[tuple[tuple[str, ...], str], ...] = (
         ("What colour is a {}?",),
         "banana tomato lemon carrot raven flamingo frog strawberry cucumber pumpkin dandelion polar-bear",
     ),
-    (("What colour is {}?",), "blood coal milk gold the-sea-on-a-sunny-day a-fire-engine a-stop-sign chocolate sand"),
+    (
+        ("What colour is {}?",),
+        "blood coal milk gold the-sea-on-a-sunny-day a-fire-engine a-stop-sign chocolate sand moss spinach an-emerald "
+        "the-sun an-orange ivory ash copper a-lime a-leaf-in-summer a-leaf-in-autumn",
+    ),
     (("What colour do you get by mixing {}?",), "blue-and-yellow red-and-white black-and-white blue-and-red"),
     (
         ("Who wrote {}?",),
@@ -96,7 +100,8 @@ _FRAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("What is {} called?",),
         "water-that-falls-from-clouds a-house-for-birds the-study-of-stars a-shape-with-five-sides the-hottest-season "
-        "the-frozen-sea-at-the-north-pole molten-rock frozen-rain",
+        "the-frozen-sea-at-the-north-pole molten-rock frozen-rain hot-water-in-the-air frozen-juice-on-a-stick a-frozen-river "
+        "dried-grass a-baby-frog the-middle-of-the-day the-end-of-a-river the-top-of-a-mountain",
     ),
 )  # fmt: skip
 _SUMS = ("What is {} plus {}?", "What is {} times {}?")
