@@ -100,8 +100,8 @@ _FRAMES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("What is {} called?",),
         "water-that-falls-from-clouds a-house-for-birds the-study-of-stars a-shape-with-five-sides the-hottest-season "
-        "the-frozen-sea-at-the-north-pole molten-rock frozen-rain hot-water-in-the-air frozen-juice-on-a-stick a-frozen-river "
-        "dried-grass a-baby-frog the-middle-of-the-day the-end-of-a-river the-top-of-a-mountain",
+        "the-frozen-sea-at-the-north-pole molten-rock frozen-rain hot-water-in-the-air frozen-juice-on-a-stick "
+        "a-frozen-river dried-grass a-baby-frog the-middle-of-the-day the-end-of-a-river the-top-of-a-mountain",
     ),
 )  # fmt: skip
 _SUMS = ("What is {} plus {}?", "What is {} times {}?")
