@@ -35,7 +35,9 @@ def random_model(folder: Path) -> Path:
     tokens.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokens.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=tokens, eos_token="<|end|>", additional_special_tokens=["<|start|>"]  # noqa: S106
+        tokenizer_object=tokens,
+        eos_token="<|end|>",  # noqa: S106 - a token of text
+        additional_special_tokens=["<|start|>"],
     )
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
