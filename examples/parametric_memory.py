@@ -36,7 +36,7 @@ def random_model(folder: Path) -> Path:
     tokens.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=tokens,
-        eos_token="<|end|>",  # noqa: S106
+        eos_token="<|end|>",  # noqa: S106 - a token of text
         additional_special_tokens=["<|start|>"],
     )
     tokenizer.chat_template = TEMPLATE
