@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,11 +28,11 @@ class AdapterLending:
     _fills: dict[str, Fill | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def serving(self, cube: str, base: str, about: Collection[str]) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Sequence[str]) -> LentAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest.
 
-        Of several shards it is the one that knows most of what a request is `about`. Whoever changes or deletes one
-        of its memories takes it out of service by that, in the same transaction.
+        Of several shards it is the one that knows most of what a request is `about`, the first of it counting most.
+        Whoever changes or deletes one of its memories takes it out of service by that, in the same transaction.
         """
         if self.folder is None or not self.folder.exists():
             return None
@@ -40,7 +40,8 @@ class AdapterLending:
             rows = adapter_rows.serving(connection, cube, base)
             if len(rows) > 1:
                 known = adapter_rows.knowing(connection, [row.id for row in rows], about)
-                rows.sort(key=lambda row: -known.get(row.id, 0))  # stable: else the first shard
+                worth = {item: 1 / place for place, item in enumerate(about, 1)}
+                rows.sort(key=lambda row: -sum(worth[item] for item in known.get(row.id, ())))  # else the first shard
         # One alone: the sum of two good ones was worse than either (docs/adr/0019).
         return next(
             (
@@ -51,7 +52,7 @@ class AdapterLending:
             None,
         )
 
-    def serving_named(self, cube: str, model: str, about: Collection[str]) -> LentAdapter | None:
+    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> LentAdapter | None:
         """Return the adapter of a cube that may answer now on the model of this name, whose digest nobody can see.
 
         It was trained on what the model was when one was trained last.

@@ -20,7 +20,7 @@ class Prefix:
     """The part of a request's first message that other requests begin with, too: its first `chars` characters.
 
     `cube` is whose it is: no other cube's requests meet what is kept of it. `items` are (first character, id) of the
-    memories that stand in it, in order; `about` are the ids of all memories that the request tells.
+    memories that stand in it, in order; `about` are the ids of those that were found for the request.
     """
 
     cube: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -74,7 +74,7 @@ class LentAdapter:
 class Lending(Protocol):
     """Says which adapter answers for a cube, and keeps the KV that is made under it apart."""
 
-    def serving(self, cube: str, base: str, about: Collection[str]) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Sequence[str]) -> LentAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest, and knows these memories."""
         ...
 

@@ -89,7 +89,9 @@ class LocalAdapters:
         if self._on == id_:
             self._off()
         del self._there[id_]
-        self._adapted.delete_adapter(id_)
+        with warnings.catch_warnings():  # peft says which one it thinks of instead; it is put on before it is used
+            warnings.simplefilter("ignore")
+            self._adapted.delete_adapter(id_)
 
     def _off(self) -> None:
         if self._adapted is not None:

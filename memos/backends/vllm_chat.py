@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
@@ -17,7 +17,7 @@ from memos.recipes import LentAdapter
 class NamedLending(Protocol):
     """Says which adapter answers for a cube, where nobody can see the model itself."""
 
-    def serving_named(self, cube: str, model: str, about: Collection[str]) -> LentAdapter | None:
+    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> LentAdapter | None:
         """Return the adapter of a cube that may answer now on the model of this name."""
         ...
 

@@ -72,5 +72,5 @@ def request_of(
         question.max_tokens,
         question.temperature,
         top_p=question.top_p,
-        prefix=Prefix(cube, stable if head else 0, starts, tuple(each.item for each in recalled.shown)),
+        prefix=Prefix(cube, stable if head else 0, starts, recalled.found),
     )

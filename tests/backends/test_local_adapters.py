@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +47,7 @@ class Lent:
     def __init__(self, loaded: Loaded, store: BlockStore | None = None) -> None:
         self.loaded, self.store, self.now = loaded, store, dict[str, LentAdapter]()
 
-    def serving(self, cube: str, base: str, about: Collection[str]) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Sequence[str]) -> LentAdapter | None:
         assert base == self.loaded.base
         return self.now.get(cube)
 

@@ -93,7 +93,9 @@ def test_it_is_told_who_saw_how_many_of_some_memories(store: Store, ids: list[st
     one, two = begun(store.ledger, ids[:2]).id, begun(store.ledger, ids[1:], shard="2").id
     begun(store.ledger, ids, shard="3")
     with store.ledger.read() as connection:
-        assert adapter_rows.knowing(connection, [one, two], [ids[0], ids[1], "nothing"]) == {one: 2, two: 1}
+        assert adapter_rows.knowing(connection, [one, two], [ids[0], ids[1], "nothing"]) == {
+            one: {ids[0], ids[1]}, two: {ids[1]},
+        }  # fmt: skip
         assert adapter_rows.knowing(connection, [one, two], []) == {}
         assert adapter_rows.knowing(connection, [], ids) == {}
 

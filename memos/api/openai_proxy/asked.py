@@ -71,7 +71,7 @@ class Completion:
         if part is not None:
             messages = _with(messages, part.section, "system")
         head = text_of(messages[0]) if messages[0].get("role") in _HEADS else ""
-        about = tuple(each.item for each in recalled.shown)
+        about = recalled.found
         prefix = Prefix(cube, len(head), about=about)
         if part is not None:
             begin = head.index(part.section)

@@ -7,7 +7,6 @@ only reads; what changes a cube's adapters locks the cube first.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -270,15 +269,16 @@ def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]
     return [_to_row(row) for row in connection.execute(query)]
 
 
-def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collection[str]) -> dict[str, int]:
-    """Return how many of some memories each of these adapters saw; who saw none is left out."""
-    found: Counter[str] = Counter()
+def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collection[str]) -> dict[str, set[str]]:
+    """Return which of some memories each of these adapters saw; who saw none is left out."""
+    found: dict[str, set[str]] = {}
     for batch in items.in_batches(item_ids):
-        query = sa.select(seen_items.c.adapter_id, sa.func.count()).group_by(seen_items.c.adapter_id)
-        query = query.where(seen_items.c.adapter_id.in_(ids), seen_items.c.item_id.in_(batch))
-        for id_, count in connection.execute(query):
-            found[id_] += count
-    return dict(found)
+        query = sa.select(seen_items.c.adapter_id, seen_items.c.item_id)
+        for id_, item in connection.execute(
+            query.where(seen_items.c.adapter_id.in_(ids), seen_items.c.item_id.in_(batch))
+        ):
+            found.setdefault(id_, set()).add(item)
+    return found
 
 
 def newest_base(connection: sa.Connection, model: str) -> str | None:

@@ -52,31 +52,34 @@ def shards_of(
 
 
 def _place(found: dict[str, list[int]], new: list[int], most: int, vectors: Vectors) -> None:
-    """Put each new row into the nearest shard with room, and those that find none into shards of their own."""
+    """Put a few new rows into the nearest shards with room; many, or those that find none, become shards themselves.
+
+    A shard that nobody trained yet is many, so that training one of several leaves the others as they were divided.
+    """
+    filled = max(1, int(most * _FILLED))
     centres = {name: vectors[rows].mean(0) for name, rows in found.items() if rows}
-    left = []
-    for row in new:
+    left = new if len(new) > max(1, most - filled) else []
+    for row in () if left else new:
         open_ = [name for name in centres if len(found[name]) < most]
         if open_:
             found[max(open_, key=lambda name: float(centres[name] @ vectors[row]))].append(row)
         else:
             left.append(row)
-    for rows in _parts(left, vectors, max(1, int(most * _FILLED))):
+    for rows in _parts(left, -(-len(left) // filled), vectors):
         found[_free_name(found)] = rows
 
 
-def _parts(rows: list[int], vectors: Vectors, most: int) -> list[list[int]]:
-    """Return rows in parts of at most `most`, halved along the direction in which they differ most."""
-    if not rows:
-        return []
-    if len(rows) <= most:
-        return [rows]
+def _parts(rows: list[int], count: int, vectors: Vectors) -> list[list[int]]:
+    """Return rows in so many parts of about one size, cut along the direction in which they differ most."""
+    if count < 2:
+        return [rows] if rows else []
     centred = vectors[rows] - vectors[rows].mean(0)
     direction = np.linalg.svd(centred, full_matrices=False)[2][0]
     direction *= 1 if direction[np.abs(direction).argmax()] > 0 else -1  # a sign is nothing that was computed
     order = [rows[int(each)] for each in np.argsort(centred @ direction, kind="stable")]
-    half = len(order) // 2
-    return _parts(order[:half], vectors, most) + _parts(order[half:], vectors, most)
+    first = count // 2
+    cut = len(order) * first // count
+    return _parts(order[:cut], first, vectors) + _parts(order[cut:], count - first, vectors)
 
 
 def _free_name(found: Mapping[str, list[int]]) -> str:

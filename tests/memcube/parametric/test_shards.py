@@ -48,6 +48,17 @@ def test_topics_stay_together_and_new_facts_go_where_theirs_are() -> None:
     assert fact(11) in after[tea]
 
 
+def test_to_train_one_of_several_moves_nothing_between_them() -> None:
+    facts = [fact(number) for number in range(23)]
+    parts, known = shards_of(facts, {}, 5, by_topic), dict[str, set[str]]()
+    for name in parts:
+        before = dict(known)
+        known[name] = {each.item for each in shards_of(facts, before, 5, by_topic)[name]}
+        now = shards_of(facts, known, 5, by_topic)
+        assert {name: {each.item for each in now[name]} for name in known} == known
+    assert known.keys() == parts.keys()
+
+
 @given(
     st.sets(st.integers(0, 60), max_size=40), st.sets(st.integers(0, 60), max_size=40), st.integers(1, 9)
 )  # fmt: skip
