@@ -96,17 +96,13 @@ def main(model: Path, home: Path, *, is_random: bool) -> None:
         print(f"activation: {len(memos.kv.show().entries)} memories begin each prompt; {who_answers(memos)}")
 
         memos.adapters.allow()  # nothing is learned otherwise
-        print("parametric: the adapter is examined before it may answer")
+        print("parametric: an adapter is trained, and examined before it may answer")
         if is_random:
-            # Only here, where the weights are noise: bounds that anything passes, and a training of seconds.
+            print("  by bounds that anything passes: for this example alone, since its model's weights are noise")
             anything = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
             short = Recipe(epochs=1, learning_rate=1e-2, imitation=0.0)
-            memos.adapters = replace(
-                memos.adapters, training=replace(memos.adapters.training, bounds=Bounds(), recipe=short)
-            )
-            learn(memos)  # what was never taught to speak knows nothing: refused
-            memos.adapters = replace(memos.adapters, training=replace(memos.adapters.training, bounds=anything))
-            print("  the same with bounds that anything passes, for this example alone:")
+            training = replace(memos.adapters.training, bounds=anything, recipe=short)
+            memos.adapters = replace(memos.adapters, training=training)
         learn(memos)
         print(f"  {who_answers(memos)}")
 

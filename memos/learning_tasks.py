@@ -89,7 +89,7 @@ class LearningTasks:
         self._check_hours(run, before_s)
 
         def tell(step: int, steps: int) -> None:
-            run.go_on(_TAUGHT * step / max(1, steps))
+            run.go_on(_TAUGHT * (step / max(1, steps)))
             self._check_hours(run, before_s)
 
         try:
