@@ -17,6 +17,7 @@ from safetensors.numpy import load, save
 
 from memos import MemOS
 from memos.errors import Conflict, IntegrityError, InvalidInput
+from memos.memcube.activation.chain import is_adapted
 from memos.memcube.loading import Loaded
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
@@ -51,7 +52,7 @@ def there(tmp_path_factory: pytest.TempPathFactory, read: Path, model: Path) -> 
 def raw(there: Path) -> bytes:
     """A dump with that adapter."""
     with MemOS.open(there / "home", settings=SETTINGS, embedder=WordEmbedder()) as memos:
-        assert memos.travel.dump("default", there / "with.memcube", adapters=True, kv=True).adapters == 1
+        assert memos.travel.dump("default", there / "with.memcube", adapters=True).adapters == 1
         assert memos.travel.dump("default", there / "without.memcube").adapters == 0
     parts = TakenApart((there / "without.memcube").read_bytes()).parts
     assert not [name for name in parts if name.startswith("adapters/")]
@@ -314,10 +315,20 @@ def test_only_what_answers_is_dumped_and_damaged_weights_are_not(tmp_path: Path,
         assert memos.travel.dump("default", tmp_path / "stale.memcube", adapters=True).adapters == 0
 
 
-def test_keys_and_values_made_under_an_adapter_stay(there: Path, raw: bytes) -> None:
-    with MemOS.open(there / "home", settings=SETTINGS, embedder=WordEmbedder()) as memos:
-        assert memos._parts.activations.blocks("default")
-    assert not [name for name in TakenApart(raw).parts if name.startswith("kv/") and name.endswith(".safetensors")]
+def test_keys_and_values_made_under_an_adapter_stay(tmp_path: Path, there: Path, model: Path) -> None:
+    shutil.copytree(there / "home", tmp_path / "home")
+    with opened(tmp_path, model) as memos:
+        [made] = memos.adapters.list()
+        for _ in range(3):
+            assert answered_by(memos) == made.id
+        kept = memos._parts.activations.blocks("default")
+        assert kept
+        assert all(is_adapted(block.fingerprint) for block, _, _ in kept)
+        assert memos.travel.dump("default", tmp_path / "kv.memcube", kv=True).kv_blocks == 0
+        memos.adapters.disallow()
+        for _ in range(3):
+            assert answered_by(memos) is None
+        assert memos.travel.dump("default", tmp_path / "base.memcube", kv=True).kv_blocks > 0
 
 
 def test_a_recipe_goes_with_it(raw: bytes) -> None:

@@ -35,7 +35,9 @@ def test_a_cube_goes_from_one_folder_to_another_sealed(
 ) -> None:
     there, here, file = (str(tmp_path / name) for name in ("there", "here", "life.memcube"))
     assert run.invoke(app, ["add", "the gannet dives", "--data-dir", there]).exit_code == 0
-    dumped = run.invoke(app, ["cubes", "dump", "default", file, "--seal", "--data-dir", there], input=SECRET + "\n")
+    dumped = run.invoke(
+        app, ["cubes", "dump", "default", file, "--seal", "--adapters", "--data-dir", there], input=SECRET + "\n"
+    )
     assert dumped.exit_code == 0, dumped.output
     assert "dumped 1 items, 1 versions, 0 files, 1 vectors" in dumped.output
     assert SECRET not in dumped.output

@@ -16,7 +16,8 @@ import httpx2
 import openai
 import stamina
 
-from memos.backends.endpoint_client import MOST_BYTES, TooLarge, opened
+from memos.backends import endpoint_client
+from memos.backends.endpoint_client import TooLarge, opened
 from memos.backends.openai_answers import Refused, read_answer, told_status, where
 from memos.backends.openai_dialect import Dialect, Dialects, payload
 from memos.backends.openai_images import with_small_images
@@ -261,7 +262,8 @@ class OpenAIChat:
             raise self._too_much() from error
 
     def _too_much(self) -> ModelError:
-        return ModelError(f"{where(self._settings)} sent more than {MOST_BYTES:,} bytes: look into what answers there.")
+        most = endpoint_client.MOST_BYTES
+        return ModelError(f"{where(self._settings)} sent more than {most:,} bytes: look into what answers there.")
 
     def _too_slow(self) -> BackendTimeout:
         return BackendTimeout(

@@ -64,11 +64,12 @@ def test_others_cubes_are_neither_dumped_nor_merged_into(server: Server, dump: b
 
 def test_a_sealed_dump_needs_its_passphrase(server: Server) -> None:
     ana = server.headers("ana")
-    sealed = server.http.get("/api/v1/cubes/ana/dump?vectors=false", headers={**ana, **SECRET}).content
+    sealed = server.http.get("/api/v1/cubes/ana/dump?vectors=false&adapters=true", headers={**ana, **SECRET}).content
     assert b"heron" not in sealed
     seen = server.http.post("/api/v1/cubes/inspect", content=sealed, headers={**ana, **SECRET})
     assert seen.status_code == 200, seen.text
     assert (seen.json()["cube"], seen.json()["sealed"], seen.json()["vectors"]) == ("ana", True, 0)
+    assert seen.json()["adapters"] == 0
     for headers in (ana, {**ana, "X-Memos-Passphrase": b"something else"}, {**ana, "X-Memos-Passphrase": b"\xff" * 9}):
         answer = server.http.post("/api/v1/cubes/inspect", content=sealed, headers=headers)
         assert answer.status_code == 400

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -130,6 +131,20 @@ def test_what_cannot_be_trained_is_refused_with_words_and_the_next_model_is_open
         trainer.open(str(folder), Recipe(), remembered=tmp_path / "weights.json")
         assert trainer.base == trained.base
         assert (tmp_path / "weights.json").exists()
+
+
+def test_weights_that_were_trained_elsewhere_are_taken_where_they_fit(
+    trained: AdapterTrainer, folder: Path, tmp_path: Path
+) -> None:
+    there = weights(trained, tmp_path / "there")
+    with AdapterTrainer() as trainer:
+        trainer.open(str(folder), RECIPE)
+        assert weights(trainer, tmp_path / "before") != there
+        trainer.load(tmp_path / "there" / WEIGHTS)
+        assert weights(trainer, tmp_path / "here") == there
+        trainer.open(str(folder), replace(RECIPE, rank=RECIPE.rank + 1))
+        with pytest.raises(IntegrityError, match="of another shape"):
+            trainer.load(tmp_path / "there" / WEIGHTS)
 
 
 def truncated_weights(file: Path, *, size_bytes: int) -> None:

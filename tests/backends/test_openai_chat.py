@@ -22,7 +22,7 @@ import pytest
 import stamina.instrumentation
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from memos.backends import openai_chat
+from memos.backends import endpoint_client
 from memos.backends.openai_answers import retry_after_s, without_reasoning
 from memos.backends.openai_chat import OpenAIChat
 from memos.backends.openai_dialect import strict_schema
@@ -355,7 +355,7 @@ def test_a_failure_behind_status_200_is_a_failure(opened: Open) -> None:
 
 
 def test_a_huge_body_is_given_up(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_chat, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(endpoint_client, "MOST_BYTES", 100_000)
     model, server = opened([answer("x" * 200_000)])
     with pytest.raises(ModelError, match="100,000 bytes"):
         model.complete(asking())
