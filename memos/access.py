@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from memos.clock import Clock, new_id
-from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, shown
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, shown
 from memos.guard import Guard, caller
 from memos.identities import EVERYONE, Caller, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, NewKey, Right
 from memos.memcube.ledger import access as rows
@@ -289,7 +289,8 @@ class Keys:
         if key is None or identity is None or expired or key.revoked_at is not None or identity.disabled:
             raise PermissionDenied("The key is unknown, expired or revoked: use another, or make one.")
         if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
-            with doors.writing() as connection:
+            # A disk that is full leaves what is stored to be read.
+            with suppress(BackendUnavailable), doors.writing() as connection:
                 rows.change_key(connection, key.id, last_used_at=now)
         return Caller(identity, key)
 

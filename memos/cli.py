@@ -53,6 +53,7 @@ from memos.cli_shared import (
 from memos.cli_tasks import tasks_app
 from memos.cli_tiers import tiers_app
 from memos.cli_tools import tools_app
+from memos.cli_travel import travel_app
 from memos.cli_upkeep import upkeep_app
 from memos.cli_users import keys_app, share_app, users_app
 from memos.cli_watch import watch_app
@@ -86,6 +87,7 @@ def main_options(
 app.add_typer(memories_app)
 app.add_typer(upkeep_app)
 app.add_typer(cubes_app, name="cubes")
+app.add_typer(travel_app, name="cube", hidden=True)  # as people type what is done with one cube
 app.add_typer(moving_app)
 app.add_typer(tiers_app)
 app.add_typer(reading_app)

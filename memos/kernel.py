@@ -231,7 +231,9 @@ class MemOS:
                 parts.take_back_if_due,
             ),
         )
-        self.totals = Totals(parts.ledger, parts.clock, parts.askers, parts.embedder, self._scopes.check_admin)
+        self.totals = Totals(
+            parts.ledger, parts.clock, parts.askers, parts.embedder, self._scopes.check_admin, quotas=parts.quotas
+        )
         self._closed = False
 
     @classmethod

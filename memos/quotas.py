@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,7 @@ class Quotas:
         self._clock = clock
         self._defaults = defaults
         self._minutes: dict[str, tuple[str, int]] = {}
+        self._spent: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def limits_of(self, key: Key) -> KeyLimits:
@@ -64,20 +66,18 @@ class Quotas:
         _take(connection, asking.key, (_ITEMS, items, limits.items_per_day), now)
         _take(connection, asking.key, (_BYTES, size_bytes, limits.bytes_per_day), now)
 
+    @property
+    def spent(self) -> dict[str, int]:
+        """The tokens that models took since this was made, of whatever caller, by what they were asked for."""
+        with self._lock:
+            return dict(self._spent)
+
     @contextmanager
-    def model_call(self, most_tokens: int) -> Iterator[Callable[[int], None]]:
+    def model_call(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
         """Set tokens aside for a call of a model; yield what to tell how many it took, 0 if it is told none.
 
         Raises: LimitReached, before anything is asked.
         """
-        asking = caller()
-        limit = None if asking is None or _is_free(asking) else self.limits_of(asking.key).tokens_per_day
-        if asking is None or limit is None:
-            yield lambda _: None
-            return
-        now = self._clock.now()
-        with self._ledger.write() as connection:
-            _take(connection, asking.key, (_TOKENS, most_tokens, limit), now)
         spent = 0
 
         def took(tokens: int) -> None:
@@ -85,10 +85,28 @@ class Quotas:
             spent += tokens
 
         try:
-            yield took
+            with self._set_aside(most_tokens, lambda: spent):
+                yield took
+        finally:
+            with self._lock:
+                self._spent[purpose] += spent
+
+    @contextmanager
+    def _set_aside(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
+        """Charge the caller's key, where it has a limit, with the most at first and with what was spent at the end."""
+        asking = caller()
+        limit = None if asking is None or _is_free(asking) else self.limits_of(asking.key).tokens_per_day
+        if asking is None or limit is None:
+            yield
+            return
+        now = self._clock.now()
+        with self._ledger.write() as connection:
+            _take(connection, asking.key, (_TOKENS, most_tokens, limit), now)
+        try:
+            yield
         finally:
             with self._ledger.write() as connection:
-                key_usage.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent - most_tokens, None)
+                key_usage.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
 
     def used(self, key: Key) -> dict[str, int]:
         """Return the items, bytes and tokens that a key used today."""

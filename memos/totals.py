@@ -18,6 +18,7 @@ from memos.memcube.ledger.counts import Whole
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tiers import ARCHIVED, OPEN
 from memos.model import LOCAL_OWNER, TaskState
+from memos.quotas import Quotas
 
 _ENDED_WITHIN = timedelta(hours=1)
 
@@ -28,7 +29,8 @@ class InstallationTotals:
 
     `tiers` holds pages (short), segments (mid, archive) and memories (long); `tasks` counts by kind and state, of those
     that ended what ended within an hour; `outbox` what an index has yet to take, by index and `waiting` or `parked`;
-    `events` those of each kind since this process first counted; `caches` hits and misses of this process.
+    `events` those of each kind since this process first counted; `tokens_today` those of background tasks, `tokens` all
+    that this process had models take, by purpose; `caches` hits and misses of this process.
     """
 
     at: datetime
@@ -39,6 +41,7 @@ class InstallationTotals:
     outbox: Mapping[tuple[str, str], int]
     events: Mapping[str, int]
     tokens_today: int
+    tokens: Mapping[str, int]
     caches: Mapping[str, tuple[int, int]]
 
 
@@ -46,9 +49,10 @@ class Totals:
     """Counts one open installation; thread-safe."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, askers: Askers, embedder: CachedEmbedder, admin: Callable[[str], None]
-    ) -> None:
-        self._ledger, self._clock = ledger, clock
+        self, ledger: Ledger, clock: Clock, askers: Askers, embedder: CachedEmbedder, admin: Callable[[str], None],
+        *, quotas: Quotas,
+    ) -> None:  # fmt: skip
+        self._ledger, self._clock, self._quotas = ledger, clock, quotas
         self._askers, self._embedder = askers, embedder
         self._check_admin = admin
         self._counted: dict[str, int] | None = None
@@ -64,7 +68,7 @@ class Totals:
             self._count_events(connection)
             return InstallationTotals(
                 now, found.cubes, found.messages, _tiers(found), self._tasks(connection, now), _outbox(found),
-                dict(self._events), sum(usage.tokens_today(connection, None, now).values()),
+                dict(self._events), sum(usage.tokens_today(connection, None, now).values()), self._quotas.spent,
                 {"embeddings": (self._embedder.hits, self._embedder.misses), "answers": self._askers.remembered},
             )  # fmt: skip
 

@@ -49,8 +49,13 @@ def test_a_cube_goes_from_one_folder_to_another_sealed(
     assert "the one here; sealed" in seen.output
     loaded = run.invoke(app, ["cubes", "load", file, "--as", "copy", "--json", "--data-dir", here])
     assert json.loads(loaded.stdout)["items"] == 1
-    merged = run.invoke(app, ["cubes", "load", file, "--as", "copy", "--merge", "--data-dir", here])
+    merged = run.invoke(app, ["cube", "load", file, "--as", "copy", "--merge", "--data-dir", here])
     assert "1 were here already" in merged.output
+    # By its other name, which no list of commands shows.
+    assert run.invoke(app, ["cube", "inspect", file, "--data-dir", here]).output == seen.output
+    again = run.invoke(app, ["cube", "dump", "copy", str(tmp_path / "again.memcube"), "--json", "--data-dir", here])
+    assert json.loads(again.stdout)["counts"]["items"] == 1
+    assert "  cube " not in run.invoke(app, ["--help"]).output
     found = run.invoke(app, ["search", "gannet", "-c", "copy", "--json", "--data-dir", here])
     assert json.loads(found.stdout)["hits"][0]["item"]["memory"] == "the gannet dives"
     assert run.invoke(app, ["cubes", "load", file, "--as", "copy", "--data-dir", here]).exception is not None

@@ -104,10 +104,28 @@ def test_models_and_servers_that_do_not_answer_or_refuse(tmp_path: Path, model: 
     )  # fmt: skip
     found = examine(settings)
     bad = {finding.what for finding in found if finding.state is State.BAD}
-    assert {"ledger", "indexes"} <= bad
+    assert "ledger" in bad
+    vector, graph = (finding for finding in found if finding.what == "indexes")  # each is looked at
+    assert (vector.state, graph.state) == (State.BAD, State.BAD)
+    assert away in vector.told
+    assert settings.neo4j.url in graph.told
     assert KEY not in " ".join(finding.told for finding in found)
     low = Settings(home=tmp_path, limits=LimitSettings(min_free_bytes=10**18))
     assert states(low, "folder") == {State.BAD}
+
+
+def test_an_extra_that_is_missing_is_bad_where_the_settings_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extras(settings: Settings) -> dict[str, State]:
+        return {finding.told.partition(":")[0]: finding.state for finding in of(settings, "extras")}
+
+    plain, sealing = Settings(home=tmp_path), Settings(home=tmp_path, cube_passphrase=KEY)
+    assert {extras(sealing)[name] for name in ("sealing", "ocr")} == {State.GOOD}
+    for module in ("cryptography", "rapidocr"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert {extras(plain)[name] for name in ("sealing", "ocr")} == {State.MISSING}
+    assert extras(sealing)["sealing"] is State.BAD
 
 
 def test_a_ledger_on_postgresql_is_looked_at_without_making_anything(

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
+import httpx2
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -86,20 +88,29 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A server as a reader of the README would start it; what it says is in the environment of the blocks."""
-    home = tmp_path_factory.mktemp("served")
-    command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", str(home)]
+    """A server that `make serve` starts; what it says is in the environment of the README's blocks."""
+    venv = Path(sys.prefix)
+    command = ["make", "--silent", f"--old-file={venv / '.base'}", "serve", "PORT=0", f"VENV={venv}"]
+    around = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    around |= {"MEMOS_HOME": str(tmp_path_factory.mktemp("served"))}
     with (
         OpenAIServer(lambda _: answer("You live in Lyon.")) as model,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "MEMOS_CHAT_MODEL__BASE_URL": model.url, "MEMOS_CHAT_MODEL__MODEL": "scripted"},
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**around, "MEMOS_CHAT_MODEL__BASE_URL": model.url, "MEMOS_CHAT_MODEL__MODEL": "scripted"},
         ) as process,
     ):  # fmt: skip
         assert process.stdout is not None
         url, key = (process.stdout.readline().split()[-1] for _ in range(2))
         yield {"MEMOS_BASE_URL": url, "MEMOS_API_KEY": key}
-        process.terminate()
+        process.terminate()  # make tells it on
+
+
+def test_make_serve_starts_a_server_on_loopback_that_its_key_opens(server: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {server['MEMOS_API_KEY']}"}
+    me = httpx2.get(f"{server['MEMOS_BASE_URL']}/api/v1/me", headers=headers, timeout=60)
+    assert urlsplit(server["MEMOS_BASE_URL"]).hostname == "127.0.0.1"
+    assert me.json()["identity"]["admin"] is True
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=range(len(blocks("python"))))

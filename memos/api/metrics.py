@@ -117,6 +117,11 @@ def _families(totals: InstallationTotals) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "memos_model_tokens_today", "Tokens background tasks spent this UTC day", totals.tokens_today
     )
+    tokens = CounterMetricFamily(
+        "memos_model_tokens", "Tokens language models took, of chats, the proxy and the background", labels=("purpose",)
+    )
+    for purpose, number in sorted({"chat": 0, "proxy": 0, **totals.tokens}.items()):
+        tokens.add_metric((purpose,), number)
     tiers = GaugeMetricFamily(
         "memos_tier_size", "Pages (short), segments (mid, archive) and memories (long) in a tier", labels=("tier",)
     )
@@ -139,4 +144,4 @@ def _families(totals: InstallationTotals) -> Iterator[Metric]:
     for cache, (hits, misses) in totals.caches.items():
         caches.add_metric((cache, "yes"), hits)
         caches.add_metric((cache, "no"), misses)
-    yield from (tiers, tasks, outbox, events, caches)
+    yield from (tokens, tiers, tasks, outbox, events, caches)

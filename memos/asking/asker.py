@@ -28,12 +28,12 @@ _IMAGE_TOKENS = 2_000
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
-Spending = Callable[[int], AbstractContextManager[Callable[[int], None]]]
-"""Sets tokens aside for a call of a model, and is told how many it took. Raises: LimitReached."""
+Spending = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
+"""Sets tokens aside for a call of a model with a purpose, and is told how many it took. Raises: LimitReached."""
 
 
 @contextmanager
-def free(_: int) -> Iterator[Callable[[int], None]]:
+def free(_: int, __: str) -> Iterator[Callable[[int], None]]:
     """Set nothing aside."""
     yield lambda _: None
 
@@ -96,7 +96,7 @@ class Asker:
         Raises: as `talk`.
         """
         asked = most_tokens(request.messages, 0)
-        with self._spending(asked + (request.max_tokens or self._max_tokens)) as took:
+        with self._spending(asked + (request.max_tokens or self._max_tokens), meter.purpose) as took:
             started, tokens, failed, begun, shown = time.monotonic(), Tokens(), True, False, 0
             try:
                 with closing(self._model.stream(request)) as pieces:
@@ -182,7 +182,8 @@ class Asker:
 
     def _complete(self, request: ChatRequest, meter: Meter) -> ChatReply:
         request = replace(request, later=meter.task is not None)
-        with self._spending(most_tokens(request.messages, request.max_tokens or self._max_tokens)) as took:
+        most = most_tokens(request.messages, request.max_tokens or self._max_tokens)
+        with self._spending(most, meter.purpose) as took:
             started = time.monotonic()
             try:
                 reply = self._model.complete(request)

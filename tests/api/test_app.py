@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
+from memos.serving import first_key
 from memos.settings import IndexSettings, LimitSettings, ServerSettings
 from tests.api.conftest import Server
 from tests.fakes import WordEmbedder
@@ -171,6 +173,64 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_in_memory(tmp_path: Pa
             upload = http.post("/api/v1/documents/upload", files=form, headers={BEARER: "Bearer local-token"})
             assert upload.status_code == 413
             assert http.get("/api/v1/cubes", headers=headers).status_code == 200
+
+
+ORIGIN = "https://pages.example"
+ASKING = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": BEARER}
+
+
+def test_pages_of_other_origins_may_not_ask_by_default(server: Server) -> None:
+    for answer in (
+        server.http.options("/api/v1/search", headers=ASKING),
+        server.http.get("/health", headers={"Origin": ORIGIN}),
+        server.http.post("/api/v1/search", json={"query": "x"}, headers={"Origin": ORIGIN, **server.headers("ana")}),
+    ):
+        assert [name for name in answer.headers if name.startswith("access-control")] == []
+
+
+def test_a_server_keeps_to_its_settings_and_says_what_it_cannot_do_now(tmp_path: Path) -> None:
+    settings = Settings(
+        limits=LimitSettings(min_free_bytes=10**18), server=ServerSettings(cors_origins=(ORIGIN,), new_users=False)
+    )
+    with MemOS.open(tmp_path, embedder=WordEmbedder()) as memos:
+        admin = first_key(memos)
+        memos.users.create("ana")
+    with (
+        MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos,
+        TestClient(create_app(memos, later=True), raise_server_exceptions=False) as http,
+    ):
+        headers = {BEARER: f"Bearer {admin}"}
+
+        asked = http.options("/api/v1/search", headers=ASKING)
+        assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, ORIGIN)
+        assert BEARER in asked.headers["access-control-allow-headers"]
+        refused = http.options("/api/v1/search", headers=ASKING | {"Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in refused.headers
+
+        # Nobody is made by being named; who is known is served, also while nothing can be stored.
+        said = [{"role": "user", "content": "The disk is full."}]
+        new: dict[str, Any] = {"user": "cleo", "user_id": "cleo", "messages": said, "query": "x"}
+        for path, names in (
+            ("/api/v1/search", ("query", "user")),
+            ("/api/v1/memories", ("messages", "user")),
+            ("/product/add", ("messages", "user_id")),
+            ("/api/openmem/v1/add/message", ("messages", "user_id")),
+        ):
+            body = {name: new[name] for name in names}
+            assert (path, http.post(path, json=body, headers=headers).status_code) == (path, 404)
+        assert {user.id for user in memos.users.list(kind="user")} == {"admin", "ana"}
+        known = http.post("/api/v1/search", json={"query": "x", "user": "ana"}, headers=headers)
+        assert known.status_code == 200
+
+        body = {"user_id": "ana", "messages": said}
+        failed = http.post("/api/openmem/v1/add/message", json=body, headers=headers)
+        assert (failed.status_code, failed.json()["code"]) == (503, 50143)
+
+        assert http.get("/ready").status_code == 200
+        memos.close()
+        told = http.get("/ready")
+        assert (told.status_code, told.json()["status"]) == (503, "unavailable")
+        assert http.get("/health").status_code == 200
 
 
 def test_streams_and_waits_end_when_the_server_is_about_to(tmp_path: Path) -> None:

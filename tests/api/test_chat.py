@@ -13,8 +13,9 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, ModelError
-from memos.ports import ChatRequest
+from memos.ports import ChatReply, ChatRequest
 from memos.settings import IndexSettings, LimitSettings, TaskSettings
+from memos.tokens import Tokens
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import Answer, ScriptedChat
@@ -85,6 +86,18 @@ def test_events_carry_the_pieces_and_the_same_result(chats: Chats) -> None:
     assert last == "end"
     assert result["text"] == "A blue door."
     assert result["receipt"] is None
+
+
+def test_the_tokens_of_chats_are_among_the_numbers_of_the_server(chats: Chats) -> None:
+    chats.says(ChatReply("A blue door.", Tokens(30, 12)))
+    before = chats.memos.totals().tokens.get("chat", 0)
+    assert chats.ask("ana", store=False).status_code == 200
+    assert chats.events("ana", store=False)[-1][0] == "end"
+    now = chats.memos.totals().tokens["chat"]
+    assert now - before == 2 * 42
+    told = httpx2.get(chats.url.replace("/api/v1/chat", "/metrics"), timeout=60).text
+    assert f'memos_model_tokens_total{{purpose="chat"}} {float(now)}' in told
+    assert 'memos_model_tokens_total{purpose="proxy"} 0.0' in told
 
 
 def test_nobody_is_shown_anothers_memory(chats: Chats) -> None:

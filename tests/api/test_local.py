@@ -215,7 +215,8 @@ def _commands(command: click.Command, before: tuple[str, ...] = ()) -> Iterator[
         yield " ".join(before)
         return
     for name, one in command.commands.items():
-        yield from _commands(one, (*before, name))
+        if not one.hidden:  # another name of commands that are there
+            yield from _commands(one, (*before, name))
 
 
 class Furnished(NamedTuple):

@@ -252,6 +252,24 @@ def test_clients_on_stdio_share_a_folder_and_outlive_each_other(tmp_path: Path) 
     assert endpoint.find(home) is None
 
 
+def test_a_client_on_stdio_works_through_the_server_that_has_the_folder_open(http: Http) -> None:
+    home = http.memos.home
+    before = endpoint.find(home)
+
+    async def talk() -> str:
+        async with on_stdio(home, "--user", "ana") as client, http.client("ana") as beside:
+            added = await told(client, "add", text="A puffin digs")
+            assert added["cube"] == "ana"
+            assert (await told(beside, "get", id=added["ids"][0]))["memory"] == "A puffin digs"
+            theirs = (await told(beside, "add", text="A puffin dives"))["ids"][0]
+            assert (await told(client, "get", id=theirs))["memory"] == "A puffin dives"
+            return str(added["ids"][0])
+
+    item = anyio.run(talk)
+    assert http.memos.get(item).memory == "A puffin digs"  # the server's own process has the folder open, and has it
+    assert endpoint.find(home) == before
+
+
 HELLO = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},

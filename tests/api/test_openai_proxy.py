@@ -95,11 +95,13 @@ def asking(text: Any = "Where does Maria live?", **more: Any) -> dict[str, Any]:
 def test_the_official_client_gets_memory_by_its_base_url_alone(proxy: Proxy) -> None:
     key = proxy.user("sync", "My sister Maria lives in Lyon.")
     proxy.says(answer("In Lyon.", usage=counted(7, 2)))
+    before = proxy.memos.totals().tokens.get("proxy", 0)
     with proxy.client(key) as client:
         got = client.chat.completions.create(**asking())
     assert got.choices[0].message.content == "In Lyon."
     assert got.usage is not None
     assert got.usage.total_tokens == 9
+    assert proxy.memos.totals().tokens["proxy"] - before == 9
     system, user = proxy.asked["messages"]
     assert system["content"].startswith(MEMORY_NOTICE)
     assert "My sister Maria lives in Lyon." in system["content"]
@@ -575,10 +577,15 @@ def test_an_endpoint_that_is_too_slow_or_not_there_is_told_so(tmp_path: Path) ->
                     with pytest.raises(openai.InternalServerError, match="in time") as caught:
                         client.chat.completions.create(**asking())
                     assert caught.value.status_code == 504
+                memos.add("My sister Maria lives in Lyon.", cube="ana")
                 with pytest.raises(openai.APIError, match="in time"):
                     list(client.chat.completions.create(stream=True, **asking()))
                 # The section stands before the question here, as it is set.
-                memos.add("My sister Maria lives in Lyon.", cube="ana")
+                [user] = upstream.asked[-1].body["messages"]
+                section, question = user["content"].rsplit("\n\n", 1)
+                assert (user["role"], question) == ("user", "Where does Maria live?")
+                assert section.startswith(MEMORY_NOTICE)
+                assert "My sister Maria lives in Lyon." in section
                 upstream.__exit__()
                 with pytest.raises(openai.InternalServerError, match="cannot be reached") as caught:
                     client.chat.completions.create(**asking())

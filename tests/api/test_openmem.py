@@ -234,6 +234,27 @@ def test_without_a_key_or_with_a_wrong_one_the_code_says_which(server: Server) -
     assert (wrong.status_code, wrong.json()["code"]) == (401, 40132)
 
 
+def test_a_key_that_used_up_its_limit_gets_the_protocols_code_and_when_to_come_back(server: Server) -> None:
+    made = server.memos.keys.create("ana", "small", limits={"items_per_day": 0})
+    body = {"user_id": "ana", "messages": [{"role": "user", "content": "too much"}]}
+    refused = server.http.post(f"{ROOT}/add/message", json=body, headers={"Authorization": f"Token {made.secret}"})
+    assert (refused.status_code, refused.json()["code"]) == (429, 40309)
+    assert int(refused.headers["Retry-After"]) > 0
+
+
+def test_every_field_without_effect_is_named_in_the_documents(server: Server) -> None:
+    document = server.http.get(f"{ROOT}/openapi.json").json()
+    fields = {
+        name
+        for shape in document["components"]["schemas"].values()
+        for name, field in shape.get("properties", {}).items()
+        if "without effect" in field.get("description", "")
+    }
+    assert {"conversation_id", "source", "allow_memory_view", "model", "preference_limit_number"} <= fields
+    told = (Path(__file__).parents[2] / "docs" / "openmem.md").read_text(encoding="utf-8")
+    assert [name for name in fields if f"`{name}`" not in told.partition("Taken and without effect")[2]] == []
+
+
 def test_nothing_of_another_tenants_appears_anywhere(server: Server) -> None:
     secret = [{"role": "user", "content": "The safe opens with seven walruses."}]
     task = data(server, "add/message", "ana", user_id="ana", messages=secret, conversation_id="safe")["task_id"]

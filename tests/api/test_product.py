@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,21 @@ def test_what_is_added_is_searched_listed_and_looked_at(server: Server) -> None:
     assert every[0]["memory_statistics"] == {"LongTermMemory": 1}
 
 
+def test_fields_of_a_search_without_effect_are_taken_and_named_in_the_documents(server: Server) -> None:
+    said = [{"role": "user", "content": text} for text in ("The ibis wades.", "The ibis wades.", "The stork nests.")]
+    post(server, "add", {"user_id": "xia", "session_id": "s", "messages": said, "async_mode": "sync"})
+    body = {"user_id": "xia", "query": "What does the ibis do?", "reference_time": "2025-03-01"}
+    found = post(server, "search", body)
+    assert found["text_mem"][0]["memories"]
+    named = (Path(__file__).parents[2] / "docs" / "product.md").read_text(encoding="utf-8")
+    for field, value in {
+        "dedup": "no", "mode": "fine", "session_id": "another", "search_memory_type": "UserMemory", "rerank": False,
+        "source": "x", "chat_history": [{"role": "user", "content": "storks?"}], "neighbor_discovery": True,
+    }.items():  # fmt: skip
+        assert post(server, "search", body | {field: value}) == found, field
+        assert f"`{field}`" in named.partition("Taken and without effect")[2]
+
+
 def test_in_the_background_a_client_follows_its_own_task_id(server: Server) -> None:
     body = {"user_id": "quinn", "task_id": "mine-1", "messages": "I live in Oslo. I prefer tea to coffee."}
     first = post(server, "add", body)
@@ -78,6 +94,27 @@ def test_in_the_background_a_client_follows_its_own_task_id(server: Server) -> N
     found = post(server, "search", {"query": "what to drink", "user_id": "quinn", "relativity": 0})
     assert "tea" in found["pref_string"]
     assert found["pref_note"]
+
+
+def test_in_sync_and_finely_the_answer_has_what_was_read_out_of_the_words(server: Server) -> None:
+    body = {"user_id": "uma", "messages": "I live in Oslo. I prefer tea to coffee.", "async_mode": "sync"}
+    rough = post(server, "add", body | {"user_id": "ulf"})
+    assert "PreferenceMemory" not in {each["memory_type"] for each in rough}
+    fine = post(server, "add", body | {"mode": "fine"})
+    [preference] = [each for each in fine if each["memory_type"] == "PreferenceMemory"]
+    assert "tea" in preference["memory"]
+    listed = post(server, "get_memory", {"mem_cube_id": "uma"})["pref_mem"][0]["memories"]
+    assert [each["id"] for each in listed] == [preference["memory_id"]]
+
+
+def test_all_of_a_users_memories_are_listed_or_what_a_query_finds_first(server: Server) -> None:
+    for text in ("The otter swims.", "The falcon flies."):
+        post(server, "add", {"user_id": "vic", "messages": text, "async_mode": "sync"})
+    for query, first in (("otter", "The otter swims."), ("falcon", "The falcon flies.")):
+        [found] = post(server, "get_all", {"user_id": "vic", "memory_type": "text_mem", "search_query": query})
+        assert found["cube_id"] == "vic"
+        assert found["memories"][0]["nodes"][0]["memory"] == first
+    post(server, "get_all", {"user_id": "vic", "search_query": "otter", "memory_type": "nothing"}, status=400)
 
 
 def test_a_correction_supersedes_and_says_what(server: Server) -> None:
@@ -104,6 +141,22 @@ def test_deleting_takes_exactly_one_way_to_say_what(server: Server) -> None:
         assert post(server, "delete_memory", body, status=400)["field"] == "memory_ids"
     post(server, "delete_memory", {"user_id": "sue", "session_id": "s"})
     assert post(server, "get_memory", {"mem_cube_id": "sue"})["text_mem"][0]["memories"] == []
+
+
+def test_files_are_deleted_by_their_ids_with_what_was_read_of_them(server: Server) -> None:
+    post(server, "add", {"user_id": "wim", "messages": "about files", "async_mode": "sync"})
+    gone, kept = (
+        server.memos.documents.add((f"{name}.md", f"# {name}\n\nThe {name} is heavy.".encode()), cube="wim").id
+        for name in ("anvil", "boulder")
+    )
+    server.memos.tasks.wait(cubes=["wim"], timeout_s=60)
+    post(server, "delete_memory", {"file_ids": [gone]}, "ben", status=404)
+    assert post(server, "delete_memory", {"file_ids": [gone]}) == {"status": "success"}
+    assert [each.id for each in server.memos.documents.list(cube="wim")] == [kept]
+    shown = str(post(server, "get_memory", {"mem_cube_id": "wim"}))
+    assert "The boulder is heavy." in shown
+    assert "anvil" not in shown
+    post(server, "delete_memory", {"file_ids": ["none"]}, status=404)
 
 
 def test_cubes_are_made_found_again_and_shared_between_users(server: Server) -> None:

@@ -147,6 +147,30 @@ def test_an_admin_sets_limits_over_http_and_nobody_else(server: Server) -> None:
     assert server.http.post("/api/v1/keys", json=wrong, headers=server.headers("admin")).status_code == 400
 
 
+def test_an_admin_changes_the_limits_of_a_key_in_use_and_nobody_else(server: Server) -> None:
+    made = limited(server.memos, items_per_day=1)
+    path = f"/api/v1/keys/{made.key.id}/limits"
+
+    def add(text: str) -> int:
+        return server.http.post("/api/v1/memories", json={"messages": text}, headers=headers(made)).status_code
+
+    assert (add("a first"), add("a second")) == (201, 429)
+    more = {"limits": {"items_per_day": 2}}
+    for key in (headers(made), server.headers("ana"), server.headers("ben")):
+        assert server.http.put(path, json=more, headers=key).status_code == 403
+    assert server.http.put(path, json=more | {"user": "ana"}, headers=server.headers("admin")).status_code == 403
+    assert add("still too much") == 429
+    told = server.http.put(path, json=more, headers=server.headers("admin"))
+    assert (told.status_code, told.json()["limits"]["items_per_day"]) == (200, 2)
+    assert (add("what was used still counts"), add("so this is one too many")) == (201, 429)
+    server.http.put(path, json={"limits": {}}, headers=server.headers("admin")).raise_for_status()
+    assert add("no limit is left") == 201
+    for body in ({}, {"limits": {"items": 1}}, {"limits": {"items_per_day": -1}}, {"limits": [], "x": 1}):
+        assert server.http.put(path, json=body, headers=server.headers("admin")).status_code == 400
+    unknown = server.http.put("/api/v1/keys/none/limits", json=more, headers=server.headers("admin"))
+    assert unknown.status_code == 404
+
+
 @pytest.mark.parametrize(
     "limits",
     [
@@ -201,7 +225,7 @@ def test_defaults_hold_for_keys_without_limits_daily_counts_outlive_a_restart_an
             for word in ("one", "two"):
                 memos.asker.say([ChatMessage("user", word)], meter=Meter("test"))
             assert memos.keys.used(made.key.id, actor="ana") == {"items": 2, "bytes": 0, "tokens": 50}
-            with memos.quotas.model_call(2_000), pytest.raises(LimitReached, match="tokens"):
+            with memos.quotas.model_call(2_000, "chat"), pytest.raises(LimitReached, match="tokens"):
                 memos.asker.say([ChatMessage("user", "three")], meter=Meter("test"))
             assert memos.keys.used(made.key.id, actor="ana")["tokens"] == 50
     with opened() as memos, calling(memos.keys.authenticate(made.secret)), pytest.raises(LimitReached):

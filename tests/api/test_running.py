@@ -10,19 +10,26 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from starlette.testclient import TestClient
+import httpx2
+import pytest
 
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
+from memos.api.background import in_background
+from memos.importing import import_export
 from memos.memcube.ledger import counts
 from memos.ports import Vector
+from memos.remote import served
 from memos.serving import first_key
 from memos.settings import IndexSettings, LimitSettings, ServerSettings
 from tests.fakes import WordEmbedder
@@ -114,50 +121,128 @@ def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:
     assert "MEMOS_TASKS__WORKERS" in refusing.stderr
 
 
-class Gated(WordEmbedder):
-    """An embedder whose documents wait until the gate is opened."""
+class Slow(WordEmbedder):
+    """An embedder whose documents wait at a gate, then each computes for `text_s`, never letting go of the interpreter.
+
+    It keeps when it computed, and how long it had a processor for that.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.gate, self.waiting = threading.Event(), threading.Semaphore(0)
         self.gate.set()
+        self.text_s = 0.0
+        self.batches: list[tuple[float, float]] = []
+        self.computed_s = 0.0
 
     def embed_documents(self, texts: Any) -> Vector:
         if not self.gate.is_set():
             self.waiting.release()
-            assert self.gate.wait(60)
+            assert self.gate.wait(300)
+        began, spent_s = time.monotonic(), len(texts) * self.text_s
+        until = time.thread_time() + spent_s
+        while time.thread_time() < until:
+            pass
+        if self.text_s:
+            self.batches.append((began, time.monotonic()))
+            self.computed_s += spent_s
         return super().embed_documents(texts)
 
 
-def test_who_watches_is_answered_while_imports_keep_every_thread_busy(tmp_path: Path) -> None:
+class Watched(NamedTuple):
+    """A server that listens, the folder it serves, and its embedder."""
+
+    home: Path
+    url: str
+    headers: dict[str, str]
+    embedder: Slow
+
+    def add(self, what: str) -> int:
+        """Add 100 messages in one request; return its status."""
+        body = {"messages": [f"{what} of {place}" for place in range(100)]}
+        with asking(self) as client:
+            return client.post("/api/v1/memories", json=body, headers=self.headers).status_code
+
+
+def asking(watched: Watched) -> httpx2.Client:
+    return httpx2.Client(base_url=watched.url, timeout=300, verify=False)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     settings = Settings(
         index=IndexSettings(wait_s=60), limits=LimitSettings(min_free_bytes=1_000_000), server=ServerSettings(threads=4)
     )
-    embedder = Gated()
-    with MemOS.open(tmp_path, settings=settings, embedder=embedder) as memos:
-        headers = {"Authorization": f"Bearer {first_key(memos)}"}
-        with TestClient(create_app(memos)) as client:
-            embedder.gate.clear()
-            statuses: list[int] = []
+    home: Path = tmp_path_factory.mktemp("watched")
+    embedder = Slow()
+    with (
+        MemOS.open(home, settings=settings, embedder=embedder) as memos,
+        in_background(home, lambda token, stopping: create_app(memos, local_token=token, stopping=stopping)) as told,
+    ):
+        yield Watched(home, told.url, {"Authorization": f"Bearer {first_key(memos)}"}, embedder)
 
-            def bulk(number: int) -> None:
-                body = {"messages": [f"import {number} of {place}" for place in range(100)]}
-                statuses.append(client.post("/api/v1/memories", json=body, headers=headers).status_code)
 
-            threads = [threading.Thread(target=bulk, args=(number,)) for number in range(6)]
-            for thread in threads:
-                thread.start()
-            try:
-                assert embedder.waiting.acquire(timeout=60)
-                while "memos_requests_under_way 7.0" not in client.get("/metrics").text:
-                    pass
-                for _ in range(20):
-                    assert client.get("/health").status_code == 200
-                assert client.get("/ready").status_code == 200
-                assert client.post("/api/v1/search", json={"query": "x"}).status_code == 401
-                assert statuses == []
-            finally:
-                embedder.gate.set()
-                for thread in threads:
-                    thread.join()
-            assert statuses == [201] * 6
+@contextmanager
+def at_once(*works: Callable[[], object]) -> Iterator[list[threading.Thread]]:
+    """Do work in a thread each, which have ended when the block has."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield threads
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def test_who_watches_is_answered_while_imports_keep_every_thread_busy(watched: Watched) -> None:
+    embedder = watched.embedder
+    embedder.gate.clear()
+    statuses: list[int] = []
+
+    def bulk(number: int) -> None:
+        statuses.append(watched.add(f"import {number}"))
+
+    with asking(watched) as client, at_once(*(partial(bulk, n) for n in range(6))):
+        try:
+            assert embedder.waiting.acquire(timeout=60)
+            while "memos_requests_under_way 7.0" not in client.get("/metrics").text:
+                pass
+            for _ in range(20):
+                assert client.get("/health").status_code == 200
+            assert client.get("/ready").status_code == 200
+            assert client.post("/api/v1/search", json={"query": "x"}).status_code == 401
+            assert statuses == []
+        finally:
+            embedder.gate.set()
+    assert statuses == [201] * 6
+
+
+def test_health_is_answered_within_100_ms_while_imports_compute(watched: Watched, tmp_path: Path) -> None:
+    lines = [json.dumps({"role": "user", "content": f"line {number}"}) for number in range(100)]
+    export = tmp_path / "export.jsonl"
+    export.write_text("\n".join(lines), encoding="utf-8")
+    remote, embedder = served(watched.home), watched.embedder
+    assert remote is not None
+    ended: list[int] = []
+    asked: list[tuple[float, float]] = []
+    embedder.text_s = 0.004
+    works = (
+        lambda: ended.append(watched.add("bulk")),
+        lambda: ended.append(import_export(remote, export, cube="default").added),
+    )
+    with remote, asking(watched) as client, at_once(*works) as imports:
+        while any(thread.is_alive() for thread in imports):
+            began = time.monotonic()
+            assert client.get("/health").status_code == 200
+            asked.append((began, time.monotonic()))
+    assert sorted(ended) == [100, 201]
+    waited = [
+        ended - began
+        for began, ended in asked
+        if any(began < over and begun < ended for begun, over in embedder.batches)
+    ]
+    assert len(waited) > 2 * len(embedder.batches)  # no call waited for a batch, which is one call a batch
+    # On a machine that gives computing a third of its time, an answer may take three times as long.
+    slower = sum(over - begun for begun, over in embedder.batches) / embedder.computed_s
+    assert median(waited) < 0.1 * max(1, slower)

@@ -85,7 +85,7 @@ PLAIN: dict[str, Any] = {
     "timeout_s": 0, "timeout_seconds": 0.01, "description": "d", "wait": True, "feedback_content": "no, it is another",
     "documents": ["a", "b"],
     "profile_template_id": "standard", "metadata": {"personality.openness": "high"}, "model": "some",
-    "search_query": WORD[:4],
+    "search_query": WORD[:4], "limits": {"items_per_day": 0},
     "history": [{"role": "user", "content": "hello"}],
 }  # fmt: skip
 # Parameters that are left out: a request is about the same things without them.
@@ -136,7 +136,7 @@ OUT_OF_REACH = {
     "POST /api/v1/cubes/inspect", "POST /api/v1/cubes/load",  # what they take is a file
     "POST /api/v1/chat", "POST /api/v1/reflect", "POST /openai/v1/chat/completions", "GET /openai/v1/models/{model}",
     "POST /api/v1/segments/{segment}/move", "POST /api/v1/profile/rollback", "POST /api/v1/users", "GET /api/v1/users",
-    "PATCH /api/v1/users/{identity}", "GET /api/v1/groups/{group}/members",
+    "PATCH /api/v1/users/{identity}", "PUT /api/v1/keys/{key}/limits", "GET /api/v1/groups/{group}/members",
     "PUT /api/v1/groups/{group}/members/{member}", "GET /local/proof", "GET /local/about", "POST /local/call",
 }  # fmt: skip
 WHO = {"user", "user_id", "agent_id", "owner_id", "user_name"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memos.api.client import values
@@ -129,6 +129,7 @@ def create_key(
     *,
     rights: Sequence[str] = ("read", "write", "own"),
     expires_at: datetime | None = None,
+    limits: Mapping[str, int | None] | None = None,
     user: str | None = None,
 ) -> Call[values.NewKey]:
     """Make a key, without `identity` for oneself; its secret is in this answer alone, so nothing is sent twice.
@@ -137,6 +138,7 @@ def create_key(
     """
     body = {
         "identity": identity, "name": name, "rights": list(rights), "user": user,
+        "limits": None if limits is None else dict(limits),
         "expires_at": None if expires_at is None else expires_at.isoformat(),
     }  # fmt: skip
     return changing("POST", path_of("keys"), as_model(values.NewKey), body=body)
@@ -145,6 +147,15 @@ def create_key(
 def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[list[values.Key]]:
     """Return somebody's keys, without their secrets. Raises: PermissionDenied."""
     return getting(path_of("keys"), as_list(values.Key), {"identity": identity, "user": user})
+
+
+def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = None) -> Call[values.Key]:
+    """Set a key's limits by name, in place of those it has; for admins.
+
+    Raises: InvalidInput, NotFound, PermissionDenied.
+    """
+    body = {"limits": dict(limits), "user": user}
+    return changing("PUT", path_of("keys", ("key", key), "limits"), as_model(values.Key), body=body)
 
 
 def revoke_key(key: str, *, user: str | None = None) -> Call[values.Key]:

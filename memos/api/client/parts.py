@@ -76,6 +76,7 @@ class Keys:
 
     create = sends(own_cubes.create_key)
     list = sends(own_cubes.list_keys)
+    limit = sends(own_cubes.limit_key)
     revoke = sends(own_cubes.revoke_key)
 
 

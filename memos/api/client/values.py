@@ -207,6 +207,15 @@ class Me(Result):
     rights: tuple[str, ...]
 
 
+class KeyLimits(Result):
+    """How much a key may use; of what is None as much as the installation's settings allow."""
+
+    requests_per_minute: int | None = None
+    items_per_day: int | None = None
+    bytes_per_day: int | None = None
+    tokens_per_day: int | None = None
+
+
 class Key(Result):
     """A key, without its secret, of which `hint` is the beginning."""
 
@@ -220,6 +229,7 @@ class Key(Result):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
+    limits: KeyLimits = KeyLimits()
 
 
 class NewKey(Result):

@@ -27,7 +27,7 @@ class Spending:
 
         def take() -> Spending:
             with ExitStack() as stack:
-                took = stack.enter_context(memos.quotas.model_call(body_bytes // 2 + longest_answer))
+                took = stack.enter_context(memos.quotas.model_call(body_bytes // 2 + longest_answer, "proxy"))
                 return cls(stack.pop_all(), took, body_bytes // _BYTES_PER_TOKEN)
 
         return await to_thread.run_sync(take)

@@ -143,11 +143,11 @@ def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
     messages, files = without_files(messages, memos.settings.limits.file_bytes, memos.documents.fetch)
     check_tokens("messages", said(messages), ADD_TOKENS)
     targets = _targets(memos, caller, body)
-    submission = memos.submissions.take(caller.identity.id, same("add/message", body), [t[2] for t in targets])
-    if submission.answer is not None:
-        return submission
     items: list[str] = []
     with storing():
+        submission = memos.submissions.take(caller.identity.id, same("add/message", body), [t[2] for t in targets])
+        if submission.answer is not None:
+            return submission
         for names, actor, cube in targets:
             receipt = _added(memos, body, messages, names, actor, cube, submission.key)
             items += receipt
@@ -190,7 +190,8 @@ def _correct(memos: MemOS, caller: Caller, body: FeedbackBody) -> Submission | N
     check_tokens("feedback_content", text, ADD_TOKENS)
     [(_, acting)] = scopes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
     targets = [(acting.actor, acting.home), *_besides(memos, caller, acting, body)]
-    submission = memos.submissions.take(caller.identity.id, same("add/feedback", body), [cube for _, cube in targets])
+    with storing():
+        submission = memos.submissions.take(caller.identity.id, same("add/feedback", body), [c for _, c in targets])
     if not submission.fresh:
         return submission if submission.answer is not None else None
     items: list[str] = []

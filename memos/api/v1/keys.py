@@ -61,6 +61,19 @@ def list_(
     return [KeyShape.model_validate(key) for key in found]
 
 
+class LimitKeyBody(Body):
+    """What a key may use from now on."""
+
+    limits: LimitsShape = Field(description="Its limits, in place of those it has; `{}` takes them away")
+
+
+@router.put("/{key}/limits")
+def limit(key: KeyId, body: LimitKeyBody, memos: Opened, caller: Asked) -> KeyShape:
+    """Change how much a key may use; for admins. What it used up today counts towards the new limits."""
+    actor = who(memos, caller, body.user, new=False).actor
+    return KeyShape.model_validate(memos.keys.limit(key, body.limits.model_dump(exclude_none=True), actor=actor))
+
+
 @router.delete("/{key}")
 def revoke(key: KeyId, memos: Opened, acting: Acting) -> KeyShape:
     """Let a key open nothing any more."""

@@ -13,7 +13,7 @@ import pytest
 
 from memos.api.client import AsyncMemOSClient, MemOSClient
 from memos.clock import new_id
-from memos.errors import Conflict, MemosError, NotFound, PermissionDenied
+from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from tests.api.client.conftest import Listening, Open
 
 
@@ -131,6 +131,15 @@ def test_users_groups_and_keys(listening: Listening, opened: Open) -> None:
     with pytest.raises(PermissionDenied, match="may not"):
         cleo.memories.add("I only read.")
     assert [key.hint for key in admin.keys.list(user)] == [made.key.hint]
+    assert admin.keys.limit(made.key.id, {"items_per_day": 3, "bytes_per_day": None}).limits.items_per_day == 3
+    assert [key.limits.items_per_day for key in admin.keys.list(user)] == [3]
+    assert admin.keys.create(user, "small", limits={"tokens_per_day": 9}).key.limits.tokens_per_day == 9
+    with pytest.raises(PermissionDenied):
+        cleo.keys.limit(made.key.id, {})
+    with pytest.raises(InvalidInput, match="items"):
+        admin.keys.limit(made.key.id, {"items": 3})
+    with pytest.raises(NotFound):
+        admin.keys.limit("none", {})
     assert admin.keys.revoke(made.key.id).revoked_at is not None
     with pytest.raises(PermissionDenied) as told:
         cleo.users.me()
