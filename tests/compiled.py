@@ -1,0 +1,42 @@
+"""One dialect and one cache of compiled statements a database for all ledgers of a test process.
+
+Each engine of SQLAlchemy compiles what it runs anew, and thousands of tests begin with one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.util import LRUCache
+
+from memos.memcube.ledger import postgres, sqlite
+
+_STATEMENTS = 5_000
+_prepare, _make_engine = sqlite.prepare, postgres.make_engine
+_known: dict[str, tuple[sa.Dialect, LRUCache[Any, Any]]] = {}
+
+
+def prepare(engine: sa.Engine) -> None:
+    """Stand in for `sqlite.prepare`: do the same, and let the engine use what others have compiled."""
+    _prepare(engine)
+    _share(engine)
+
+
+def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
+    """Stand in for `postgres.make_engine`, likewise."""
+    engine = _make_engine(url, **pool)
+    _share(engine)
+    return engine
+
+
+def _share(engine: sa.Engine) -> None:
+    """Give an engine the dialect of the first one that was connected, since a dialect learns from its first server."""
+    name = engine.dialect.name
+    if name in _known:
+        engine.dialect, engine._compiled_cache = _known[name]
+        return
+
+    @sa.event.listens_for(engine, "connect", once=True)
+    def _learnt(*_: object) -> None:
+        _known.setdefault(name, (engine.dialect, LRUCache(_STATEMENTS)))
