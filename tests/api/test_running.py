@@ -121,6 +121,9 @@ def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:
     assert "MEMOS_TASKS__WORKERS" in refusing.stderr
 
 
+_LONG_S = 0.15
+
+
 class Slow(WordEmbedder):
     """An embedder whose documents wait at a gate, then each computes for `text_s`, never letting go of the interpreter.
 
@@ -143,7 +146,7 @@ class Slow(WordEmbedder):
         until = time.thread_time() + spent_s
         while time.thread_time() < until:
             pass
-        if self.text_s:
+        if spent_s >= _LONG_S:  # shorter ones may well lie within one call
             self.batches.append((began, time.monotonic()))
             self.computed_s += spent_s
         return super().embed_documents(texts)
@@ -242,7 +245,12 @@ def test_health_is_answered_within_100_ms_while_imports_compute(watched: Watched
         for began, ended in asked
         if any(began < over and begun < ended for begun, over in embedder.batches)
     ]
-    assert len(waited) > 2 * len(embedder.batches)  # no call waited for a batch, which is one call a batch
+    waited_for = [
+        (begun, over)
+        for begun, over in embedder.batches
+        if any(began < begun and over < ended for began, ended in asked)
+    ]
+    assert waited_for == []
     # On a machine that gives computing a third of its time, an answer may take three times as long.
     slower = sum(over - begun for begun, over in embedder.batches) / embedder.computed_s
     assert median(waited) < 0.1 * max(1, slower)
