@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from memos import MemOS, Settings
@@ -16,6 +17,8 @@ from tests.fakes import WordEmbedder
 from tests.servers.fixtures import neo4j_server, postgres_server
 
 __all__ = ["neo4j_server", "postgres_server"]
+
+hypothesis.settings.register_profile("more", max_examples=1_000)
 
 # Minutes each, most of them waiting for processes: begun last, one of them would keep a whole run waiting.
 _LONG = (

@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from memos import MemOS, Settings
 from memos.errors import Conflict, NotFound
 from memos.settings import IndexSettings, LimitSettings
+from tests.examples import share
 from tests.fakes import WordEmbedder
 
 WORDS = ["apple", "brick", "cello", "delta", "ember", "fjord"]
@@ -125,6 +126,6 @@ class MemoryMachine(RuleBasedStateMachine):
 
 
 MemoryMachine.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=share(6), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestAgainstADict = MemoryMachine.TestCase

@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MAX_BASE_INSTALL_BYTES = 400 * 1024 * 1024
+# Compiling all that is installed takes forty seconds of CPU; 4,745 compiled files took 1.22 times their sources.
+COMPILED_BY_SOURCE = 1.3
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -19,8 +21,10 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def size_of(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*"))
+def size_of(folder: Path) -> float:
+    """Return the bytes of an environment once every module is compiled, as pip leaves it and uv does not."""
+    sizes = [(path.suffix, path.lstat().st_size) for path in folder.rglob("*") if path.suffix != ".pyc"]
+    return sum(size * (1 + COMPILED_BY_SOURCE * (suffix == ".py")) for suffix, size in sizes)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,7 @@ def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_wha
     run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=tmp_path)
     python = environment / "bin/python"
     installer = (sys.executable, "-m", "uv", "pip")
-    run(*installer, "install", "--quiet", "--compile-bytecode", "--python", python, sdist, cwd=tmp_path)
+    run(*installer, "install", "--quiet", "--python", python, sdist, cwd=tmp_path)
     assert "torch" not in run(*installer, "list", "--python", python, cwd=tmp_path)
     assert size_of(environment) < MAX_BASE_INSTALL_BYTES
     location = Path(run(python, "-c", "import memos; print(memos.__file__)", cwd=Path("/")).strip())

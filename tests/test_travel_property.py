@@ -16,6 +16,7 @@ from memos import MemOS, Settings
 from memos.memcube import sealing
 from memos.model import Item, Status, Tier
 from memos.settings import IndexSettings, LimitSettings
+from tests.examples import share
 from tests.fakes import WordEmbedder
 
 SETTINGS = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
@@ -101,7 +102,7 @@ def all_of(memos: MemOS, cube: str) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEP, min_size=1, max_size=14), st.booleans())
 def test_dump_and_load_is_equal(pair: tuple[MemOS, MemOS, Path], steps: list[tuple[Any, ...]], sealed: bool) -> None:
     source, target, folder = pair

@@ -18,6 +18,7 @@ from memos.backends.ladybug import HUB_MENTIONS, LadybugGraph
 from memos.backends.neo4j_graph import Neo4jGraph
 from memos.ports import GraphIndex, GraphNode
 from memos.settings import Neo4jSettings
+from tests.examples import share
 from tests.servers.neo4j_server import Neo4jServer
 
 Factory = Callable[[Path], GraphIndex]
@@ -300,7 +301,7 @@ NODES = st.builds(
 STEPS = st.lists(st.lists(NODES, min_size=1, max_size=5) | st.lists(IDS, min_size=1, max_size=3), max_size=6)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=share(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_the_embedded_graph_and_the_server_answer_alike(
     neo4j_server: Neo4jServer, tmp_path_factory: pytest.TempPathFactory, steps: list[list[GraphNode] | list[str]]

@@ -19,6 +19,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.model import Arm, Item, ItemType, Role, Status, Tier
 from memos.ports import ArmQuery, VectorIndex, VectorSearch
 from memos.search.pushdown import recall
+from tests.examples import share
 from tests.filters import rows
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.qdrant_rest import server_settings
@@ -191,7 +192,7 @@ def check(places: Places, told: list[list[Item]], raws: list[Any]) -> None:
                 rows.clear(ledger, index, states)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(20), deadline=None)
 @given(told=st.lists(stories(), min_size=1, max_size=6), raws=st.lists(FILTERS, min_size=1, max_size=10))
 def test_a_filter_means_the_same_in_python_in_sql_and_in_the_indexes(
     places: Places, told: list[list[Item]], raws: list[Any]
