@@ -365,6 +365,24 @@ def test_with_nothing_left_to_learn_what_is_stale_is_removed(here: Installation)
     assert told == {"adapters": [made.id], "stale": [made.id]}
 
 
+def test_after_each_training_one_that_answered_before_stays_to_go_back_to(here: Installation) -> None:
+    memos = here.memos
+
+    def train(seed: int) -> str:
+        learn_by(memos, bounds=ANY, recipe=replace(memos.adapters.training.recipe, seed=seed))
+        return memos.adapters.train().id
+
+    first, second, third = train(1), train(2), train(3)
+    assert [each.id for each in memos.adapters.list()] == [third, second]
+    assert folders(memos) == {third, second}
+    assert memos.adapters.rollback().id == second
+    fourth = train(4)
+    assert folders(memos) == {fourth, second}  # nobody goes back to what was not good enough
+    assert memos.adapters.rollback().id == second == answered_by(memos)
+    told = [event.body for event in memos.events.list(kinds=["unlearn"])]
+    assert told == [{"adapters": [first], "stale": []}, {"adapters": [third], "stale": []}]
+
+
 def test_a_fact_goes_through_all_three_forms_and_back(here: Installation) -> None:
     """From plaintext to activation, to parametric, out of it when it changes, and not into the next when it is cold."""
     memos, known = here.memos, facts(here.memos)
