@@ -24,7 +24,7 @@ def answering(training: AdapterTraining, connection: sa.Connection, cube: str) -
         return []
     rows = [row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.ACTIVE]
     stale = {row.id for row in adapter_rows.stale(connection, cube)}
-    model, recipe = training.settings.local_chat, lessons.told_recipe(training.recipe)
+    model, recipe = training.settings.learning_model, lessons.told_recipe(training.recipe)
     if model is None or any(row.id in stale or (row.model, row.recipe) != (model.model, recipe) for row in rows):
         return []
     known = {(each.item, each.version) for row in rows for each in adapter_rows.seen(connection, row.id)}

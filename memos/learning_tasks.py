@@ -146,10 +146,14 @@ class LearningTasks:
     def _wanted(self, connection: sa.Connection, cube: str) -> tuple[bool, Renewal | None]:
         """Return whether anything is ready to be learned, and why it should be."""
         settings, rows = self.settings, adapter_rows.of(connection, cube)
-        recipe, model = told_recipe(self.training().recipe), settings.chat_model.model
+        recipe, local = told_recipe(self.training().recipe), settings.learning_model
         facts = self.training().selected(connection, cube).facts
         chosen = frozenset((fact.item, fact.version) for fact in facts)
-        alike = [row for row in rows if row.model == model and row.state is not AdapterState.TRAINING]
+        alike = [
+            row
+            for row in rows
+            if local is not None and row.model == local.model and row.state is not AdapterState.TRAINING
+        ]
         seen, refused = frozenset[Memory](), None
         gone: set[str] = set()
         for row in alike:

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import httpx2
 
+from memos import adapter_files
 from memos.backends.endpoint_client import TooLarge, opened
 from memos.backends.openai_answers import where
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError
-from memos.recipes import ADAPTER_FILE, LentAdapter
+from memos.recipes import LentAdapter
 from memos.settings import ChatSettings
 
 log = logging.getLogger("memos.backends.vllm")
@@ -65,7 +66,7 @@ class VllmAdapters:
             if time.monotonic() < self._not_before.get(adapter.id, 0.0) or not is_wanted(adapter.id):
                 return None
             try:
-                _check(adapter)
+                adapter_files.check(adapter.folder, adapter.digest)
                 self._load(adapter.id, self._settings.base_url)
             except (BackendUnavailable, IntegrityError, OSError) as error:
                 log.warning("a cube is answered without its adapter: %s", error)
@@ -172,10 +173,3 @@ def _left(id_: str, note: Path, why: str) -> BackendUnavailable:
         f"A server may still answer with adapter {id_} ({why}): it is asked again until it says that it does not. "
         f"Where it is gone for good, remove {note}."
     )
-
-
-def _check(adapter: LentAdapter) -> None:
-    """See that the weights are those that were examined. Raises: IntegrityError, OSError."""
-    with (adapter.folder / ADAPTER_FILE).open("rb") as weights:
-        if hashlib.file_digest(weights, "sha256").hexdigest() != adapter.digest:
-            raise IntegrityError(f"The adapter in {adapter.folder} is not what was examined.")
