@@ -267,7 +267,7 @@ class Adapters:
         return self._activated(row, actor)
 
     def rollback(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Adapter:
-        """Let the adapter answer that did before, and still can.
+        """Let the adapter answer that did before, and still can; of several shards' the newest.
 
         Raises: NotFound, PermissionDenied, Conflict (there is none).
         """
@@ -276,10 +276,10 @@ class Adapters:
             check_allowed(connection, cube)
             stale = {row.id for row in adapter_rows.stale(connection, cube)}
             rows = adapter_rows.of(connection, cube)
-        active = next((row.number for row in rows if row.state is AdapterState.ACTIVE), None)
+        active = {row.shard: row.number for row in rows if row.state is AdapterState.ACTIVE}
         unfit = "none passed, or they saw what is different now."
         for row in rows:
-            before = active is None or row.number < active
+            before = row.shard not in active or row.number < active[row.shard]
             if before and row.state is AdapterState.RETIRED and row.id not in stale:
                 if (why := self._unfit(row)) is None:
                     return self._activated(row, actor)

@@ -416,6 +416,12 @@ def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_c
     for made, mine in zip((one, two), saw, strict=True):
         told = " ".join(item.memory for item in facts(memos).values() if item.id in mine)
         assert answered_by(memos, told, filter={"id": {"in": sorted(mine)}}, relevance=0.0) == made.id
+    learn_by(memos, recipe=replace(memos.adapters.training.recipe, seed=6))
+    newer = memos.adapters.train()
+    [older] = [made for made in (one, two) if memos.adapters.get(made.id).state == "retired"]
+    assert newer.number == 2
+    assert memos.adapters.rollback().id == older.id
+    memos.adapters.remove(newer.id)
     gone = next(iter(saw[1]))
     memos.delete(gone)
     assert {(each.id, each.stale) for each in memos.adapters.list()} == {(one.id, False), (two.id, True)}
