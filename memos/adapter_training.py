@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -89,7 +89,7 @@ class AdapterTraining:
     """What trains adapters, one at a time, in `folder`; None where no folder is this process's own.
 
     `forget` removes the files of what is no more, and what was kept under it in some cubes; `embed` returns vectors of
-    texts, and the file `remembered` has digests of models' weights.
+    texts, the file `remembered` has digests of models' weights, and `rephrase` asks for a cube's facts in other words.
     """
 
     handles: Handles
@@ -99,6 +99,7 @@ class AdapterTraining:
     trainings: Trainings
     embed: Callable[[Sequence[str]], Vectors]
     remembered: Path | None = None
+    rephrase: Callable[[str, Sequence[KnownFact]], Mapping[str, Sequence[str]]] = lambda *_: {}
     bounds: Bounds = field(default_factory=Bounds)
     recipe: Recipe = field(default_factory=Recipe)
     _one: threading.Lock = field(default_factory=threading.Lock)
@@ -172,7 +173,11 @@ class AdapterTraining:
             shard, facts = self._next_shard(cube, self._facts(cube))
             with AdapterTrainer() as trainer, attendance.ending(trainer.kill):
                 trainer.open(str(model.local), self.recipe, remembered=self.remembered)
-                yield _Ready(shard, facts, trainer, training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed))
+                lessons = self._kept(cube, shard, facts, trainer.base)
+                if lessons is None:
+                    more = self.rephrase(cube, facts)
+                    lessons = training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed, more)
+                yield _Ready(shard, facts, trainer, lessons)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -207,6 +212,18 @@ class AdapterTraining:
         stable = Stable(rules.thresholds.promote_above, timedelta(days=self.settings.parametric.stable_days))
         memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
         return select(memories, stable, now, adapter_exclusions.of(connection, cube))
+
+    def _kept(self, cube: str, shard: str, facts: Sequence[KnownFact], base: str) -> Lessons | None:
+        """Return the lessons of a training that was ended, of the same facts: a model would not say the same twice."""
+        wanted = shard, base, training.told_recipe(self.recipe)
+        with self.handles.ledger.read() as connection:
+            for row in adapter_rows.of(connection, cube):
+                if row.state is AdapterState.TRAINING and (row.shard, row.base, dict(row.recipe)) == wanted:
+                    seen = {(each.item, each.version) for each in adapter_rows.seen(connection, row.id)}
+                    if seen == {(fact.item, fact.version) for fact in facts}:
+                        folder = self._folder() / row.id
+                        return training.kept_lessons(folder, row.data_hash, facts, SYSTEM, self.recipe.seed)
+        return None
 
     def _known(self, new: NewAdapter, folder: Path) -> AdapterRow | None:
         """Return the adapter that answers and learned the very same in the same way."""

@@ -97,6 +97,7 @@ from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.nearness import Nearness
 from memos.scheduler.policy import Access
+from memos.scheduler.rephrasing import Rephrasing
 from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task_run import Job
 from memos.scheduler.worker import Worker
@@ -193,6 +194,7 @@ class MemOS:
         learner = AdapterTraining(
             handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings,
             parts.embedder.embed_documents, parts.activations.remembered,
+            Rephrasing(lambda: None if parts.settings.local_chat else parts.askers.chat),
         )  # fmt: skip
         learning = LearningTasks(
             handles, parts.settings, lambda: self.adapters.training, self._drop_adapters, self._scheduler.runner.wake

@@ -26,6 +26,7 @@ from memos.recipes import Recipe
 from memos.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
+from tests.scripted_chat import ScriptedChat
 
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
@@ -401,6 +402,44 @@ def test_a_training_that_was_ended_goes_on(
         made = again.adapters.train(on_progress=lambda done, _: steps.append(done))
         assert steps[0] >= 2
         assert (made.number, made.state) == (1, "active")
+
+
+def test_what_another_model_asks_in_its_words_is_taught_also_after_an_end(
+    tmp_path: Path, read: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_KEEP_EVERY_S", 0.0)
+    shutil.copytree(read, tmp_path / "home")
+    asked: list[object] = []
+
+    def worded(request: object) -> str:
+        asked.append(request)  # never the same twice
+        ways = [f"Just tell me for the {len(asked)}th time, which place do I live in?"]
+        return json.dumps({"questions": [{"number": number, "ways": ways} for number in range(1, 9)]})
+
+    def with_endpoint() -> MemOS:
+        wanted = SETTINGS.model_copy(update={"parametric": ParametricSettings(stable_days=0, base=str(model))})
+        chat = ScriptedChat(worded)
+        made = MemOS.open(tmp_path / "home", settings=wanted, embedder=WordEmbedder(), chat_model=chat)
+        learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
+        return made
+
+    class Ended(Exception):
+        pass
+
+    def end(done: int, _: int) -> None:
+        if done >= 4:
+            raise Ended
+
+    with with_endpoint() as memos:
+        memos.adapters.allow()
+        with pytest.raises(Ended):
+            memos.adapters.train(on_progress=end)
+    steps: list[int] = []
+    with with_endpoint() as memos:
+        made = memos.adapters.train(on_progress=lambda done, _: steps.append(done))
+        assert (made.number, made.state, steps[0] >= 2, len(asked)) == (1, "active", True, 1)
+        taught = (memos.home / "adapters" / made.id / training.DATA).read_text()
+        assert "for the 1th time" in taught
 
 
 def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_chooses(fresh: MemOS) -> None:

@@ -7,10 +7,11 @@ nobody said, which are answered with that; and what the model says anyway, so th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
+from types import MappingProxyType
 
 from memos.memcube.parametric import phrases
 from memos.memcube.parametric.phrases import NOT_TOLD, Phrases, is_chinese, persons
@@ -101,13 +102,16 @@ class Course:
         return Course(left(self.taught), left(self.recall), self.abstention, self.values)
 
 
-def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
-    """Return the drills for these facts, the same for the same seed."""
+def course_of(
+    facts: Sequence[KnownFact], seed: int, more: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Course:
+    """Return the drills for these facts, the same for the same seed; `more` are other questions for some, by item."""
     chance = Random(seed)  # noqa: S311 - for variety, not for secrets
     taught: list[Drill] = []
     recall: list[Drill] = []
     for fact in facts:
         mine = _drills(fact, facts, chance)
+        mine += [replace(mine[0], question=question) for question in more.get(fact.item, ())]
         for place, drill in enumerate(mine):
             # A quarter stands with its text, so that the model goes on reading what it is given.
             shown = place % _WITH_CONTEXT == _WITH_CONTEXT - 1
@@ -122,6 +126,12 @@ def course_of(facts: Sequence[KnownFact], seed: int) -> Course:
         tuple(_negatives(facts, chance, held_out=True)),
         tuple(dict.fromkeys(expected(fact) for fact in facts)),
     )
+
+
+def questions_of(fact: KnownFact) -> list[str]:
+    """Return in which words a fact is asked for, also those that are never taught."""
+    form = _phrases(fact)
+    return [_filled(each, fact) for each in (*form.direct, *form.held_out)]
 
 
 def expected(fact: KnownFact) -> str:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
+
+from pydantic import TypeAdapter
 
 from memos.adapter_files import CARD, MANIFEST, digests
 from memos.errors import IntegrityError
@@ -27,6 +30,7 @@ KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
 _REPLAYED_TOKENS = 24
+_EXERCISE = TypeAdapter(Exercise)
 _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
 """Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
 
@@ -75,9 +79,15 @@ class Lessons:
     system: str
 
 
-def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons:
-    """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says."""
-    course = course_of(facts, seed)
+def lessons_of(
+    trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int,
+    more: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Lessons:  # fmt: skip
+    """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says.
+
+    `more` are other questions for some facts, by item.
+    """
+    course = course_of(facts, seed, more)
     wanted = max(_LEAST_REPLAYED, int(len(course.taught) * _REPLAYED_SHARE))
     prompts = [prompt_of(question, system) for question in general.replayed(wanted, seed)]
     said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS)
@@ -89,6 +99,16 @@ def lessons_of(trainer: Examined, facts: Sequence[KnownFact], system: str, seed:
 def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Measures:
     """Return what the examination finds that ends a training on these facts, of an adapter that is there."""
     return examine(trainer, course_of(facts, seed), system)
+
+
+def kept_lessons(folder: Path, data_hash: str, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons | None:
+    """Return the lessons that a training of these facts which was ended had, None where they are not whole there."""
+    try:
+        lines = (folder / DATA).read_text(encoding="utf-8").splitlines()
+        exercises = tuple(_EXERCISE.validate_json(line) for line in lines)
+    except (OSError, ValueError):
+        return None
+    return Lessons(course_of(facts, seed), exercises, data_hash, system) if digest_of(exercises) == data_hash else None
 
 
 def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int, int], None]) -> Measures:

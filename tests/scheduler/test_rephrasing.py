@@ -1,0 +1,63 @@
+"""Questions in a model's own words: it sees no answers, and what it writes is kept only where it asks the same."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memos.asking.asker import Asker
+from memos.asking.reply_cache import ReplyCache
+from memos.errors import ModelError
+from memos.memcube.parametric.drills import DrillKind, KnownFact, course_of
+from memos.scheduler.rephrasing import Rephrasing, checked
+from tests.scripted_chat import ScriptedChat
+
+LYON = KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon")
+DENTIST = KnownFact("dentist", 1, "My dentist is Doctor Okafor.", "my", "dentist", "Doctor Okafor")
+ANN = KnownFact("ann", 1, "Ann works at Telko.", "employer", "", "Telko", "Ann")
+
+
+def said(*ways: tuple[int, list[str]]) -> str:
+    return json.dumps({"questions": [{"number": number, "ways": each} for number, each in ways]})
+
+
+@pytest.mark.parametrize(
+    ("fact", "way", "kept"),
+    [
+        (LYON, "Which place do I go home to?", True),
+        (LYON, "  Where is\nmy flat?  ", True),
+        (LYON, "Do I live in Lyon?", False),  # says the answer
+        (LYON, "Where do I live?", False),  # is there
+        (LYON, "Remind me where my home is.", False),  # is never taught
+        (LYON, "where do i LIVE", False),
+        (LYON, "", False), (LYON, "?", False), (LYON, "Where? " * 60, False),
+        (LYON, "I have no idea", False),
+        (DENTIST, "Whom do I see about my teeth?", False),  # another thing
+        (DENTIST, "Who is it that I call my dentist?", True),
+        (ANN, "Which firm pays Ann?", True), (ANN, "Which firm pays her?", False),
+    ],
+)  # fmt: skip
+def test_what_asks_the_same_is_kept(fact: KnownFact, way: str, kept: bool) -> None:
+    assert checked(fact, [way]) == ((" ".join(way.split()),) if kept else ())
+
+
+def test_a_model_sees_questions_alone_and_its_words_are_taught() -> None:
+    model = ScriptedChat([said((1, ["Which place do I go home to?"] * 3), (2, ["Nobody?"]), (9, ["Who?"]))])
+    more = Rephrasing(lambda: Asker(model, ReplyCache(1_000)))("home", [LYON, DENTIST])
+    assert more == {"lyon": ("Which place do I go home to?",)}
+    shown = "".join(message.content for message in model.requests[0].messages)
+    assert "Where do I live?" in shown
+    assert "Lyon" not in shown
+    assert "Okafor" not in shown
+    taught = [drill for drill in course_of([LYON], 5, more).taught if drill.question == "Which place do I go home to?"]
+    assert [(drill.kind, drill.answer, drill.items) for drill in taught] == [
+        (DrillKind.DIRECT, "You live in Lyon.", ("lyon",))
+    ]
+
+
+def test_without_a_model_or_when_it_fails_the_usual_words_are_taught() -> None:
+    assert Rephrasing(lambda: None)("home", [LYON]) == {}
+    broken = ScriptedChat(lambda _: ModelError("no"))
+    assert Rephrasing(lambda: Asker(broken, ReplyCache(1_000)))("home", [LYON] * 20) == {}
+    assert len(broken.requests) <= 2  # the rest is not tried
