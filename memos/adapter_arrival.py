@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memos.adapter_training import AdapterTraining, is_outdated
+from memos.adapter_training import AdapterTraining, is_outdated, tidy
 from memos.backends.adapter_trainer import AdapterTrainer
 from memos.chatting.prompting import SYSTEM
 from memos.errors import BackendUnavailable, Conflict, MemosError
@@ -144,6 +144,7 @@ class _Arriving:
             passed = done.state is AdapterState.READY
             body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed, "arrived": True}
             changes.record(change, "learn", body)
+        tidy(folder, done)
         return done
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from memos.adapter_choosing import KINDS
 from memos.adapter_files import wrong_with
-from memos.adapter_training import KINDS, AdapterTraining
+from memos.adapter_training import AdapterTraining
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState

@@ -11,11 +11,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from memos.adapter_choosing import Choosing
+from memos.adapter_files import wrong_with
+from memos.asking.meter import Meter
 from memos.backends.adapter_trainer import AdapterTrainer
 from memos.chatting.prompting import SYSTEM
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
@@ -23,28 +25,22 @@ from memos.handles import Handles
 from memos.identities import Right
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import adapter_exclusions, adapter_rows, items
-from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import adapter_rows, cubes
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.examination import Bounds, Measures
 from memos.memcube.parametric.pruning import superfluous
-from memos.memcube.parametric.selection import Selected, Stable, select
-from memos.memcube.parametric.shards import Vectors, shards_of
+from memos.memcube.parametric.selection import Selected
+from memos.memcube.parametric.shards import Vectors
 from memos.memcube.parametric.training import Lessons
-from memos.model import Item, ItemType, Json, Scope, Status
+from memos.model import Json, Scope
 from memos.recipes import Estimate, Recipe
-from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.jobs.overflow import ACTOR
-from memos.scheduler.policy import Warmth
+from memos.scheduler.rephrasing import PHRASINGS
 from memos.settings import ChatSettings, Settings
 from memos.trainings import Trainings
 
-KINDS = (ItemType.USER, ItemType.PREFERENCE)
-"""The types of memories that are learned."""
-
-_MOST_LOOKED_AT = 5_000
 _LOOK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
 
 _UNWANTED = (
@@ -53,6 +49,7 @@ _UNWANTED = (
 )
 
 Progress = Callable[[int, int], None]
+Rephrase = Callable[[Sequence[KnownFact], Meter, Callable[[], None]], Mapping[str, Sequence[str]]]
 
 
 class NothingToLearn(Conflict):
@@ -68,20 +65,21 @@ class Attendance:
     """Who waits for a training: hears of its steps, and may raise there to end it.
 
     While it goes on, `ending` has what ends it at once, from any thread. `check` is called in the transaction that
-    keeps what came of it, and raises when that is wanted no more.
+    keeps what came of it, and raises when that is wanted no more. `meter` counts for a cube what models are asked.
     """
 
     progress: Progress = lambda *_: None
     ending: Callable[[Callable[[], None]], AbstractContextManager[object]] = lambda _: nullcontext()
     check: Callable[[sa.Connection], object] = lambda _: None
+    meter: Callable[[str], Meter] = lambda cube: Meter(PHRASINGS, cube=cube)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
+    cube: str
     shard: str
     facts: tuple[KnownFact, ...]
     trainer: AdapterTrainer
-    lessons: Lessons
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class AdapterTraining:
     """What trains adapters, one at a time, in `folder`; None where no folder is this process's own.
 
     `forget` removes the files of what is no more, and what was kept under it in some cubes; `embed` returns vectors of
-    texts, the file `remembered` has digests of models' weights, and `rephrase` asks for a cube's facts in other words.
+    texts, the file `remembered` has digests of models' weights, and `rephrase` asks for facts in other words.
     """
 
     handles: Handles
@@ -99,7 +97,7 @@ class AdapterTraining:
     trainings: Trainings
     embed: Callable[[Sequence[str]], Vectors]
     remembered: Path | None = None
-    rephrase: Callable[[str, Sequence[KnownFact]], Mapping[str, Sequence[str]]] = lambda *_: {}
+    rephrase: Rephrase = lambda *_: {}
     bounds: Bounds = field(default_factory=Bounds)
     recipe: Recipe = field(default_factory=Recipe)
     _one: threading.Lock = field(default_factory=threading.Lock)
@@ -134,7 +132,8 @@ class AdapterTraining:
         """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
         [cube] = self._owned(cube, actor).cubes
         with self._ready(cube, Attendance()) as ready:
-            ready.trainer.prepare(ready.lessons.exercises)
+            lessons = training.lessons_of(ready.trainer, ready.facts, SYSTEM, self.recipe.seed)
+            ready.trainer.prepare(lessons.exercises)
             return ready.trainer.estimate()
 
     def _facts(self, cube: str) -> tuple[KnownFact, ...]:
@@ -149,16 +148,20 @@ class AdapterTraining:
         [cube] = scope().cubes
         folder = self._folder()
         with self._ready(cube, attendance) as ready:
+            if not anew and (same := self._known(ready, folder)) is not None:
+                with self.handles.changing(scope()) as change:
+                    removed = pruned(change)
+                self._forget_removed(cube, removed)
+                return same
+            lessons = self._lessons(ready, attendance)
             new = NewAdapter(
                 cube, str(self._model().model), ready.trainer.base, training.told_recipe(self.recipe),
-                ready.lessons.data_hash, ready.shard,
+                lessons.data_hash, ready.shard,
             )  # fmt: skip
-            if not anew and (same := self._known(new, folder)) is not None:
-                return same
             row = self._begun(new, ready.facts)
             with self.trainings.running(row.id, ready.trainer.kill):
                 try:
-                    return self._trained(ready.trainer, ready.lessons, row, folder / row.id, attendance, scope)
+                    return self._trained(ready.trainer, lessons, row, folder / row.id, attendance, scope)
                 except Exception as error:  # raised below, whatever it is; only what it means may change
                     if self._is_unwanted(row):
                         self.throw_away(row, folder / row.id)
@@ -167,17 +170,30 @@ class AdapterTraining:
 
     @contextmanager
     def _ready(self, cube: str, attendance: Attendance) -> Iterator[_Ready]:
-        """Yield a model that is loaded, and what it is to be taught. Raises: as `Adapters.train`."""
+        """Yield a model that is loaded, and the facts it is to be taught. Raises: as `Adapters.train`."""
         model = self._model()
         with self.alone():
-            shard, facts = self._next_shard(cube, self._facts(cube))
+            recipe = training.told_recipe(self.recipe)
+            shard, facts = self.choosing.next_shard(cube, self._facts(cube), recipe)
             with AdapterTrainer() as trainer, attendance.ending(trainer.kill):
                 trainer.open(str(model.local), self.recipe, remembered=self.remembered)
-                lessons = self._kept(cube, shard, facts, trainer.base)
-                if lessons is None:
-                    more = self.rephrase(cube, facts)
-                    lessons = training.lessons_of(trainer, facts, SYSTEM, self.recipe.seed, more)
-                yield _Ready(shard, facts, trainer, lessons)
+                yield _Ready(cube, shard, facts, trainer)
+
+    def _lessons(self, ready: _Ready, attendance: Attendance) -> Lessons:
+        """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
+        if (kept := self._kept(ready)) is not None:
+            return kept
+        seen = seen_of(ready.facts)
+
+        def check() -> None:
+            self.handles.check_open()
+            attendance.progress(0, 1)
+            with self.handles.ledger.read() as connection:
+                check_allowed(connection, ready.cube)
+                adapter_rows.check_current(connection, ready.cube, seen)
+
+        more = self.rephrase(ready.facts, attendance.meter(ready.cube), check)
+        return training.lessons_of(ready.trainer, ready.facts, SYSTEM, self.recipe.seed, more)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -189,89 +205,44 @@ class AdapterTraining:
         finally:
             self._one.release()
 
+    @property
+    def choosing(self) -> Choosing:
+        """What chooses the facts."""
+        return Choosing(self.handles, self.settings, self.embed)
+
     def selected(self, connection: sa.Connection, cube: str) -> Selected:
         """Return what is stable among a cube's hottest facts, in order of id."""
-        now = self.handles.clock.now()
-        rules = CubeRules(self.settings.heat).of(connection, cube)
-        query = (
-            sa.select(
-                t.items.c.id, t.items.c.pinned, t.warmth.c.level, t.warmth.c.visits, t.warmth.c.interactions,
-                t.warmth.c.last,
-            )
-            .join(t.versions, t.versions.c.id == t.items.c.version_id)
-            .outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id)
-            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.in_(KINDS))
-            .order_by(t.items.c.pinned.desc(), t.warmth.c.level.desc().nulls_last(), t.items.c.id)
-            .limit(_MOST_LOOKED_AT)
-        )  # fmt: skip
-        heats: dict[str, float | None] = {}
-        for row in connection.execute(query):
-            warmth = None if row.level is None else Warmth(row.level, row.visits, row.interactions, row.last)
-            heats[row.id] = None if row.pinned else 0.0 if warmth is None else rules.policy.heat(warmth, now)
-        states = items.with_sources(connection, [cube], list(heats))
-        stable = Stable(rules.thresholds.promote_above, timedelta(days=self.settings.parametric.stable_days))
-        memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
-        return select(memories, stable, now, adapter_exclusions.of(connection, cube))
+        return self.choosing.selected(connection, cube)
 
-    def _kept(self, cube: str, shard: str, facts: Sequence[KnownFact], base: str) -> Lessons | None:
-        """Return the lessons of a training that was ended, of the same facts: a model would not say the same twice."""
-        wanted = shard, base, training.told_recipe(self.recipe)
+    def _kept(self, ready: _Ready) -> Lessons | None:
+        wanted = ready.shard, ready.trainer.base, training.told_recipe(self.recipe)
         with self.handles.ledger.read() as connection:
-            for row in adapter_rows.of(connection, cube):
-                if row.state is AdapterState.TRAINING and (row.shard, row.base, dict(row.recipe)) == wanted:
-                    seen = {(each.item, each.version) for each in adapter_rows.seen(connection, row.id)}
-                    if seen == {(fact.item, fact.version) for fact in facts}:
-                        folder = self._folder() / row.id
-                        return training.kept_lessons(folder, row.data_hash, facts, SYSTEM, self.recipe.seed)
+            for row in adapter_rows.of(connection, ready.cube):
+                same = (row.shard, row.base, dict(row.recipe)) == wanted and _saw(connection, row, ready.facts)
+                if same and row.state is AdapterState.TRAINING:
+                    folder = self._folder() / row.id
+                    return training.kept_lessons(folder, row.data_hash, ready.facts, SYSTEM, self.recipe.seed)
         return None
 
-    def _known(self, new: NewAdapter, folder: Path) -> AdapterRow | None:
-        """Return the adapter that answers and learned the very same in the same way."""
-        wanted = (new.shard, new.data_hash, dict(new.recipe))
+    def _known(self, ready: _Ready, folder: Path) -> AdapterRow | None:
+        """Return the adapter that answers and learned the very same in the same way, if its files are whole."""
+        wanted = ready.shard, training.told_recipe(self.recipe)
         with self.handles.ledger.read() as connection:
-            for row in adapter_rows.serving(connection, new.cube, new.base):
-                if (row.shard, row.data_hash, dict(row.recipe)) == wanted and (folder / row.id).exists():
-                    return row
+            for row in adapter_rows.serving(connection, ready.cube, ready.trainer.base):
+                if (row.shard, dict(row.recipe)) == wanted and _saw(connection, row, ready.facts):
+                    return None if wrong_with(folder / row.id, row.digest) else row
         return None
-
-    def _next_shard(self, cube: str, facts: Sequence[KnownFact]) -> tuple[str, tuple[KnownFact, ...]]:
-        """Return the shard that most wants a training, and its facts: none answers for it, or it knows least of them.
-
-        A shard whose training was ended comes first.
-        """
-        with self.handles.ledger.read() as connection:
-            rows = adapter_rows.of(connection, cube)
-            newest = {row.shard: row for row in reversed(rows)}
-            known = {
-                shard: {each.item for each in adapter_rows.seen(connection, row.id)} for shard, row in newest.items()
-            }
-            stale = {row.id for row in adapter_rows.outdated(connection, [cube])}
-            answering = {
-                row.shard: {(each.item, each.version) for each in adapter_rows.seen(connection, row.id)}
-                for row in rows
-                if row.state is AdapterState.ACTIVE and row.id not in stale
-            }
-        shards = shards_of(facts, known, self.settings.parametric.facts, self.embed)
-
-        def want(shard: str) -> tuple[bool, bool, int]:
-            row, learned = newest.get(shard), answering.get(shard)
-            begun = row is not None and row.state is AdapterState.TRAINING
-            stands = {(fact.item, fact.version) for fact in shards[shard]}
-            return begun, learned is None, len(stands ^ (learned or set()))
-
-        wanted = max(shards, key=want)
-        return wanted, shards[wanted]
 
     def _begun(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
         """Return the row of the training: a new one, or that of one which was ended and learns the very same."""
-        seen = [Seen(fact.item, fact.version, hashlib.sha256(fact.memory.encode()).hexdigest()) for fact in facts]
         with self.handles.ledger.write() as connection:
+            cubes.lock(connection, new.cube)  # before any row, as whoever changes a cube's adapters does
             for row in adapter_rows.of(connection, new.cube):
                 if row.state is AdapterState.TRAINING and row.shard == new.shard:
                     if (row.base, row.data_hash, dict(row.recipe)) == (new.base, new.data_hash, dict(new.recipe)):
                         return row
                     adapter_rows.remove(connection, row.id)
-            row = adapter_rows.begin(connection, new, seen, self.handles.clock.now())
+            row = adapter_rows.begin(connection, new, seen_of(facts), self.handles.clock.now())
         self.forget(())  # what those others had written
         return row
 
@@ -304,24 +275,23 @@ class AdapterTraining:
             passed = done.state is AdapterState.READY
             body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
             changes.record(change, "learn", body if passed else {**body, "why": done.reason})
-            (folder / training.KEPT).unlink(missing_ok=True)
             answered = _answering(change.connection, row)
             if passed:
                 done = activated(change, row.id)
             removed = pruned(change, answered)
-        if removed:
-            with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
-                self.forget([row.cube])
+        tidy(folder, done)
+        self._forget_removed(row.cube, removed)
         return done
 
-    def outcome(self, trainer: AdapterTrainer, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
-        """Return what comes of an examination: files of one that passed are written, those of another removed.
+    def _forget_removed(self, cube: str, removed: Sequence[str]) -> None:
+        if removed:
+            with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
+                self.forget([cube])
 
-        Raises: OSError.
-        """
+    def outcome(self, trainer: AdapterTrainer, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
+        """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
         told = training.told_measures(measures)
         if failures := measures.failures(self.bounds):
-            shutil.rmtree(folder)  # it holds what it was taught
             return Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
         with self.handles.ledger.read() as connection:
             manifest = _manifest(connection, row, told)
@@ -361,6 +331,27 @@ class AdapterTraining:
         if self.folder is None:
             raise InvalidInput("folder", "is none of this process's own: train where the ledger is in a folder")
         return self.folder
+
+
+def tidy(folder: Path, row: AdapterRow) -> None:
+    """Remove, once its row says what came of it, how far a training was; of a refused one all that it was taught, too.
+
+    What cannot be removed now the next opening removes.
+    """
+    if row.state is AdapterState.REFUSED:
+        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        (folder / training.KEPT).unlink(missing_ok=True)
+
+
+def seen_of(facts: Sequence[KnownFact]) -> list[Seen]:
+    """Return facts as the registry notes them."""
+    return [Seen(fact.item, fact.version, hashlib.sha256(fact.memory.encode()).hexdigest()) for fact in facts]
+
+
+def _saw(connection: sa.Connection, row: AdapterRow, facts: Sequence[KnownFact]) -> bool:
+    seen = {(each.item, each.version) for each in adapter_rows.seen(connection, row.id)}
+    return seen == {(fact.item, fact.version) for fact in facts}
 
 
 def activated(change: Change, id_: str) -> AdapterRow:

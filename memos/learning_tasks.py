@@ -16,6 +16,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from memos.adapter_training import AdapterTraining, Attendance, NothingToLearn, Occupied, check_allowed, pruned
+from memos.asking.meter import Meter
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.handles import Handles
 from memos.identities import Right
@@ -29,6 +30,8 @@ from memos.model import Json, Scope, TaskState
 from memos.nights import Night
 from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.periodic import LEARNING
+from memos.scheduler.prompting import meter_of
+from memos.scheduler.rephrasing import PHRASINGS
 from memos.scheduler.task_run import Job, Later, Parked, Run
 from memos.settings import Settings
 
@@ -93,7 +96,9 @@ class LearningTasks:
             self._check_hours(run, before_s)
 
         try:
-            row = training.train_by_consent(cube, Attendance(tell, partial(_ended_with, run), run.check_held))
+            row = training.train_by_consent(
+                cube, Attendance(tell, partial(_ended_with, run), run.check_held, partial(_meter, run))
+            )
         except Occupied as error:
             raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
         except NothingToLearn as error:
@@ -144,7 +149,7 @@ class LearningTasks:
         self.wake()
 
     def _wanted(self, connection: sa.Connection, cube: str) -> tuple[bool, Renewal | None]:
-        """Return whether anything is ready to be learned, and why it should be."""
+        """Return whether anything is ready to be learned that nobody answers with, and why it should be."""
         settings, rows = self.settings, adapter_rows.of(connection, cube)
         recipe, local = told_recipe(self.training().recipe), settings.learning_model
         facts = self.training().selected(connection, cube).facts
@@ -154,16 +159,23 @@ class LearningTasks:
             for row in rows
             if local is not None and row.model == local.model and row.state is not AdapterState.TRAINING
         ]
-        seen, refused = frozenset[Memory](), None
-        gone: set[str] = set()
+        stale = {row.id for row in adapter_rows.stale(connection, cube)}
+        seen, served, gone, tried = frozenset[Memory](), frozenset[Memory](), set[str](), frozenset[Memory]()
         for row in alike:
             if row.state is AdapterState.ACTIVE:
-                seen |= _seen(connection, row)
+                mine = _seen(connection, row)
+                seen |= mine
+                served |= frozenset() if row.id in stale else mine
                 gone |= adapter_rows.gone(connection, row.id)
-        if alike and alike[0].state is AdapterState.REFUSED and dict(alike[0].recipe) == recipe:
-            refused = _seen(connection, alike[0])
+        newest = {row.shard: row for row in reversed(alike)}
+        for row in newest.values():
+            if row.state is AdapterState.REFUSED and dict(row.recipe) == recipe:
+                mine = _seen(connection, row)
+                # Of which enough has left since may pass now.
+                tried |= mine if len(mine - chosen) < settings.parametric.new_facts else frozenset()
         standing = frozenset(memory for memory in seen if memory[0] not in gone)
-        return bool(chosen), renewal(chosen, Learned(seen, standing), refused, settings.parametric.new_facts)
+        learned = Learned(seen, standing, served)
+        return bool(chosen - served), renewal(chosen, learned, tried, settings.parametric.new_facts)
 
     # Hours
 
@@ -192,6 +204,10 @@ class LearningTasks:
         if before_s + time.monotonic() - run.started >= self._budget_s:
             note = "today's minutes are used; it goes on in the next night (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
             raise Later(night.next(now), note)
+
+
+def _meter(run: Run, _: str) -> Meter:
+    return meter_of(run, PHRASINGS)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from memos import MemOS, Settings
 from memos.adapters import Adapter
 from memos.api.app import create_app
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
+from memos.memcube.ledger import adapter_rows
 from memos.memcube.parametric import general, training
 from memos.memcube.parametric.examination import Bounds
 from memos.model import Item
@@ -466,6 +467,24 @@ def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_c
     assert {(each.id, each.stale) for each in memos.adapters.list()} == {(one.id, False), (two.id, True)}
     again = memos.adapters.train()
     assert {each["item"] for each in manifest(memos, again)["memories"]} == saw[1] - {gone}
+    for item in saw[1] - {gone}:
+        memos.delete(item)
+    memos.tasks.wait(memos.adapters.submit(), timeout_s=300)  # there is nothing to train, and something to remove
+    assert [(each.id, each.stale) for each in memos.adapters.list() if each.state == "active"] == [(one.id, False)]
+    assert not any(each.stale for each in memos.adapters.list())
+
+
+def test_a_shard_that_was_refused_holds_up_no_other(fresh: MemOS) -> None:
+    memos = fresh
+    few = memos.settings.model_copy(update={"parametric": ParametricSettings(stable_days=0, facts=3)})
+    learn_by(memos, settings=few, bounds=Bounds())
+    memos.adapters.allow()
+    refused = [memos.adapters.train() for _ in range(2)]
+    assert [each.state for each in refused] == ["refused", "refused"]
+    with memos.adapters.training.handles.ledger.read() as connection:
+        one, two = ({seen.item for seen in adapter_rows.seen(connection, each.id)} for each in refused)
+    assert not one & two
+    assert folders(memos) == set()
 
 
 def manifest(memos: MemOS, made: Adapter) -> dict[str, Any]:

@@ -150,6 +150,13 @@ def test_a_task_trains_and_the_same_again_is_for_nothing(here: Installation) -> 
     assert refused.state is TaskState.DONE
     assert "was refused: recall is" in str(refused.note)
     assert answered_by(memos) == made.id
+    # What answers nothing for its files is no reason to train nothing.
+    learn_by(memos, bounds=ANY, recipe=replace(memos.adapters.training.recipe, seed=5))
+    assert memos.home is not None
+    (memos.home / "adapters" / made.id / "adapter_model.safetensors").write_bytes(b"harmed")
+    waited(memos, memos.adapters.submit())
+    [newest, *_] = memos.adapters.list()
+    assert (newest.state, newest.id == made.id) == ("active", False)
 
 
 def test_who_may_not_or_cannot_train_is_told_at_once(here: Installation) -> None:

@@ -15,11 +15,12 @@ from memos.asking.asker import Asker
 from memos.asking.meter import Meter
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube.parametric.drills import KnownFact, plain, questions_of
+from memos.ports import ChatMessage
 from memos.scheduler import prompting
 
 log = logging.getLogger("memos.tasks")
 
-PROMPT = "phrasings-1"
+PROMPT, PHRASINGS = "phrasings-1", "phrasings"
 _AT_ONCE = 8
 _MORE = 2
 _MOST_CHARS = 160
@@ -42,26 +43,39 @@ class Rephrasing:
 
     asker: Callable[[], Asker | None]
 
-    def __call__(self, cube: str, facts: Sequence[KnownFact]) -> Mapping[str, tuple[str, ...]]:
-        """Return by item at most two more questions for each fact; fewer, or none, where the model fails."""
+    def __call__(
+        self, facts: Sequence[KnownFact], meter: Meter, check: Callable[[], None]
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Return by item at most two more questions for each fact; fewer, or none, where the model fails.
+
+        `check` raises when the facts are wanted no more: then nothing of them is asked, or kept as an answer.
+        """
         asker, found = self.asker(), dict[str, tuple[str, ...]]()
-        for begin in range(0, len(facts) if asker is not None else 0, _AT_ONCE):
+        if asker is None:
+            return found
+        for begin in range(0, len(facts), _AT_ONCE):
             some = facts[begin : begin + _AT_ONCE]
-            lines = [
-                f"{number}. {prompting.plain(questions_of(fact)[0], _MOST_CHARS)}"
-                for number, fact in enumerate(some, 1)
-            ]
-            assert asker is not None
+            check()
             try:
-                answer = asker.ask(prompting.question(PROMPT, lines), Phrasings, meter=Meter("phrasings", cube=cube))
+                answer = asker.ask(_question(some), Phrasings, meter=meter)
             except (ModelError, BackendUnavailable) as error:
                 log.warning("facts are taught in the usual words alone: %s", error)
                 return found
+            try:
+                check()
+            except Exception:  # whatever it is: what was erased while the model wrote is remembered by nobody
+                asker.forget()
+                raise
             for each in answer.questions:
                 if 1 <= each.number <= len(some):
                     fact = some[each.number - 1]
                     found[fact.item] = checked(fact, (*found.get(fact.item, ()), *each.ways))
         return {item: ways for item, ways in found.items() if ways}
+
+
+def _question(facts: Sequence[KnownFact]) -> list[ChatMessage]:
+    asked = [prompting.plain(questions_of(fact)[0], _MOST_CHARS) for fact in facts]
+    return prompting.question(PROMPT, [f"{number}. {question}" for number, question in enumerate(asked, 1)])
 
 
 def checked(fact: KnownFact, ways: Sequence[str]) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from memos.asking.asker import Asker
+from memos.asking.meter import Meter
 from memos.asking.reply_cache import ReplyCache
-from memos.errors import ModelError
+from memos.errors import Conflict, ModelError
 from memos.memcube.parametric.drills import DrillKind, KnownFact, course_of
 from memos.scheduler.rephrasing import Rephrasing, checked
 from tests.scripted_chat import ScriptedChat
@@ -16,6 +17,10 @@ from tests.scripted_chat import ScriptedChat
 LYON = KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon")
 DENTIST = KnownFact("dentist", 1, "My dentist is Doctor Okafor.", "my", "dentist", "Doctor Okafor")
 ANN = KnownFact("ann", 1, "Ann works at Telko.", "employer", "", "Telko", "Ann")
+
+
+def wanted() -> None:
+    """They are, all the time."""
 
 
 def said(*ways: tuple[int, list[str]]) -> str:
@@ -44,7 +49,7 @@ def test_what_asks_the_same_is_kept(fact: KnownFact, way: str, kept: bool) -> No
 
 def test_a_model_sees_questions_alone_and_its_words_are_taught() -> None:
     model = ScriptedChat([said((1, ["Which place do I go home to?"] * 3), (2, ["Nobody?"]), (9, ["Who?"]))])
-    more = Rephrasing(lambda: Asker(model, ReplyCache(1_000)))("home", [LYON, DENTIST])
+    more = Rephrasing(lambda: Asker(model, ReplyCache(1_000)))([LYON, DENTIST], Meter("phrasings"), wanted)
     assert more == {"lyon": ("Which place do I go home to?",)}
     shown = "".join(message.content for message in model.requests[0].messages)
     assert "Where do I live?" in shown
@@ -57,7 +62,25 @@ def test_a_model_sees_questions_alone_and_its_words_are_taught() -> None:
 
 
 def test_without_a_model_or_when_it_fails_the_usual_words_are_taught() -> None:
-    assert Rephrasing(lambda: None)("home", [LYON]) == {}
+    assert Rephrasing(lambda: None)([LYON], Meter("phrasings"), wanted) == {}
     broken = ScriptedChat(lambda _: ModelError("no"))
-    assert Rephrasing(lambda: Asker(broken, ReplyCache(1_000)))("home", [LYON] * 20) == {}
+    assert Rephrasing(lambda: Asker(broken, ReplyCache(1_000)))([LYON] * 20, Meter("phrasings"), wanted) == {}
     assert len(broken.requests) <= 2  # the rest is not tried
+
+
+@pytest.mark.parametrize("unwanted_at", [1, 2, 3])
+def test_what_is_wanted_no_more_is_asked_of_nobody_and_no_answer_about_it_stays(unwanted_at: int) -> None:
+    model, calls = ScriptedChat(lambda _: said((1, ["Which place do I go home to?"]))), list[int]()
+    asker = Asker(model, ReplyCache(100_000))
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == unwanted_at:
+            raise Conflict("erased")
+
+    with pytest.raises(Conflict, match="erased"):
+        Rephrasing(lambda: asker)([LYON] * 20, Meter("phrasings"), check)
+    assert len(model.requests) == unwanted_at // 2
+    if unwanted_at == 2:  # while it was being answered
+        Rephrasing(lambda: asker)([LYON] * 8, Meter("phrasings"), wanted)
+        assert len(model.requests) == 2  # and not remembered

@@ -146,7 +146,7 @@ def begin(
     cubes.lock(connection, new.cube)
     if not arrived and not is_allowed(connection, new.cube):
         raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
-    _check_current(connection, new.cube, seen)
+    check_current(connection, new.cube, seen)
     highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube, t.c.shard == new.shard)
     values = {
         "id": new_id(),
@@ -251,10 +251,10 @@ def trained(connection: sa.Connection) -> list[AdapterRow]:
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
-    """Return those of some ids that are an adapter's, in any state."""
+    """Return those of some ids that are an adapter's which has files: of a refused one there are none to keep."""
     found: set[str] = set()
     for batch in items.in_batches(ids):
-        found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch))))
+        found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
     return found
 
 
@@ -337,7 +337,8 @@ def _as_seen() -> sa.Select[Any]:
     )
 
 
-def _check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
+def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
+    """See that memories are still what they were read as, and may be learned. Raises: Conflict."""
     now: dict[str, int] = {}
     for batch in items.in_batches(each.item for each in seen):
         query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))

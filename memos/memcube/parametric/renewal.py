@@ -33,22 +33,23 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What an adapter saw, and what of it still stands as it was."""
+    """What adapters saw, what of it still stands as it was, and what of it is answered with now."""
 
     seen: frozenset[Memory] = frozenset()
     standing: frozenset[Memory] = frozenset()
+    served: frozenset[Memory] = frozenset()
 
 
-def renewal(chosen: Set[Memory], active: Learned, refused: Set[Memory] | None, least: int) -> Renewal | None:
+def renewal(chosen: Set[Memory], active: Learned, tried: Set[Memory], least: int) -> Renewal | None:
     """Return why what is `chosen` now should be learned, None when it need not be.
 
-    `active` is what those saw that are in service or would be but for what changed, `refused` what the newest saw if it
-    failed its examination: the same, or nearly, would fail again.
+    `active` is what those saw that are in service or would be but for what changed, `tried` what of the rest failed its
+    examination of late: the same, or nearly, would fail again.
     """
-    new, gone = chosen - active.seen, active.seen - active.standing
-    if not gone and len(new) < least:
+    new, gone, unserved = chosen - active.seen, active.seen - active.standing, chosen - active.served
+    if not gone and len(new - tried) < least:
         return None
-    if chosen and refused is not None and len(chosen ^ refused) < least:
+    if unserved & tried and len(unserved - tried) < least:
         return None
     cold = active.standing - chosen
     return Renewal(

@@ -104,7 +104,7 @@ def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: i
 def kept_lessons(folder: Path, data_hash: str, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons | None:
     """Return the lessons that a training of these facts which was ended had, None where they are not whole there."""
     try:
-        lines = (folder / DATA).read_text(encoding="utf-8").splitlines()
+        lines = (folder / DATA).read_text(encoding="utf-8").split("\n")[:-1]  # what lines() cuts may stand in a text
         exercises = tuple(_EXERCISE.validate_json(line) for line in lines)
     except (OSError, ValueError):
         return None
@@ -163,9 +163,11 @@ def told_measures(measures: Measures) -> dict[str, Json]:
 
 
 def _write_data(file: Path, exercises: Iterable[Exercise]) -> None:
-    with file.open("w", encoding="utf-8") as out:
+    aside = file.with_name(file.name + ".new")
+    with aside.open("w", encoding="utf-8") as out:
         for each in exercises:
             out.write(json.dumps(asdict(each), ensure_ascii=False) + "\n")
+    aside.replace(file)
 
 
 def _card(manifest: dict[str, Json]) -> str:

@@ -11,26 +11,28 @@ from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
 from memos.memcube.parametric.pruning import superfluous
 from memos.memcube.parametric.renewal import Learned, Memory, Renewal, Why, renewal
 
+NOTHING: frozenset[Memory] = frozenset()
+
 
 def memories(*names: str, version: int = 1) -> frozenset[Memory]:
     return frozenset((name, version) for name in names)
 
 
-def learned(seen: str, standing: str) -> Learned:
-    return Learned(memories(*seen), memories(*standing))
+def learned(seen: str, standing: str, served: str = "") -> Learned:
+    return Learned(memories(*seen), memories(*standing), memories(*served))
 
 
 def test_enough_that_is_new_is_a_reason_and_what_cooled_is_told() -> None:
-    active = learned("abc", "abc")
-    assert renewal(memories(*"abd"), active, None, 2) is None
-    assert renewal(memories(*"abde"), active, None, 2) == Renewal(Why.NEW, ("d", "e"), (), ("c",))
-    assert renewal(memories(*"ab"), Learned(), None, 2) == Renewal(Why.NEW, ("a", "b"), (), ())
+    active = learned("abc", "abc", "abc")
+    assert renewal(memories(*"abd"), active, NOTHING, 2) is None
+    assert renewal(memories(*"abde"), active, NOTHING, 2) == Renewal(Why.NEW, ("d", "e"), (), ("c",))
+    assert renewal(memories(*"ab"), Learned(), NOTHING, 2) == Renewal(Why.NEW, ("a", "b"), (), ())
 
 
 def test_what_is_gone_is_a_reason_by_itself() -> None:
-    assert renewal(memories(*"ab"), learned("abc", "ab"), None, 99) == Renewal(Why.STALE, (), ("c",), ())
+    assert renewal(memories(*"ab"), learned("abc", "ab"), NOTHING, 99) == Renewal(Why.STALE, (), ("c",), ())
     changed = memories(*"ab") | memories("c", version=2)
-    assert renewal(changed, learned("abc", "ab"), None, 99) == Renewal(Why.STALE, ("c",), ("c",), ())
+    assert renewal(changed, learned("abc", "ab"), NOTHING, 99) == Renewal(Why.STALE, ("c",), ("c",), ())
 
 
 def test_what_was_refused_is_not_tried_again_until_it_differs() -> None:
@@ -41,9 +43,18 @@ def test_what_was_refused_is_not_tried_again_until_it_differs() -> None:
     assert renewal(memories(*"abcd"), Learned(), memories(*"abcd"), 2) is None
 
 
+def test_of_several_shards_one_that_was_refused_holds_up_no_other() -> None:
+    refused = memories(*"abcd")
+    assert renewal(memories(*"abcdefgh"), Learned(), refused, 4) == Renewal(Why.NEW, tuple("abcdefgh"), (), ())
+    active = learned("efgh", "efgh", "efgh")
+    assert renewal(memories(*"abcdefgh"), active, refused, 4) is None
+    stale = learned("efgh", "efg")
+    assert renewal(memories(*"abcdefg"), stale, refused, 3) == Renewal(Why.STALE, tuple("abcd"), ("h",), ())
+
+
 def test_nothing_left_to_learn_is_told_where_something_is_stale() -> None:
     assert renewal(frozenset(), learned("a", ""), memories("a"), 8) == Renewal(Why.STALE, (), ("a",), ())
-    assert renewal(frozenset(), learned("a", "a"), None, 1) is None
+    assert renewal(frozenset(), learned("a", "a", "a"), NOTHING, 1) is None
 
 
 def row(number: int, state: str, shard: str = "") -> AdapterRow:
