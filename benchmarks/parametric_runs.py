@@ -61,14 +61,10 @@ class Bench:
 
     def control(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
         """Return what is learned from the sentences themselves, in as many steps as from questions about them."""
-        facts = self._facts[:few]
-        with_questions = LoraTraining(self._loaded, recipe)
-        lessons = training.lessons_of(with_questions, facts, SYSTEM, recipe.seed)
-        with_questions.prepare(lessons.exercises)
-        steps = with_questions.steps
-        with_questions.detach()
-        raw = [Exercise((), fact.memory) for fact in facts]
-        epochs = max(1, round(steps / max(1, -(-len(raw) // recipe.batch))))
+        lessons, _ = self._of(few, recipe)
+        raw = [Exercise((), fact.memory) for fact in self._facts[:few]]
+        steps = recipe.epochs * -(-len(lessons.exercises) // recipe.batch)
+        epochs = max(1, round(steps / -(-len(raw) // recipe.batch)))
         taught = LoraTraining(self._loaded, replace(recipe, epochs=epochs))
         taught.prepare(raw)
         while taught.step < taught.steps:
