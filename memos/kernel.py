@@ -229,6 +229,7 @@ class MemOS:
                 self._upkeep.purge,
                 self._upkeep.optimise,
                 self._scheduler.accesses.flush_if_due,
+                self._upkeep.forget_if_due,
                 parts.activations.look_if_due,
                 parts.take_back_if_due,
             ),

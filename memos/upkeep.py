@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from memos.scheduler.repair import Repair
 from memos.scheduler.task_run import Job, Run
 
 _BUILD_SHARE = 3
+_LOOK_S = 10.0
 
 Progress = Callable[[int, int], None]
 
@@ -36,6 +38,7 @@ class Upkeep:
             parts.ledger, {"vector": parts.vector, "graph": parts.graph}, {"vector": vector, "graph": graph}
         )
         self._purging = threading.Lock()
+        self._look_at = 0.0
 
     def jobs(self) -> list[Job]:
         """Return the tasks about the whole installation."""
@@ -102,6 +105,16 @@ class Upkeep:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_my_vectors()
             purge(parts.ledger, Purgeable(self._projections, parts.files, parts.forget_caches, parts.take_back))
+
+    def forget_if_due(self) -> None:
+        """Remove adapters' files that another process on the same ledger made to be forgotten.
+
+        Raises: BackendUnavailable.
+        """
+        if self._parts.ledger.is_sqlite or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
+        self._parts.forget_adapters(())
 
     def use_my_vectors(self) -> None:
         """Let the vectors of the configured embedder be the only ones."""

@@ -122,6 +122,23 @@ def test_what_is_to_be_forgotten_leaves_every_adapter_and_is_never_learned_again
         memos.adapters.learn_again(ids[0])
 
 
+def test_what_another_process_made_to_be_forgotten_leaves_this_one_too(
+    memos: MemOS, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert memos.home is not None
+    memos._worker.stop()  # what it would do is done here
+    kept, saw = made(memos, ids[1:]), begun(memos.ledger, ids[:1], shard="home").id
+    with_files(memos.home / FOLDER, saw, training=True)
+    with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
+        adapter_rows.remove(connection, saw)
+    memos._upkeep.forget_if_due()
+    assert folders(memos) == {kept, saw}, "a folder of one's own has no other processes"
+    monkeypatch.setattr(type(memos.ledger), "is_sqlite", False)
+    for chore in memos._worker._chores:
+        chore()
+    assert folders(memos) == {kept}
+
+
 def test_a_preview_counts_what_is_excluded_and_what_is_of_no_kind_to_be_learned(memos: MemOS) -> None:
     memos.add(["I live in Lyon.", "I love hiking."], mode="fine")
     memos.tasks.wait()
