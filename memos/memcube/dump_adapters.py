@@ -38,6 +38,7 @@ _FIELDS = {
     "id": str, "shard": str, "number": int, "model": str, "base_sha256": str, "recipe": dict, "data_sha256": str,
     "measures": dict, "memories": list, "created_at": int,
 }  # fmt: skip
+_SEEN_FIELDS = {"item": str, "version": int, "sha256": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,10 @@ def _check_texts(told: Mapping[str, str], name: str) -> None:
             raise ValueError
 
 
-def _seen(told: Mapping[str, Json]) -> Seen:
-    if told.keys() != {"item", "version", "sha256"} or type(told["version"]) is not int:
+def _seen(told: Json) -> Seen:
+    if not isinstance(told, dict) or told.keys() != _SEEN_FIELDS.keys():
+        raise ValueError
+    if any(type(told[field]) is not kind for field, kind in _SEEN_FIELDS.items()):
         raise ValueError
     if not ID.fullmatch(told["item"]) or not _DIGEST.fullmatch(told["sha256"]):
         raise ValueError
