@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from memos.adapter_export import EXPORTED
 from memos.adapter_files import CONFIG
 from memos.adapters import Adapter, open_export
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.memcube import dump_adapters
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterState
 from memos.memcube.parametric.forgetting import FOLDER
@@ -93,6 +95,33 @@ def test_only_adapters_of_one_cube_are_compared(memos: MemOS, ids: list[str]) ->
     for wrong in ("none", "", "x" * 100, "\0"):
         with pytest.raises((NotFound, InvalidInput)):
             memos.adapters.diff(mine, wrong)
+
+
+# Dumped
+
+
+def test_a_dump_has_no_more_adapters_than_a_load_takes(
+    memos: MemOS, ids: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    made(memos, ids[:1])
+    bees = active(memos.ledger, ids[1:2], shard="bees")
+    with_files(memos.home / FOLDER, bees)
+    assert memos.travel.dump("default", tmp_path / "both.memcube", adapters=True).adapters == 2
+    assert not caplog.records
+    monkeypatch.setattr(dump_adapters, "MOST", 1)
+    assert memos.travel.dump("default", tmp_path / "one.memcube", adapters=True).adapters == 1
+    assert "1 adapters of cube default are not in its dump" in caplog.text
+    monkeypatch.setitem(dump_adapters._LARGEST, "safetensors", 3)
+    assert memos.travel.dump("default", tmp_path / "none.memcube", adapters=True).adapters == 0
+
+
+def test_a_program_without_a_folder_says_that_it_dumps_no_adapters(memos: MemOS, tmp_path: Path) -> None:
+    training = replace(memos.adapters.training, folder=None)
+    memos.adapters = replace(memos.adapters, training=training)
+    with pytest.raises(InvalidInput, match="dump without them"):
+        memos.travel.dump("default", tmp_path / "with.memcube", adapters=True)
+    assert not (tmp_path / "with.memcube").exists()
+    assert memos.travel.dump("default", tmp_path / "without.memcube").adapters == 0
 
 
 # Forgotten
