@@ -143,10 +143,13 @@ class Activations:
 
     def look_if_due(self) -> None:
         """Remove what another process on the same ledger made to be forgotten. Raises: BackendUnavailable."""
-        if self._ledger.is_sqlite or self._store is None or time.monotonic() < self._look_at:
+        if self._ledger.is_sqlite or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
-        self.forget()
+        if self._store is None:  # a model that keeps no KV may have adapters all the same
+            self._forget_adapters()
+        else:
+            self.forget()
 
     def stats(self) -> KvStats:
         """Return what is kept and what came of it, without tiers when nothing ever was."""

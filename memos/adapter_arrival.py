@@ -55,15 +55,19 @@ class AdapterArrival:
             return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
         if learner.folder is None or (model := learner.settings.learning_model) is None:
             return 0, "no model in this process could be examined with them (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
-        reasons = []
+        ready, reasons = 0, []
         for each in found:
             try:
                 why = _Arriving(learner, str(model.local), str(model.model), learner.folder, work, each).examined()
             except MemosError as error:
                 why = str(error)
-            if why is not None:
+            if why is None:
+                ready += 1
+            else:
                 reasons.append(why)
-        return len(found) - len(reasons), "; ".join(dict.fromkeys(reasons)) or None
+        if left := dump_adapters.count(work.reader.manifest.parts) - len(found):
+            reasons.append(f"{left} are more than the {dump_adapters.MOST} that are taken in of one file")
+        return ready, "; ".join(dict.fromkeys(reasons)) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class _Arriving:
             return "memories that they saw are not here"
         if recipe is None:
             return "they were made by a recipe that this version does not have"
+        if len(seen) > (most := self.learner.settings.parametric.facts):
+            return f"they saw more memories than one learns here ({most}, MEMOS_PARAMETRIC__FACTS)"
         facts = self._facts(seen)
         if facts is None:
             return "not all that they saw stands here as they saw it, or would be learned here"

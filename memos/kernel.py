@@ -226,9 +226,10 @@ class MemOS:
         self._worker = Worker(
             (self._vector, self._graph),
             (
-                self._upkeep.purge,
+                self._upkeep.purge_if_due,
                 self._upkeep.optimise,
                 self._scheduler.accesses.flush_if_due,
+                self._upkeep.forget_if_due,
                 parts.activations.look_if_due,
                 parts.take_back_if_due,
             ),

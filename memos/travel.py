@@ -227,6 +227,8 @@ class Travel:
         vectors, kv, adapters = switch("vectors", vectors), switch("kv", kv), switch("adapters", adapters)
         secret = None if passphrase is None else check_passphrase(passphrase)
         means = self._means
+        if adapters and means.adapters.folder is None:
+            raise InvalidInput("adapters", "are in no folder of this program's own, which has none: dump without them")
         with self._handles.ledger.read() as connection:
             own = cubes.heads(connection, [cube])[cube].fingerprint == means.embedder.fingerprint
             index = means.vector if own and vectors else None

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from memos.engines import Parts
-from memos.errors import IntegrityError, NotFound, shown
+from memos.errors import BackendUnavailable, IntegrityError, NotFound, shown
 from memos.memcube import backups, erase, verify
 from memos.memcube.archive import Manifest
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox, tiers
 from memos.memcube.parametric import forgetting
 from memos.memcube.projection import Projection
-from memos.memcube.purge import Purgeable, purge
+from memos.memcube.purge import Purgeable, purge, waits_for_servers
 from memos.model import Difference, VerifyReport
 from memos.scheduler.repair import Repair
 from memos.scheduler.task_run import Job, Run
 
 _BUILD_SHARE = 3
+_LOOK_S = 10.0
+_ASK_AGAIN_S = 30.0
 
 Progress = Callable[[int, int], None]
+
+log = logging.getLogger("memos.upkeep")
 
 
 class Upkeep:
@@ -36,6 +42,8 @@ class Upkeep:
             parts.ledger, {"vector": parts.vector, "graph": parts.graph}, {"vector": vector, "graph": graph}
         )
         self._purging = threading.Lock()
+        self._look_at = 0.0
+        self._ask_at = 0.0
 
     def jobs(self) -> list[Job]:
         """Return the tasks about the whole installation."""
@@ -102,6 +110,31 @@ class Upkeep:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_my_vectors()
             purge(parts.ledger, Purgeable(self._projections, parts.files, parts.forget_caches, parts.take_back))
+
+    def purge_if_due(self) -> None:
+        """Finish erasures; one that waits for servers alone is tried from time to time, and holds up nothing else.
+
+        Raises: BackendUnavailable.
+        """
+        if time.monotonic() < self._ask_at and waits_for_servers(self._parts.ledger):
+            return
+        try:
+            self.purge()
+        except BackendUnavailable as error:
+            if not waits_for_servers(self._parts.ledger):
+                raise
+            log.warning("%s", error)
+            self._ask_at = time.monotonic() + _ASK_AGAIN_S
+
+    def forget_if_due(self) -> None:
+        """Remove adapters' files that another process on the same ledger made to be forgotten.
+
+        Raises: BackendUnavailable.
+        """
+        if self._parts.ledger.is_sqlite or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
+        self._parts.forget_adapters(())
 
     def use_my_vectors(self) -> None:
         """Let the vectors of the configured embedder be the only ones."""

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ import pytest
 from safetensors.numpy import load, save
 
 from memos import MemOS
+from memos.clock import new_id
 from memos.errors import Conflict, IntegrityError, InvalidInput
+from memos.memcube import dump_adapters
 from memos.memcube.activation.chain import is_adapted
 from memos.memcube.loading import Loaded
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
 from memos.recipes import Recipe
+from memos.settings import ParametricSettings
 from tests.backends import tiny_models
 from tests.dumps import Rows, TakenApart
 from tests.fakes import WordEmbedder
@@ -212,6 +216,29 @@ def test_what_is_forged_is_left_out_and_nothing_of_it_stays(elsewhere: MemOS, ra
         assert folders(here) == set(), what
 
 
+def test_what_would_hold_up_the_examination_for_long_is_left_out(
+    elsewhere: MemOS, raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = ParametricSettings(stable_days=0, facts=3)
+    limited = elsewhere.settings.model_copy(update={"parametric": few})
+    learner = replace(elsewhere.adapters.training, settings=limited)
+    monkeypatch.setattr(elsewhere, "adapters", replace(elsewhere.adapters, training=learner))
+    monkeypatch.setattr(dump_adapters, "MOST", 2)
+    parts = TakenApart(raw)
+    told, weights = json.loads(parts.parts[part_of(raw, ".json")]), parts.parts[part_of(raw, ".safetensors")]
+    for id_ in (new_id() for _ in range(3)):
+        parts.parts[f"adapters/{id_}.json"] = json.dumps({**told, "id": id_}).encode()
+        parts.parts[f"adapters/{id_}.safetensors"] = weights
+    done = loaded(elsewhere, parts.whole(), cube="many")
+    assert done.items > 0
+    assert done.adapters == 0
+    assert done.adapters_left_out == (
+        "they saw more memories than one learns here (3, MEMOS_PARAMETRIC__FACTS); "
+        "2 are more than the 2 that are taken in of one file"
+    )
+    assert elsewhere.adapters.list("many") == []
+
+
 def test_weights_that_are_none_are_left_out(elsewhere: MemOS, raw: bytes) -> None:
     here = elsewhere
     good = load(TakenApart(raw).parts[part_of(raw, ".safetensors")])
@@ -233,6 +260,10 @@ REFUSED: list[Callable[[Rows], object]] = [
     lambda told: told.pop("recipe"),
     lambda told: told.update(memories=[]),
     lambda told: told["memories"].append(told["memories"][0]),
+    lambda told: told.update(memories=[5]),
+    lambda told: told.update(memories=[None, "x", []]),
+    lambda told: _renamed(told, item=5),
+    lambda told: _renamed(told, sha256=None),
     lambda told: _renamed(told, item="../other"),
     lambda told: _renamed(told, version=True),
     lambda told: _renamed(told, version=2**62),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from memos.adapter_export import EXPORTED
 from memos.adapter_files import CONFIG
 from memos.adapters import Adapter, open_export
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.memcube import dump_adapters
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterState
 from memos.memcube.parametric.forgetting import FOLDER
@@ -95,6 +97,33 @@ def test_only_adapters_of_one_cube_are_compared(memos: MemOS, ids: list[str]) ->
             memos.adapters.diff(mine, wrong)
 
 
+# Dumped
+
+
+def test_a_dump_has_no_more_adapters_than_a_load_takes(
+    memos: MemOS, ids: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    made(memos, ids[:1])
+    bees = active(memos.ledger, ids[1:2], shard="bees")
+    with_files(memos.home / FOLDER, bees)
+    assert memos.travel.dump("default", tmp_path / "both.memcube", adapters=True).adapters == 2
+    assert not caplog.records
+    monkeypatch.setattr(dump_adapters, "MOST", 1)
+    assert memos.travel.dump("default", tmp_path / "one.memcube", adapters=True).adapters == 1
+    assert "1 adapters of cube default are not in its dump" in caplog.text
+    monkeypatch.setitem(dump_adapters._LARGEST, "safetensors", 3)
+    assert memos.travel.dump("default", tmp_path / "none.memcube", adapters=True).adapters == 0
+
+
+def test_a_program_without_a_folder_says_that_it_dumps_no_adapters(memos: MemOS, tmp_path: Path) -> None:
+    training = replace(memos.adapters.training, folder=None)
+    memos.adapters = replace(memos.adapters, training=training)
+    with pytest.raises(InvalidInput, match="dump without them"):
+        memos.travel.dump("default", tmp_path / "with.memcube", adapters=True)
+    assert not (tmp_path / "with.memcube").exists()
+    assert memos.travel.dump("default", tmp_path / "without.memcube").adapters == 0
+
+
 # Forgotten
 
 
@@ -120,6 +149,23 @@ def test_what_is_to_be_forgotten_leaves_every_adapter_and_is_never_learned_again
     assert memos.verify().clean
     with pytest.raises(NotFound):
         memos.adapters.learn_again(ids[0])
+
+
+def test_what_another_process_made_to_be_forgotten_leaves_this_one_too(
+    memos: MemOS, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert memos.home is not None
+    memos._worker.stop()  # what it would do is done here
+    kept, saw = made(memos, ids[1:]), begun(memos.ledger, ids[:1], shard="home").id
+    with_files(memos.home / FOLDER, saw, training=True)
+    with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
+        adapter_rows.remove(connection, saw)
+    memos._upkeep.forget_if_due()
+    assert folders(memos) == {kept, saw}, "a folder of one's own has no other processes"
+    monkeypatch.setattr(type(memos.ledger), "is_sqlite", False)
+    for chore in memos._worker._chores:
+        chore()
+    assert folders(memos) == {kept}
 
 
 def test_a_preview_counts_what_is_excluded_and_what_is_of_no_kind_to_be_learned(memos: MemOS) -> None:

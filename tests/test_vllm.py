@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from pydantic import ValidationError
 from memos import MemOS
 from memos.backends import vllm_adapters
 from memos.chatting.results import ChatResult
+from memos.clock import new_id
 from memos.errors import BackendUnavailable
 from memos.memcube import erase
-from memos.recipes import Recipe
+from memos.recipes import LentAdapter, Recipe
 from memos.settings import ParametricSettings
+from tests.adapters import sealed
 from tests.fakes import WordEmbedder
 from tests.servers.openai_server import OpenAIServer, Said, error
 from tests.servers.vllm import Vllm
@@ -208,3 +211,86 @@ def test_a_receipt_stays_unfinished_until_the_server_says_that_it_is_gone(memos:
     assert memos.erase_receipt(receipt.id).stores["parametric"] == "purged"
     assert memos.erase_receipt(receipt.id).state == "purged"
     assert vllm.loaded == {}
+
+
+def _url(memos: MemOS) -> str:
+    assert memos.settings.chat_model.base_url is not None
+    return memos.settings.chat_model.base_url
+
+
+def test_a_server_that_hangs_is_asked_once_and_holds_up_no_other_adapter(
+    memos: MemOS, vllm: Vllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memos._worker.stop()
+    served = memos._parts.served
+    assert served is not None
+    monkeypatch.setattr(vllm_adapters, "_UNLOAD_S", 1.0)
+    for _ in range(3):  # as if it had been given three more
+        served._write(served._note_of(new_id(), _url(memos)), _url(memos))
+    vllm.says["unload_lora_adapter"] = Said(gate=(gate := threading.Event()))
+    taking = threading.Thread(target=lambda: served.keep_only_if_due(lambda _: False))
+    taking.start()
+    while not vllm.count("unload_lora_adapter"):
+        time.sleep(0.01)
+    assert chat(memos).adapter is not None
+    assert taking.is_alive(), "the chat did not wait for it"
+    taking.join(10)
+    gate.set()
+    assert vllm.count("unload_lora_adapter") == 1
+    assert len(list((memos.home / "served").iterdir())) == 4
+    del vllm.says["unload_lora_adapter"]
+    served.keep_only_if_due(lambda _: False)
+    assert vllm.count("unload_lora_adapter") == 1, "it is left alone for a while"
+    memos._parts.take_back()
+    assert len(list((memos.home / "served").iterdir())) == 1
+    assert len(vllm.loaded) == 1
+
+
+def test_an_erasure_that_waits_for_a_server_is_no_failure_of_the_upkeep(memos: MemOS, vllm: Vllm) -> None:
+    assert chat(memos).adapter is not None
+    memos._worker.stop()
+    vllm.says["unload_lora_adapter"] = error(500, "No.")
+    memos.erase(next(iter(facts(memos).values())).id, wait=False)
+    for _ in range(3):
+        memos._upkeep.purge_if_due()
+    [receipt] = erase.unfinished(memos.ledger)
+    assert {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
+    assert vllm.count("unload_lora_adapter") == 1
+
+
+def test_what_is_forgotten_while_it_is_noted_is_not_loaded(memos: MemOS, vllm: Vllm) -> None:
+    served, noted = memos._parts.served, list[bool]()
+    assert served is not None
+    [made] = memos.adapters.list()
+    lent = LentAdapter(made.id, memos.home / "adapters" / made.id, sealed(memos.home / "adapters" / made.id))
+
+    def forgotten(_: str) -> bool:
+        noted.append(any((memos.home / "served").iterdir()))
+        return False
+
+    assert served.put(lent, forgotten) is None
+    assert noted == [True], "who forgets meanwhile finds that it may be there"
+    assert not list((memos.home / "served").iterdir())
+    assert vllm.count("load_lora_adapter") == 0
+
+
+def test_a_note_of_what_a_server_may_have_is_never_cut_off(
+    memos: MemOS, vllm: Vllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chat(memos).adapter is not None
+    [note] = (memos.home / "served").iterdir()
+    vllm.loaded.clear()
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("memos.backends.child.os.fsync", fails)
+    assert chat(memos).adapter is not None  # it is known: nothing has to be written
+    assert note.read_text() == _url(memos)
+    note.unlink()
+    served = memos._parts.served
+    assert served is not None
+    served._there.clear()
+    assert chat(memos).adapter is None
+    assert not note.exists(), "half a note is none"
+    assert vllm.count("load_lora_adapter") == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,13 +25,16 @@ from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, Seen
 from memos.model import Json
 from memos.recipes import ADAPTER_FILE
 
+log = logging.getLogger("memos.dumps")
+
 _PART = re.compile(rf"adapters/(?P<id>{ID.pattern})\.(?P<kind>json|safetensors)")
 _TOLD, _WEIGHTS = "json", "safetensors"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _COPIED = 1 << 20
 # A line about each of 500 memories is some 100 KB; an adapter of rank 64 on a model of 70 billion parameters 800 MB.
 _LARGEST = {_TOLD: 4 << 20, _WEIGHTS: 1 << 30}
-_MOST = 64
+MOST = 16
+"""Adapters that travel in one file: each is examined for minutes where it arrives, while nothing else is trained."""
 _MOST_SEEN = 10_000
 _MOST_VERSIONS = 1 << 30
 _TEXTS = {"shard": 64, "model": 4096}
@@ -38,6 +42,7 @@ _FIELDS = {
     "id": str, "shard": str, "number": int, "model": str, "base_sha256": str, "recipe": dict, "data_sha256": str,
     "measures": dict, "memories": list, "created_at": int,
 }  # fmt: skip
+_SEEN_FIELDS = {"item": str, "version": int, "sha256": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,25 @@ class Carried:
 
 
 def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -> None:
-    """Write a cube's adapters that answer now; `folder` has their files. Raises: IntegrityError (damaged, missing)."""
+    """Write a cube's adapters that answer now; `folder` has their files.
+
+    The newest as many as a load takes in; the log says how many others there are. Raises: IntegrityError (damaged,
+    missing).
+    """
     stale = {row.id for row in adapter_rows.stale(connection, cube)}
-    for row in adapter_rows.of(connection, cube):
-        if row.state is not AdapterState.ACTIVE or row.id in stale:
-            continue
+    answering = [
+        row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.ACTIVE and row.id not in stale
+    ]
+    told = {row.id: json.dumps(_told(connection, row), ensure_ascii=False).encode() for row in answering}
+    fitting = [
+        row for row in answering
+        if len(told[row.id]) <= _LARGEST[_TOLD] and (row.size_bytes or 0) <= _LARGEST[_WEIGHTS]
+    ][:MOST]  # fmt: skip
+    if left := len(answering) - len(fitting):
+        log.warning("%d adapters of cube %s are not in its dump: they are too large, or too many", left, cube)
+    for row in fitting:
         with out.part(f"adapters/{row.id}.{_TOLD}", lines=False) as part:
-            part.write(json.dumps(_told(connection, row), ensure_ascii=False).encode())
+            part.write(told[row.id])
         with out.part(f"adapters/{row.id}.{_WEIGHTS}", lines=False) as part:
             digest = hashlib.sha256()
             try:
@@ -104,13 +121,12 @@ def check(reader: DumpReader) -> None:
             _read(reader, name)
     if any(found != {_TOLD, _WEIGHTS} for found in kinds.values()):
         raise bad("it has an adapter without its weights, or weights of no adapter")
-    if len(kinds) > _MOST:
-        raise bad(f"it has more than {_MOST} adapters")
 
 
 def carried(reader: DumpReader) -> list[Carried]:
-    """Return the adapters of a file that was checked, by id."""
-    return [_read(reader, name) for name in names(reader) if name.endswith(f".{_TOLD}")]
+    """Return the adapters of a file that was checked; of more than travel the first ones."""
+    told = [name for name in names(reader) if name.endswith(f".{_TOLD}")]
+    return [_read(reader, name) for name in told[:MOST]]
 
 
 def _told(connection: sa.Connection, row: AdapterRow) -> dict[str, Json]:
@@ -157,8 +173,10 @@ def _check_texts(told: Mapping[str, str], name: str) -> None:
             raise ValueError
 
 
-def _seen(told: Mapping[str, Json]) -> Seen:
-    if told.keys() != {"item", "version", "sha256"} or type(told["version"]) is not int:
+def _seen(told: Json) -> Seen:
+    if not isinstance(told, dict) or told.keys() != _SEEN_FIELDS.keys():
+        raise ValueError
+    if any(type(told[field]) is not kind for field, kind in _SEEN_FIELDS.items()):
         raise ValueError
     if not ID.fullmatch(told["item"]) or not _DIGEST.fullmatch(told["sha256"]):
         raise ValueError

@@ -69,6 +69,12 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     return len(receipts)
 
 
+def waits_for_servers(ledger: Ledger) -> bool:
+    """Say whether there are unfinished erasures, and all is clean but servers that could not be told."""
+    receipts = erase.unfinished(ledger)
+    return bool(receipts) and all(_lacks_servers_alone(receipt) for receipt in receipts)
+
+
 def _lacks_servers_alone(receipt: EraseReceipt) -> bool:
     """Say whether all is clean but servers that could not be told."""
     return {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}

@@ -54,7 +54,7 @@ def restore_archive(
     with ledger.write() as connection:
         refuse_unless_blank(connection, replace=replace)
         kept = {table: list(rows.stream(connection, table)) for table in _KEPT}
-        unlearned = _without_consent(connection)
+        unlearned, excluded = _without_consent(connection), list(rows.stream(connection, t.adapter_exclusions))
         raised = _give_way(connection)
         try:
             count = _load(connection, folder, manifest, raised, Ticker(on_progress, manifest.rows))
@@ -72,6 +72,7 @@ def restore_archive(
             .values(finished_at=manifest.created_at, newest=manifest.newest)
         )
         erased_again = replay(connection, now)
+        _exclude_again(connection, excluded)
         enqueue_everything(connection)
         items = rows.count(connection, t.items)
     return Restored(manifest.id, manifest.created_at, count, items, erased_again)
@@ -141,6 +142,15 @@ def _without_consent(connection: sa.Connection) -> list[str]:
     """Return the cubes of which nothing may be learned."""
     consents = sa.select(t.adapter_consents.c.cube_id)
     return list(connection.scalars(sa.select(t.cubes.c.id).where(t.cubes.c.id.not_in(consents))))
+
+
+def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Values]) -> None:
+    """Let what was excluded from learning be excluded again, where it is there in the same cube."""
+    there: set[tuple[str, str]] = set()
+    for batch in in_batches(item for item, *_ in entries):
+        query = sa.select(t.items.c.id, t.items.c.cube_id).where(t.items.c.id.in_(batch))
+        there.update((row.id, row.cube_id) for row in connection.execute(query))
+    _add_missing(connection, t.adapter_exclusions, (row for row in entries if (row[0], row[1]) in there))
 
 
 def _give_way(connection: sa.Connection) -> int:

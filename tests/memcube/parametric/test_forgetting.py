@@ -180,6 +180,22 @@ def test_copies_of_a_ledger_have_the_consent_and_no_adapter(store: Store, folder
             assert adapter_rows.is_allowed(connection, "default")
 
 
+def test_a_restore_keeps_what_was_excluded_since_of_what_it_brings(store: Store, tmp_path: Path) -> None:
+    before, since, erased = [store.add(text).item_ids[0] for text in ("I live in Lyon.", "I keep bees.", "I sing.")]
+
+    def exclude(*ids: str) -> None:
+        with store.ledger.write() as connection:
+            adapter_exclusions.exclude(connection, "default", ids, "local", NOW)
+
+    exclude(before)
+    backups.back_up(store.ledger, tmp_path / "backup", store.clock)
+    exclude(since, erased, store.add("I am new.").item_ids[0])
+    store.erase(erased)
+    restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
+    with store.ledger.read() as connection:
+        assert adapter_exclusions.of(connection, "default") == {before, since}
+
+
 # Through the kernel
 
 
