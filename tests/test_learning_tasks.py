@@ -304,6 +304,17 @@ def test_nothing_is_trained_by_itself_by_day_or_unless_that_is_wanted(here: Inst
     assert LEARNING not in {chore.kind for chore in chores_of(UpkeepSettings())}
 
 
+def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:
+    here.memos.adapters.disallow()
+    memos = here.again(model=False)
+    with memos.ledger.write() as connection:
+        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task()], memos.clock.now())
+    until(lambda: memos.tasks.get(task).note is not None)
+    memos = here.again(model=False, parametric=ParametricSettings(night="02:00-05:00", base=str(here._model)))
+    assert LEARNING in {chore.kind for chore in memos._scheduler.periodic._chores}
+    assert "has not allowed" in str(waited(memos, task).error)  # it was parked, and began
+
+
 def test_what_does_not_fit_into_a_night_waits_for_the_next(here: Installation) -> None:
     memos = here.memos
     here.night()
