@@ -86,8 +86,7 @@ class Adapters:
     """The adapters of an installation.
 
     `drop` removes the files of what is no more, and what was kept under it in some cubes; `enqueue` has a cube learned
-    in the background; `base` says by its digest which model in this process adapters answer on, None where there is
-    none.
+    in the background; `base` says by its digest which model adapters answer on, None where there is none.
     """
 
     handles: Handles
