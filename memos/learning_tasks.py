@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import sqlalchemy as sa
@@ -38,6 +38,7 @@ _SHOWN = 100
 _OCCUPIED = timedelta(seconds=30)
 _OF_NIGHT = "night"
 
+_LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
 _UNENDED = Wanted((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
 
 
@@ -113,18 +114,20 @@ class LearningTasks:
 
     def _look(self, run: Run) -> None:
         """Have each cube learned in which enough is new, or of which what answered is stale."""
-        if self._night is None or self._night.end(run.clock.now()) is None or self._spent_s(run) >= self._budget_s:
+        night = self._night
+        ends = None if night is None else night.end(run.clock.now())
+        if night is None or ends is None or self._spent_s(run) >= self._budget_s:
             return
         with self.handles.ledger.read() as connection:
             cubes = adapter_rows.allowed(connection)
         for place, cube in enumerate(cubes):
             run.go_on(place / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
-                self._plan(cube)
+                self._plan(cube, ends - night.length)
 
-    def _plan(self, cube: str) -> None:
+    def _plan(self, cube: str, since: datetime) -> None:
         with self.handles.ledger.read() as connection:
-            if tasks.find(connection, [cube], _UNENDED):
+            if tasks.find(connection, [cube], _UNENDED) or _failed(connection, cube, since):
                 return
             chosen, wanted = self._wanted(connection, cube)
         if wanted is None:
@@ -215,6 +218,14 @@ def _ended_with(run: Run, kill: Callable[[], None]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
+    """Say whether a cube's last training that came to its end was one of a night, and has failed since a moment."""
+    for task in tasks.find(connection, [cube], _LAST):
+        failed = task.state is not TaskState.DONE and _OF_NIGHT in task.payload
+        return failed and task.finished_at is not None and task.finished_at >= since
+    return False
 
 
 def _seen(connection: sa.Connection, row: AdapterRow) -> frozenset[Memory]:

@@ -353,6 +353,19 @@ def test_what_was_refused_is_not_trained_again_every_night(here: Installation) -
     assert len(here.plans()) == len(here.learning()) == 1
 
 
+def test_what_failed_is_planned_again_in_the_next_night(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise PermissionDenied("never")
+
+    monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", never)
+    for nights in (1, 2):
+        here.night()
+        for _ in range(2):
+            here.look()
+            here.clock.advance(timedelta(minutes=30))
+        assert [task.state for task in here.learning()] == [TaskState.FAILED] * nights
+
+
 def test_with_nothing_left_to_learn_what_is_stale_is_removed(here: Installation) -> None:
     memos = here.memos
     made = memos.adapters.train()
