@@ -182,8 +182,7 @@ class LearningTasks:
     def _spent_s(self, run: Run) -> float:
         """Return the seconds that trainings of all cubes took today, without the present one."""
         with self.handles.ledger.read() as connection:
-            cubes = adapter_rows.allowed(connection)
-            return usage.seconds_today(connection, cubes, adapter_rows.LEARN, run.clock.now())
+            return usage.seconds_today(connection, adapter_rows.LEARN, run.clock.now())
 
     def _check_hours(self, run: Run, before_s: float) -> None:
         """Let a training that nobody asked for go on only in its hours. Raises: Later."""
@@ -192,9 +191,11 @@ class LearningTasks:
             return
         if night.end(now) is None:
             raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
-        if before_s + time.monotonic() - run.started >= self._budget_s:
-            note = "today's minutes are used; it goes on in the next night (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
-            raise Later(night.next(now), note)
+        left_s = self._budget_s - (time.monotonic() - run.started)
+        if before_s >= left_s and self._spent_s(run) >= left_s:  # it may be another day than it was before
+            midnight = usage.next_day(now)
+            note = "today's minutes are used; it goes on in a night with new ones (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
+            raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
 
 
 @contextmanager

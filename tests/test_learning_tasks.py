@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -322,6 +323,37 @@ def test_what_does_not_fit_into_a_night_waits_for_the_next(here: Installation) -
     by_hand = memos.adapters.submit()
     assert memos.tasks.get(late).state is TaskState.CANCELLED
     assert waited(memos, by_hand).state is TaskState.DONE
+
+
+def test_the_minutes_of_a_day_are_those_of_all_cubes(here: Installation) -> None:
+    here.memos.cubes.create("other")
+    here.night()
+    with here.memos.ledger.write() as connection:
+        usage.add(connection, "other", LEARN, here.clock.now(), Spending(seconds=3_600))
+    here.look()
+    assert here.learning() == []
+
+
+def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def until_tomorrow(*given: Any) -> None:
+        here.clock.advance(timedelta(hours=1))
+        later = SimpleNamespace(monotonic=lambda: time.monotonic() + 120)
+        monkeypatch.setattr("memos.learning_tasks.time", later)
+        given[-1].progress(1, 2)
+        raise trainings.NothingToLearn("It is tomorrow.")
+
+    monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", until_tomorrow)
+    memos = here.again(parametric=ParametricSettings(night="23:00-03:00"))
+    here.clock.advance(here.clock.now().replace(hour=23, minute=30) - here.clock.now())
+    with memos.ledger.write() as connection:
+        usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_540))
+        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], here.clock.now())
+    assert waited(memos, task).note == "It is tomorrow."
+    with memos.ledger.write() as connection:
+        usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_600))
+        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], here.clock.now())
+    until(lambda: memos.tasks.get(task).note is not None)
+    assert memos.tasks.get(task).not_before.hour == 0
 
 
 def test_a_training_of_the_night_stops_at_its_end(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -548,7 +548,7 @@ def test_what_runs_apart_spends_nothing_of_its_cubes_budget(ledger: Ledger) -> N
         assert ended(ledger, quick).state is TaskState.DONE
     with ledger.read() as connection:
         days = (began, datetime.now(UTC))  # midnight may have been between
-        assert max(usage.seconds_today(connection, [WHOLE], "slow", day) for day in days) >= 0.05
+        assert max(usage.seconds_today(connection, "slow", day) for day in days) >= 0.05
 
 
 def test_a_task_for_later_says_why_and_counts_no_attempt_and_one_that_is_done_may_say_what_came_of_it(
