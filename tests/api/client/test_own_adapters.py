@@ -15,9 +15,9 @@ from tests.adapters import active, with_a_model, with_card, with_files
 from tests.api.client.conftest import Listening, Open
 
 
-def _made(listening: Listening, cube: str, ids: list[str]) -> str:
+def _made(listening: Listening, cube: str, ids: list[str], shard: str = "") -> str:
     assert listening.memos.home is not None
-    id_ = active(listening.memos.ledger, ids, cube=cube)
+    id_ = active(listening.memos.ledger, ids, cube=cube, shard=shard)
     with_card(with_files(listening.memos.home / FOLDER, id_))
     return id_
 
@@ -61,7 +61,7 @@ def test_an_export_is_a_new_zip_for_owners(listening: Listening, opened: Open, t
     ana, ben, cube = opened(listening.url, listening.ana), opened(listening.url, listening.ben), new_id()
     ana.cubes.create(cube)
     ana.adapters.allow(cube)
-    id_ = _made(listening, cube, list(ana.memories.add("I live in Lyon.", cube=cube).item_ids))
+    id_ = _made(listening, cube, list(ana.memories.add("I live in Lyon.", cube=cube).item_ids), "2")
     assert ana.adapters.export(id_, tmp_path / "out.zip") == tmp_path / "out.zip"
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:
         assert set(archive.namelist()) == set(EXPORTED)
@@ -70,5 +70,6 @@ def test_an_export_is_a_new_zip_for_owners(listening: Listening, opened: Open, t
     ana.sharing.grant(cube, "ben", "reader")
     with pytest.raises(PermissionDenied):
         ben.adapters.export(id_, tmp_path / "bens.zip")
-    assert ben.adapters.get(id_).model == "local:tiny"
+    found = ben.adapters.get(id_)
+    assert (found.model, found.shard, found.number) == ("local:tiny", "2", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["out.zip"]
