@@ -36,7 +36,7 @@ def answering(training: AdapterTraining, connection: sa.Connection, cube: str) -
 def unfit(training: AdapterTraining, row: AdapterRow, base: Callable[[], str | None]) -> str | None:
     """Return why an adapter that passed cannot answer here, None when it can: its files, or the model.
 
-    `base` loads the configured model and returns its digest, None where that is none in this process.
+    `base` returns the digest of the model that adapters answer on, None where there is none.
     """
     if training.folder is None:
         return "this process has no folder of its own for adapters."

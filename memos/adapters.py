@@ -36,7 +36,7 @@ from memos.text.checks import check_name
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One adapter of a cube; `number` counts them from 1.
+    """One adapter of a cube; `number` counts those of its `shard` from 1: a topic, "" for the only or first one.
 
     `state` is training, refused, ready, active or retired. One that is `stale` saw a memory that is different now, and
     answers nothing. `reason` says why it was refused, `measures` what its examination found. Of the `model` whoever
@@ -45,6 +45,7 @@ class Adapter:
 
     id: str
     cube: str
+    shard: str
     number: int
     state: str
     stale: bool
@@ -86,8 +87,7 @@ class Adapters:
     """The adapters of an installation.
 
     `drop` removes the files of what is no more, and what was kept under it in some cubes; `enqueue` has a cube learned
-    in the background; `base` says by its digest which model in this process adapters answer on, None where there is
-    none.
+    in the background; `base` says by its digest which model adapters answer on, None where there is none.
     """
 
     handles: Handles
@@ -363,6 +363,7 @@ def _told(connection: sa.Connection, row: AdapterRow, stale: bool, *, whole_name
     here = "local:" if row.model.startswith("local:") else ""
     model = row.model if whole_name else here + row.model.removeprefix(here).rstrip("/").rpartition("/")[2]
     return Adapter(
-        row.id, row.cube, row.number, str(row.state), stale, model, len(adapter_rows.seen(connection, row.id)),
-        row.reason, row.measures, row.size_bytes, row.created_at, row.finished_at,
+        row.id, row.cube, row.shard, row.number, str(row.state), stale, model,
+        len(adapter_rows.seen(connection, row.id)), row.reason, row.measures, row.size_bytes, row.created_at,
+        row.finished_at,
     )  # fmt: skip

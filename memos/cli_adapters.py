@@ -10,7 +10,7 @@ from rich.table import Table
 
 from memos.adapter_diff import SeenMemory
 from memos.adapters import Adapter
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, console, opened, progress_bar, say, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, cell, console, opened, progress_bar, say, show
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
 from memos.text.render import visible
 
@@ -133,12 +133,12 @@ def ls(
         found = memos.adapters.list(cube, actor=actor)
 
     def human() -> None:
-        table = Table("id", "number", "state", "facts", "recall", "abstention", "KiB")
+        table = Table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB")
         for each in found:
             measures = each.measures or {}
             table.add_row(
-                each.id, str(each.number), f"{each.state}, stale" if each.stale else each.state, str(each.facts),
-                _share(measures.get("recall")), _share(measures.get("abstention")),
+                each.id, cell(each.shard), str(each.number), f"{each.state}, stale" if each.stale else each.state,
+                str(each.facts), _share(measures.get("recall")), _share(measures.get("abstention")),
                 "" if each.size_bytes is None else f"{each.size_bytes / _KIB:,.0f}",
             )  # fmt: skip
         if found:
@@ -223,7 +223,8 @@ def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: A
 
 def _tell(found: Adapter) -> None:
     stale = "; stale: a memory that it saw is different now" if found.stale else ""
-    say(f"{found.id}: number {found.number} of {found.cube}, {found.state}{stale}; {found.facts} facts, {found.model}")
+    of = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
+    say(f"{found.id}: number {found.number} of {of}, {found.state}{stale}; {found.facts} facts, {found.model}")
     if found.reason:
         say(f"it failed its examination: {found.reason}")
     for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):

@@ -55,8 +55,8 @@ from memos.memcube import changes, documents, erase
 from memos.memcube.archive import Manifest
 from memos.memcube.backups import KnownBackup
 from memos.memcube.changes import Change
+from memos.memcube.ledger import adapter_rows, items
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger import items
 from memos.memcube.ledger.files import READ
 from memos.memcube.ledger.prefix_rows import COMPOSE
 from memos.memcube.parametric.forgetting import Forgotten
@@ -199,7 +199,7 @@ class MemOS:
         learning = LearningTasks(
             handles, parts.settings, lambda: self.adapters.training, self._drop_adapters, self._scheduler.runner.wake
         )
-        self.adapters = Adapters(handles, self._drop_adapters, learner, learning.submit, self._local_base)
+        self.adapters = Adapters(handles, self._drop_adapters, learner, learning.submit, self._adapter_base)
         compose = Job(COMPOSE, ComposeJob.by(parts.settings, parts.activations.forget).run, budgeted=False)
         self._scheduler.runner.register([compose, self.kv.job(), *learning.jobs()])
         self.tasks = Tasks(parts.ledger, parts.clock, self._scheduler.runner, self._scopes.known)
@@ -304,10 +304,17 @@ class MemOS:
         self._parts.take_back()
         return gone
 
-    def _local_base(self) -> str | None:
-        """Return by its digest the model in this process that chats, which is loaded if it is not yet."""
-        local = self.settings.local_chat
-        return None if local is None else self._parts.activations.base(local)
+    def _adapter_base(self) -> str | None:
+        """Return by its digest the model that adapters answer on: the one here, which is loaded, or behind an endpoint.
+
+        The latter has the digest that the base had when an adapter was trained on it last, "" before.
+        """
+        if (local := self.settings.local_chat) is not None:
+            return self._parts.activations.base(local)
+        if (learning := self.settings.learning_model) is None:
+            return None
+        with self.ledger.read() as connection:
+            return adapter_rows.newest_base(connection, str(learning.model)) or ""
 
     @property
     def asker(self) -> Asker | None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import sqlalchemy as sa
@@ -41,6 +41,7 @@ _SHOWN = 100
 _OCCUPIED = timedelta(seconds=30)
 _OF_NIGHT = "night"
 
+_LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
 _UNENDED = Wanted((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
 
 
@@ -118,18 +119,20 @@ class LearningTasks:
 
     def _look(self, run: Run) -> None:
         """Have each cube learned in which enough is new, or of which what answered is stale."""
-        if self._night is None or self._night.end(run.clock.now()) is None or self._spent_s(run) >= self._budget_s:
+        night = self._night
+        ends = None if night is None else night.end(run.clock.now())
+        if night is None or ends is None or self._spent_s(run) >= self._budget_s:
             return
         with self.handles.ledger.read() as connection:
             cubes = adapter_rows.allowed(connection)
         for place, cube in enumerate(cubes):
             run.go_on(place / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
-                self._plan(cube)
+                self._plan(cube, ends - night.length)
 
-    def _plan(self, cube: str) -> None:
+    def _plan(self, cube: str, since: datetime) -> None:
         with self.handles.ledger.read() as connection:
-            if tasks.find(connection, [cube], _UNENDED):
+            if tasks.find(connection, [cube], _UNENDED) or _failed(connection, cube, since):
                 return
             chosen, wanted = self._wanted(connection, cube)
         if wanted is None:
@@ -191,8 +194,7 @@ class LearningTasks:
     def _spent_s(self, run: Run) -> float:
         """Return the seconds that trainings of all cubes took today, without the present one."""
         with self.handles.ledger.read() as connection:
-            cubes = adapter_rows.allowed(connection)
-            return usage.seconds_today(connection, cubes, adapter_rows.LEARN, run.clock.now())
+            return usage.seconds_today(connection, adapter_rows.LEARN, run.clock.now())
 
     def _check_hours(self, run: Run, before_s: float) -> None:
         """Let a training that nobody asked for go on only in its hours. Raises: Later."""
@@ -201,9 +203,11 @@ class LearningTasks:
             return
         if night.end(now) is None:
             raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
-        if before_s + time.monotonic() - run.started >= self._budget_s:
-            note = "today's minutes are used; it goes on in the next night (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
-            raise Later(night.next(now), note)
+        left_s = self._budget_s - (time.monotonic() - run.started)
+        if before_s >= left_s and self._spent_s(run) >= left_s:  # it may be another day than it was before
+            midnight = usage.next_day(now)
+            note = "today's minutes are used; it goes on in a night with new ones (MEMOS_PARAMETRIC__NIGHT_MINUTES)"
+            raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
 
 
 def _meter(run: Run, _: str) -> Meter:
@@ -231,6 +235,14 @@ def _ended_with(run: Run, kill: Callable[[], None]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
+    """Say whether a cube's last training that came to its end was one of a night, and has failed since a moment."""
+    for task in tasks.find(connection, [cube], _LAST):
+        failed = task.state is not TaskState.DONE and _OF_NIGHT in task.payload
+        return failed and task.finished_at is not None and task.finished_at >= since
+    return False
 
 
 def _seen(connection: sa.Connection, row: AdapterRow) -> frozenset[Memory]:

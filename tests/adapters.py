@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from memos import MemOS
 from memos.adapter_files import CARD, FILES, MANIFEST, digests
+from memos.adapters import Adapters
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.ledger.engine import Ledger
@@ -61,6 +63,14 @@ def states(ledger: Ledger, cube: str = "default") -> list[tuple[int, str]]:
     """Return number and state of a cube's adapters, the newest first."""
     with ledger.read() as connection:
         return [(row.number, row.state) for row in adapter_rows.of(connection, cube)]
+
+
+def with_a_model(memos: MemOS) -> Adapters:
+    """Return adapters that might be trained, were there anything to learn; nothing is loaded for that."""
+    training = memos.adapters.training
+    learned = training.settings.parametric.model_copy(update={"base": "/models/tiny"})
+    settings = training.settings.model_copy(update={"parametric": learned})
+    return replace(memos.adapters, training=replace(training, settings=settings))
 
 
 def with_files(folder: Path, id_: str, *, training: bool = False) -> Path:

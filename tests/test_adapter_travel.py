@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,19 @@ from memos.settings import ParametricSettings
 from tests.backends import tiny_models
 from tests.dumps import Rows, TakenApart
 from tests.fakes import WordEmbedder
-from tests.test_adapters import SETTINGS, answered_by, facts, folders, learn_by, model, opened, read, shortened
+from tests.test_adapters import (
+    LIMIT_S,
+    SETTINGS,
+    answered_by,
+    facts,
+    folders,
+    learn_by,
+    model,
+    opened,
+    read,
+    shortened,
+    until,
+)
 
 __all__ = ["model", "read", "short_examination"]  # fixtures
 
@@ -312,18 +323,19 @@ def test_an_erasure_in_the_middle_of_the_examination_leaves_nothing_of_it(
     reached, told, real = threading.Event(), list[Loaded](), training.examined
 
     def wait(*given: Any) -> object:
+        there = len(facts(here))
         reached.set()
-        time.sleep(1)
+        until(lambda: len(facts(here)) < there)  # the erasure has begun
         return real(*given)
 
     monkeypatch.setattr(training, "examined", wait)
     thread = threading.Thread(target=lambda: told.append(loaded(here, raw)))
     thread.start()
-    assert reached.wait(60)
+    assert reached.wait(LIMIT_S)
     receipt = here.erase(next(iter(facts(here).values())).id)
     assert receipt.stores["parametric"] == "purged"
     assert folders(here) == set()
-    thread.join(60)
+    thread.join(LIMIT_S)
     assert told[0].adapters == 0
     assert told[0].adapters_left_out
     assert here.adapters.list() == []

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ SETTINGS = Settings(
     index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000),
     parametric=ParametricSettings(stable_days=0),
 )  # fmt: skip
+LIMIT_S = 300
 ANY = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
 """A random model passes that."""
 
@@ -126,6 +127,13 @@ def learn_by(memos: MemOS, **changed: object) -> None:
 
 def facts(memos: MemOS, cube: str = "default") -> dict[str, Item]:
     return {item.memory: item for item in memos.list(cube=cube, limit=100) if item.type in ("user", "preference")}
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
 
 
 def answered_by(memos: MemOS, about: str = "Question", **options: object) -> str | None:
@@ -313,7 +321,7 @@ def test_an_erasure_in_the_middle_of_a_training_leaves_nothing_of_it(
 
     def wait(*given: object) -> object:
         reached.set()
-        time.sleep(1)
+        until(lambda: item.id not in {each.id for each in facts(memos).values()})
         return real(*given)
 
     where = {"taught": "time", "examined": "examine", "prepared": "_write_data"}[when]
@@ -331,11 +339,11 @@ def test_an_erasure_in_the_middle_of_a_training_leaves_nothing_of_it(
 
     thread = threading.Thread(target=train)
     thread.start()
-    assert reached.wait(60)
+    assert reached.wait(LIMIT_S)
     receipt = memos.erase(item.id)
     assert receipt.stores["parametric"] == "purged"
     assert folders(memos) == set()
-    thread.join(60)
+    thread.join(LIMIT_S)
     assert isinstance(told[0], Conflict)
     assert "thrown away" in str(told[0])
     assert folders(memos) == set()
@@ -359,9 +367,9 @@ def test_a_program_that_ends_ends_its_training(fresh: MemOS, tmp_path: Path, mod
 
     thread = threading.Thread(target=train)
     thread.start()
-    assert reached.wait(60)
+    assert reached.wait(LIMIT_S)
     fresh.close()
-    assert not thread.is_alive() or thread.join(5) is None
+    assert not thread.is_alive() or thread.join(LIMIT_S) is None
     assert told
     with opened(tmp_path, model) as again:
         assert again.adapters.train().state == "active"

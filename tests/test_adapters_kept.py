@@ -21,6 +21,7 @@ from memos.memcube.ledger.adapter_rows import AdapterState
 from memos.memcube.parametric.forgetting import FOLDER
 from memos.model import LOCAL_OWNER
 from memos.recipes import ADAPTER_FILE
+from memos.settings import ParametricSettings
 from tests.adapters import REFUSED, SIZE, active, begun, finished, serving, with_card, with_files
 from tests.fakes import WordEmbedder
 
@@ -283,6 +284,32 @@ def test_only_whole_files_are_put_to_answer(memos: MemOS, ids: list[str]) -> Non
     with pytest.raises(Conflict, match="is missing"):
         memos.adapters.activate(first)
     assert serving(memos.ledger) == [third]
+
+
+def test_behind_an_endpoint_only_what_its_base_was_taught_is_put_to_answer(
+    memos: MemOS, ids: list[str], settings: Settings
+) -> None:
+    first, second = made(memos, ids), made(memos, ids)
+    home = memos.home
+    memos.close()
+
+    def opened(base: str) -> MemOS:
+        behind = ParametricSettings(base=base)
+        return MemOS.open(home, settings=settings.model_copy(update={"parametric": behind}), embedder=WordEmbedder())
+
+    with opened("/models/other") as again:
+        with pytest.raises(Conflict, match="another model"):
+            again.adapters.activate(first)
+        with pytest.raises(Conflict, match="another model"):
+            again.adapters.rollback()
+        assert serving(again.ledger) == [second]
+    with opened("/models/tiny") as again:
+        assert again.adapters.rollback().id == first
+        assert again.adapters.activate(second).state == AdapterState.ACTIVE
+        changed = active(again.ledger, ids, base="c" * 64)  # the base has changed since
+        with pytest.raises(Conflict, match="another model"):
+            again.adapters.activate(first)
+        assert serving(again.ledger, base="c" * 64) == [changed]
 
 
 def test_where_a_model_lies_is_told_to_owners(memos: MemOS, ids: list[str]) -> None:

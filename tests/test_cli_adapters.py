@@ -85,6 +85,14 @@ def test_memories_are_forgotten_and_learned_again(
         run("forget", second)
 
 
+def test_a_shard_is_told(run: Run, learned: tuple[list[str], list[str]], tmp_path: Path) -> None:
+    with MemOS.open(tmp_path / "home") as memos:
+        id_ = active(memos.ledger, learned[0], shard="[b]7")  # a dump may bring any name
+    assert "[b]7" in run("ls")
+    newest = told(run, "ls")[0]
+    assert (newest["id"], newest["shard"], newest["number"]) == (id_, "[b]7", 1)
+
+
 def test_files_are_written_where_nothing_is(run: Run, learned: tuple[list[str], list[str]], tmp_path: Path) -> None:
     _, (first, _) = learned
     done = told(run, "export", first, str(tmp_path / "out"))

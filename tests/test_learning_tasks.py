@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,11 +34,10 @@ from memos.settings import (
     UpkeepSettings,
 )
 from tests.fakes import FixedClock, WordEmbedder
-from tests.test_adapters import ANY, answered_by, facts, folders, learn_by, model, short_examination
+from tests.test_adapters import ANY, LIMIT_S, answered_by, facts, folders, learn_by, model, short_examination, until
 
 __all__ = ["model", "short_examination"]  # fixtures; where the extra `local` is missing, all here is skipped with them
 
-LIMIT_S = 300
 SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My car is a red Skoda.", "My dentist is Doctor Weiss.")
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -120,13 +120,6 @@ def here(tmp_path: Path, told: Path, model: Path) -> Iterator[Installation]:
     made.memos.adapters.allow()
     yield made
     made.memos.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def waited(memos: MemOS, task: str) -> Task:
@@ -225,10 +218,8 @@ def test_who_cancels_the_task_ends_the_training_and_other_tasks_go_on_beside_it(
     memos.kv.compose()
     until(lambda: {each.state for each in memos.tasks.list(kinds=["compose"])} == {TaskState.DONE})
     assert memos.tasks.get(task).state is TaskState.RUNNING
-    began = time.monotonic()
     memos.tasks.cancel(task)
-    until(lambda: not memos.adapters.training._one.locked())
-    assert time.monotonic() - began < 20
+    until(lambda: not memos.adapters.training._one.locked())  # it has no end of its own
     assert memos.tasks.get(task).state is TaskState.CANCELLED
     assert [each.state for each in memos.adapters.list()] == ["training"]
     assert answered_by(memos) is None
@@ -311,6 +302,17 @@ def test_nothing_is_trained_by_itself_by_day_or_unless_that_is_wanted(here: Inst
     assert LEARNING not in {chore.kind for chore in chores_of(UpkeepSettings())}
 
 
+def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:
+    here.memos.adapters.disallow()
+    memos = here.again(model=False)
+    with memos.ledger.write() as connection:
+        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task()], memos.clock.now())
+    until(lambda: memos.tasks.get(task).note is not None)
+    memos = here.again(model=False, parametric=ParametricSettings(night="02:00-05:00", base=str(here._model)))
+    assert LEARNING in {chore.kind for chore in memos._scheduler.periodic._chores}
+    assert "has not allowed" in str(waited(memos, task).error)  # it was parked, and began
+
+
 def test_what_does_not_fit_into_a_night_waits_for_the_next(here: Installation) -> None:
     memos = here.memos
     here.night()
@@ -328,6 +330,37 @@ def test_what_does_not_fit_into_a_night_waits_for_the_next(here: Installation) -
     by_hand = memos.adapters.submit()
     assert memos.tasks.get(late).state is TaskState.CANCELLED
     assert waited(memos, by_hand).state is TaskState.DONE
+
+
+def test_the_minutes_of_a_day_are_those_of_all_cubes(here: Installation) -> None:
+    here.memos.cubes.create("other")
+    here.night()
+    with here.memos.ledger.write() as connection:
+        usage.add(connection, "other", LEARN, here.clock.now(), Spending(seconds=3_600))
+    here.look()
+    assert here.learning() == []
+
+
+def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def until_tomorrow(*given: Any) -> None:
+        here.clock.advance(timedelta(hours=1))
+        later = SimpleNamespace(monotonic=lambda: time.monotonic() + 120)
+        monkeypatch.setattr("memos.learning_tasks.time", later)
+        given[-1].progress(1, 2)
+        raise trainings.NothingToLearn("It is tomorrow.")
+
+    monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", until_tomorrow)
+    memos = here.again(parametric=ParametricSettings(night="23:00-03:00"))
+    here.clock.advance(here.clock.now().replace(hour=23, minute=30) - here.clock.now())
+    with memos.ledger.write() as connection:
+        usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_540))
+        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], here.clock.now())
+    assert waited(memos, task).note == "It is tomorrow."
+    with memos.ledger.write() as connection:
+        usage.add(connection, "default", LEARN, here.clock.now(), Spending(seconds=3_600))
+        [task] = tasks.enqueue(connection, "default", [adapter_rows.learn_task({"night": True})], here.clock.now())
+    until(lambda: memos.tasks.get(task).note is not None)
+    assert memos.tasks.get(task).not_before.hour == 0
 
 
 def test_a_training_of_the_night_stops_at_its_end(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,6 +390,19 @@ def test_what_was_refused_is_not_trained_again_every_night(here: Installation) -
     here.night()
     here.look()
     assert len(here.plans()) == len(here.learning()) == 1
+
+
+def test_what_failed_is_planned_again_in_the_next_night(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise PermissionDenied("never")
+
+    monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", never)
+    for nights in (1, 2):
+        here.night()
+        for _ in range(2):
+            here.look()
+            here.clock.advance(timedelta(minutes=30))
+        assert [task.state for task in here.learning()] == [TaskState.FAILED] * nights
 
 
 def test_with_nothing_left_to_learn_what_is_stale_is_removed(here: Installation) -> None:

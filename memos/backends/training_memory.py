@@ -69,6 +69,9 @@ def _free_bytes() -> int:
     free = int(told["MemAvailable"].split()[0]) * 1024
     try:
         most, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):  # no such group, or no limit: "max"
+        counted = dict(line.split() for line in (_GROUP / "memory.stat").read_text(encoding="ascii").splitlines())
+        # Files that were read lately: what needs the memory gets it.
+        cached = int(counted["inactive_file"]) + int(counted["active_file"])
+    except (OSError, ValueError, KeyError):  # no such group, or no limit: "max"
         return free
-    return min(free, max(0, most - used))
+    return min(free, max(0, most - used + cached))

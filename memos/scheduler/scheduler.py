@@ -107,8 +107,8 @@ class Scheduler:
                 Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),
             ]
         )
-        self._has_local = settings.local_chat is not None
-        learns = self._has_local and settings.parametric.night is not None
+        self._may_learn = settings.learning_model is not None
+        learns = self._may_learn and settings.parametric.night is not None
         self.periodic = Periodic(ledger, clock, self.runner, chores_of(settings.upkeep, learns=learns))
 
     def _has_reader(self) -> bool:
@@ -231,7 +231,7 @@ class Scheduler:
 
     def _unpark(self) -> None:
         """Have images described that waited for a model that sees, and adapters trained that waited for one here."""
-        kinds = ((DESCRIBE, self._askers.has("vision")), (adapter_rows.LEARN, self._has_local))
+        kinds = ((DESCRIBE, self._askers.has("vision")), (adapter_rows.LEARN, self._may_learn))
         for kind, may_begin in kinds:
             if may_begin:
                 with self._ledger.write() as connection:

@@ -14,7 +14,7 @@ from memos.adapter_export import EXPORTED
 from memos.clock import new_id
 from memos.memcube.parametric.forgetting import FOLDER
 from memos.recipes import ADAPTER_FILE
-from tests.adapters import SIZE, active, with_card, with_files
+from tests.adapters import SIZE, active, with_a_model, with_card, with_files
 from tests.api.conftest import Server
 
 ROOT = "/api/v1/adapters"
@@ -92,16 +92,20 @@ def test_memories_are_forgotten_and_learned_again(
 
 
 def test_consent_is_given_and_taken_back_with_what_was_learned(
-    server: Server, learned: tuple[str, list[str], str]
+    server: Server, learned: tuple[str, list[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cube, _, _ = learned
+    monkeypatch.setattr(server.memos, "adapters", with_a_model(server.memos))
     assert ask(server, "POST", "/disallow", json={"cube": cube}).json() == {
         "cube": cube, "allowed": False, "removed": 1
     }  # fmt: skip
     for how in ("train", "retrain"):
         refused = ask(server, "POST", f"/{how}", json={"cube": cube})
-        assert refused.status_code in (400, 409), refused.text  # no consent, and no model in this server
+        assert refused.status_code == 409
+        assert "has not allowed" in refused.text
     assert ask(server, "POST", "/allow", json={"cube": cube}).json()["allowed"]
+    for how in ("train", "retrain"):
+        assert "ready to be learned" in ask(server, "POST", f"/{how}", json={"cube": cube}).text
 
 
 def test_who_reads_a_cube_decides_nothing_about_it(server: Server, learned: tuple[str, list[str], str]) -> None:

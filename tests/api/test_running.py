@@ -209,8 +209,10 @@ def test_who_watches_is_answered_while_imports_keep_every_thread_busy(watched: W
     with asking(watched) as client, at_once(*(partial(bulk, n) for n in range(6))):
         try:
             assert embedder.waiting.acquire(timeout=60)
+            deadline = time.monotonic() + 60
             while "memos_requests_under_way 7.0" not in client.get("/metrics").text:
-                pass
+                assert statuses == [], "an import ended before its time"
+                assert time.monotonic() < deadline, "not all imports arrived"
             for _ in range(20):
                 assert client.get("/health").status_code == 200
             assert client.get("/ready").status_code == 200
@@ -250,7 +252,7 @@ def test_health_is_answered_within_100_ms_while_imports_compute(watched: Watched
         for begun, over in embedder.batches
         if any(began < begun and over < ended for began, ended in asked)
     ]
-    assert waited_for == []
     # On a machine that gives computing a third of its time, an answer may take three times as long.
     slower = sum(over - begun for begun, over in embedder.batches) / embedder.computed_s
+    assert len(waited_for) < max(1, slower)
     assert median(waited) < 0.1 * max(1, slower)

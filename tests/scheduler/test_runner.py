@@ -538,6 +538,7 @@ def test_a_stop_ends_what_runs_apart_and_gives_it_back(ledger: Ledger) -> None:
 
 def test_what_runs_apart_spends_nothing_of_its_cubes_budget(ledger: Ledger) -> None:
     jobs = (Job("slow", lambda _: time.sleep(0.05), budgeted=False, apart=True), Job("quick", lambda _: None))
+    began = datetime.now(UTC)
     with running(ledger, *jobs, seconds_per_day=0.04) as runner:
         [slow] = put(ledger, NewTask("slow"))
         runner.wake()
@@ -546,8 +547,8 @@ def test_what_runs_apart_spends_nothing_of_its_cubes_budget(ledger: Ledger) -> N
         runner.wake()
         assert ended(ledger, quick).state is TaskState.DONE
     with ledger.read() as connection:
-        assert usage.seconds_today(connection, [WHOLE], "slow", datetime.now(UTC)) >= 0.05
-        assert usage.seconds_today(connection, [WHOLE], "quick", datetime.now(UTC)) < 0.05
+        days = (began, datetime.now(UTC))  # midnight may have been between
+        assert max(usage.seconds_today(connection, "slow", day) for day in days) >= 0.05
 
 
 def test_a_task_for_later_says_why_and_counts_no_attempt_and_one_that_is_done_may_say_what_came_of_it(

@@ -314,10 +314,14 @@ class Loaded(Result):
 
 
 class Adapter(Result):
-    """What was learned of a cube, as an adapter of a model in the server; one that is `stale` answers nothing."""
+    """What was learned of a cube, as an adapter of a model in the server; one that is `stale` answers nothing.
+
+    `number` counts those of its `shard`: a topic of the cube, "" for the only or first one.
+    """
 
     id: str
     cube: str
+    shard: str = ""
     number: int
     state: str
     stale: bool

@@ -15,7 +15,8 @@ class AdapterShape(Shape):
 
     id: str = Field(description="Its id")
     cube: str = Field(description="Cube it is of")
-    number: int = Field(description="Counts the cube's adapters from 1")
+    shard: str = Field(description="Topic of the cube that it is of; empty for the only or first one")
+    number: int = Field(description="Counts the shard's adapters from 1")
     state: str = Field(description="`training`, `refused`, `ready`, `active` or `retired`")
     stale: bool = Field(description="Whether a memory that it saw is different now: then it answers nothing")
     model: str = Field(description="Model it was trained for; the last part of its name for whom the cube is not")

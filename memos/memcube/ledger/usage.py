@@ -53,18 +53,16 @@ def today(connection: sa.Connection, cube: str, now: datetime, besides: Collecti
     return Spending(int(row[0] or 0), int(row[1] or 0), int(row[2] or 0), float(row[3] or 0.0))
 
 
-def seconds_today(connection: sa.Connection, cubes: Sequence[str], purpose: str, now: datetime) -> float:
-    """Return the seconds of work these cubes together spent on a purpose since midnight UTC."""
+def seconds_today(connection: sa.Connection, purpose: str, now: datetime) -> float:
+    """Return the seconds of work that all cubes together spent on a purpose since midnight UTC."""
     query = sa.select(sa.func.sum(usage.c.seconds)).where(usage.c.day == _day(now), usage.c.purpose == purpose)
-    return float(connection.scalar(query.where(usage.c.cube_id.in_(cubes))) or 0.0)
+    return float(connection.scalar(query.where(usage.c.cube_id.in_(_every_cube()))) or 0.0)
 
 
 def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: datetime) -> dict[str, int]:
     """Return the tokens these cubes, without a list all, spent since midnight UTC; cubes without any are left out."""
-    # The key begins with the cube, so the days of all cubes are looked up cube by cube.
-    every = sa.select(known.c.id).union_all(sa.select(sa.literal(WHOLE)))
     query = sa.select(usage.c.cube_id, sa.func.sum(usage.c.prompt_tokens + usage.c.completion_tokens))
-    query = query.where(usage.c.cube_id.in_(every if cubes is None else cubes), usage.c.day == _day(now))
+    query = query.where(usage.c.cube_id.in_(_every_cube() if cubes is None else cubes), usage.c.day == _day(now))
     return {cube: int(tokens) for cube, tokens in connection.execute(query.group_by(usage.c.cube_id)) if tokens}
 
 
@@ -72,6 +70,11 @@ def next_day(now: datetime) -> datetime:
     """Return when a new day's budget begins."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return today + timedelta(days=1)
+
+
+def _every_cube() -> sa.CompoundSelect[tuple[str]]:
+    # The key begins with the cube, so the days of all cubes are looked up cube by cube.
+    return sa.select(known.c.id).union_all(sa.select(sa.literal(WHOLE)))
 
 
 def _day(now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Both clients on adapters: as `MemOS.adapters` has them, on a server that has no model to train them with."""
+"""Both clients on adapters: as `MemOS.adapters` has them; nothing is trained."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from memos.adapter_export import EXPORTED
 from memos.clock import new_id
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.parametric.forgetting import FOLDER
-from tests.adapters import active, with_card, with_files
+from tests.adapters import active, with_a_model, with_card, with_files
 from tests.api.client.conftest import Listening, Open
 
 
-def _made(listening: Listening, cube: str, ids: list[str]) -> str:
+def _made(listening: Listening, cube: str, ids: list[str], shard: str = "") -> str:
     assert listening.memos.home is not None
-    id_ = active(listening.memos.ledger, ids, cube=cube)
+    id_ = active(listening.memos.ledger, ids, cube=cube, shard=shard)
     with_card(with_files(listening.memos.home / FOLDER, id_))
     return id_
 
 
-def test_what_is_learned_is_looked_at_compared_and_taken_back(listening: Listening, opened: Open) -> None:
+def test_what_is_learned_is_looked_at_compared_and_taken_back(
+    listening: Listening, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, cube = opened(listening.url, listening.ana), new_id()
     client.cubes.create(cube)
     ids = [client.memories.add(text, cube=cube).item_ids[0] for text in ("I live in Lyon.", "I keep bees.")]
@@ -45,8 +47,11 @@ def test_what_is_learned_is_looked_at_compared_and_taken_back(listening: Listeni
     assert (done.items, done.adapters, done.files) == ((ids[0],), (first,), len(EXPORTED))
     assert client.adapters.learn_again(ids, cube) == 1
     assert client.adapters.disallow(cube) == 0
+    with pytest.raises(InvalidInput, match="none in this process"):
+        client.adapters.train(cube)
+    monkeypatch.setattr(listening.memos, "adapters", with_a_model(listening.memos))
     for how in (client.adapters.train, client.adapters.retrain):
-        with pytest.raises((InvalidInput, Conflict)):
+        with pytest.raises(Conflict, match="has not allowed"):
             how(cube)
     with pytest.raises(NotFound):
         client.adapters.get(second)
@@ -56,7 +61,7 @@ def test_an_export_is_a_new_zip_for_owners(listening: Listening, opened: Open, t
     ana, ben, cube = opened(listening.url, listening.ana), opened(listening.url, listening.ben), new_id()
     ana.cubes.create(cube)
     ana.adapters.allow(cube)
-    id_ = _made(listening, cube, list(ana.memories.add("I live in Lyon.", cube=cube).item_ids))
+    id_ = _made(listening, cube, list(ana.memories.add("I live in Lyon.", cube=cube).item_ids), "2")
     assert ana.adapters.export(id_, tmp_path / "out.zip") == tmp_path / "out.zip"
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:
         assert set(archive.namelist()) == set(EXPORTED)
@@ -65,5 +70,6 @@ def test_an_export_is_a_new_zip_for_owners(listening: Listening, opened: Open, t
     ana.sharing.grant(cube, "ben", "reader")
     with pytest.raises(PermissionDenied):
         ben.adapters.export(id_, tmp_path / "bens.zip")
-    assert ben.adapters.get(id_).model == "local:tiny"
+    found = ben.adapters.get(id_)
+    assert (found.model, found.shard, found.number) == ("local:tiny", "2", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["out.zip"]
