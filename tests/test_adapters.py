@@ -470,6 +470,7 @@ def test_a_cube_with_more_than_one_adapter_holds_has_several_and_what_is_asked_c
     assert newer.number == 2
     assert memos.adapters.rollback().id == older.id
     memos.adapters.remove(newer.id)
+    learn_by(memos, recipe=replace(memos.adapters.training.recipe, seed=5))
     gone = next(iter(saw[1]))
     memos.delete(gone)
     assert {(each.id, each.stale) for each in memos.adapters.list()} == {(one.id, False), (two.id, True)}
