@@ -225,18 +225,19 @@ def test_a_server_that_hangs_is_asked_once_and_holds_up_no_other_adapter(
     memos._worker.stop()
     served = memos._parts.served
     assert served is not None
-    monkeypatch.setattr(vllm_adapters, "_UNLOAD_S", 1.0)
+    monkeypatch.setattr(vllm_adapters, "_UNLOAD_S", 60.0)
+    monkeypatch.setattr(served, "_settings", served._settings.model_copy(update={"timeout_s": 60.0}))
     for _ in range(3):  # as if it had been given three more
         served._write(served._note_of(new_id(), _url(memos)), _url(memos))
-    vllm.says["unload_lora_adapter"] = Said(gate=(gate := threading.Event()))
+    vllm.says["unload_lora_adapter"] = Said(gate=(gate := threading.Event()), cut=-1)
     taking = threading.Thread(target=lambda: served.keep_only_if_due(lambda _: False))
     taking.start()
     while not vllm.count("unload_lora_adapter"):
         time.sleep(0.01)
     assert chat(memos).adapter is not None
     assert taking.is_alive(), "the chat did not wait for it"
-    taking.join(10)
     gate.set()
+    taking.join(60)
     assert vllm.count("unload_lora_adapter") == 1
     assert len(list((memos.home / "served").iterdir())) == 4
     del vllm.says["unload_lora_adapter"]
