@@ -133,7 +133,7 @@ def test_what_the_server_does_not_take_is_answered_without(
 ) -> None:
     vllm.says["load_lora_adapter"] = said
     if said.gate is not None:
-        monkeypatch.setattr(vllm_adapters, "_LONGEST_S", 1.0)
+        monkeypatch.setattr(vllm_adapters, "_LOAD_S", 1.0)
     for _ in range(2):
         found = chat(memos)
         assert (found.adapter, found.text) == (None, "It is so.")
@@ -142,7 +142,7 @@ def test_what_the_server_does_not_take_is_answered_without(
     if said.gate is not None:
         said.gate.set()
     del vllm.says["load_lora_adapter"]
-    monkeypatch.setattr(vllm_adapters, "_LONGEST_S", 60.0)
+    monkeypatch.setattr(vllm_adapters, "_LOAD_S", 60.0)
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 60)  # for this module alone: other threads wait by it
     monkeypatch.setattr(vllm_adapters, "time", later)
     assert chat(memos).adapter is not None

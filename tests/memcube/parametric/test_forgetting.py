@@ -53,11 +53,12 @@ def test_who_saw_what_is_gone_is_removed_with_its_files(store: Store, folder: Pa
     for id_ in (saw, refused, other):
         with_files(folder, id_)
     with_files(folder, training, training=True)
-    assert forget(store.ledger, folder) == []
+    # What was refused keeps its row, not what it was taught.
+    assert forget(store.ledger, folder) == [Forgotten(refused, "", 3, SIZE)]
     store.erase(items[0])
     assert forget(store.ledger, folder) == [
         Forgotten(id_, "default", files, size)
-        for id_, files, size in sorted([(saw, 3, SIZE), (training, 5, SIZE + 4), (refused, 3, SIZE)])
+        for id_, files, size in sorted([(saw, 3, SIZE), (training, 5, SIZE + 4), (refused, 0, 0)])
     ]
     assert {path.name for path in folder.iterdir()} == ids_of(store) == {other} == set(serving(store.ledger))
     assert forget(store.ledger, folder) == []
