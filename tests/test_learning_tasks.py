@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from memos import MemOS, Settings
+from memos import MemOS, Settings, kernel
 from memos import adapter_training as trainings
+from memos.adapter_training import AdapterTraining
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.ledger import adapter_rows, tasks, usage
 from memos.memcube.ledger.adapter_rows import LEARN
@@ -23,6 +25,7 @@ from memos.memcube.ledger.usage import Spending
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
 from memos.model import Task, TaskState
+from memos.recipes import Recipe
 from memos.scheduler.periodic import LEARNING, chores_of
 from memos.settings import (
     ChatSettings,
@@ -41,7 +44,7 @@ __all__ = ["model", "short_examination"]  # fixtures; where the extra `local` is
 SAID = ("I live in Lyon.", "My phone is a Pixel 9.", "My car is a red Skoda.", "My dentist is Doctor Weiss.")
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-RECIPE = {"epochs": 1, "batch": 4, "learning_rate": 1e-2, "imitation": 0.0}
+RECIPE: dict[str, Any] = {"epochs": 1, "batch": 4, "learning_rate": 1e-2, "imitation": 0.0}
 SETTINGS = Settings(
     index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000), tasks=TaskSettings(workers=1),
     heat=HeatSettings(idle_hours=0), parametric=ParametricSettings(night="02:00-05:00", new_facts=1),
@@ -73,9 +76,11 @@ class Installation:
     def opened(self, *, model: bool = True, **changed: Any) -> MemOS:
         chat = ChatSettings(model=f"local:{self._model}", max_tokens=40) if model else ChatSettings()
         settings = SETTINGS.model_copy(update={"chat_model": chat, **changed})
-        self.memos = MemOS.open(self._home, settings=settings, embedder=WordEmbedder(), clock=self.clock)
+        quick = partial(AdapterTraining, bounds=ANY, recipe=Recipe(**RECIPE))
+        with pytest.MonkeyPatch.context() as patch:  # a task that waited begins before anybody can say how
+            patch.setattr(kernel, "AdapterTraining", quick)
+            self.memos = MemOS.open(self._home, settings=settings, embedder=WordEmbedder(), clock=self.clock)
         self.memos._scheduler.periodic.stop()
-        learn_by(self.memos, bounds=ANY, recipe=replace(self.memos.adapters.training.recipe, **RECIPE))
         return self.memos
 
     def again(self, **options: Any) -> MemOS:
