@@ -22,7 +22,6 @@ hypothesis.settings.register_profile("more", max_examples=1_000)
 
 # Minutes each, most of them waiting for processes: begun last, one of them would keep a whole run waiting.
 _LONG = (
-    "test_parametric.py", "test_adapters.py", "test_adapter_trainer.py", "test_learning_tasks.py",
     "test_long_tier_crash.py", "test_tiers.py", "test_crash.py", "test_packaging.py", "test_fine_reading.py",
     "test_documents_crash.py", "test_project.py", "test_processes.py", "test_moving_to_servers.py", "test_llama.py",
     "test_fleet.py", "test_erase.py", "test_documents.py", "test_threads.py", "test_faults.py",
