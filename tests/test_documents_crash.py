@@ -18,12 +18,22 @@ KILLS = 8
 
 # Prints the id of each file after `add` returned; every third is the next version of the same name.
 WORKER = """
-import sys
+import sys, time
 from memos import MemOS, Settings
+from memos.errors import BackendUnavailable
 from tests.fakes import WordEmbedder
 number = int(sys.argv[2])
 settings = Settings(index={"wait_s": 30}, limits={"min_free_bytes": 0})
-with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memos:
+until = time.monotonic() + 60
+while True:
+    try:
+        opened = MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder())
+        break
+    except BackendUnavailable:  # what the killed one had started has a moment to end
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.1)
+with opened as memos:
     print("open", flush=True)
     while True:
         number += 1
