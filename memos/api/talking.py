@@ -58,9 +58,9 @@ class Talks:
 
         So a failure before the first step can still be the status of a response. Raises: as `MemOS.chat.stream`.
         """
-        stream = await self._run(start)
+        stream = await self.run(start)
         try:
-            first = await self._run(partial(_step, stream))
+            first = await self.run(partial(_step, stream))
         except BaseException:
             stream.close()
             raise
@@ -71,14 +71,15 @@ class Talks:
             while piece is not None:
                 if piece:
                     yield piece
-                piece = await self._run(partial(_step, stream))
+                piece = await self.run(partial(_step, stream))
             if stream.result is not None:
                 yield stream.result
         finally:
             with CancelScope(shield=True):  # a client that went away: nothing is stored, the model is let go
-                await self._run(stream.close)
+                await self.run(stream.close)
 
-    async def _run(self, call: Callable[[], _Given]) -> _Given:
+    async def run(self, call: Callable[[], _Given]) -> _Given:
+        """Return what a call gives that asks the model, made in a thread of chats. Raises: what it raises."""
         return await to_thread.run_sync(call, limiter=self._limiter)
 
 

@@ -7,7 +7,7 @@ from typing import Self, Unpack
 from memos.api.client import openmem
 from memos.api.client.address import Choices, Options, address_of
 from memos.api.client.blocking import Connection, sends, sends_chat
-from memos.api.client.parts import Adapters, Cubes, Events, Keys, Memories, Sharing, Tasks, Users
+from memos.api.client.parts import Adapters, Cubes, Events, Keys, Kv, Memories, Sharing, Tasks, Users
 
 
 class MemOSClient:
@@ -32,6 +32,7 @@ class MemOSClient:
         self.memories, self.cubes, self.sharing = Memories(connection), Cubes(connection), Sharing(connection)
         self.users, self.keys = Users(connection), Keys(connection)
         self.tasks, self.events, self.adapters = Tasks(connection), Events(connection), Adapters(connection)
+        self.kv = Kv(connection)
 
     def using(self, **options: Unpack[Choices]) -> Self:
         """Return this client with other options for the calls made through it; closing one closes both.

@@ -12,6 +12,7 @@ from memos.api.client.parts_async import (
     AsyncCubes,
     AsyncEvents,
     AsyncKeys,
+    AsyncKv,
     AsyncMemories,
     AsyncSharing,
     AsyncTasks,
@@ -45,7 +46,7 @@ class AsyncMemOSClient:
         )
         self.users, self.keys = AsyncUsers(connection), AsyncKeys(connection)
         self.tasks, self.events = AsyncTasks(connection), AsyncEvents(connection)
-        self.adapters = AsyncAdapters(connection)
+        self.adapters, self.kv = AsyncAdapters(connection), AsyncKv(connection)
 
     def using(self, **options: Unpack[Choices]) -> Self:
         """Return this client with other options for the calls made through it; closing one closes both.

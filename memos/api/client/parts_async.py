@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memos.api.client import own_adapters, own_cubes, own_memories, own_tasks, own_travel
+from memos.api.client import own_activation, own_adapters, own_cubes, own_memories, own_tasks, own_travel
 from memos.api.client.asynchronous import AsyncConnection, sends
 
 
@@ -124,3 +124,17 @@ class AsyncAdapters:
     learn_again = sends(own_adapters.learn_again)
     remove = sends(own_adapters.remove_adapter)
     export = sends(own_adapters.export_adapter)
+
+
+class AsyncKv:
+    """What prompts of a cube begin with, and what of it models in the server keep."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    show = sends(own_activation.show_prefix)
+    compose = sends(own_activation.compose_prefix)
+    warm = sends(own_activation.warm_prefix)
+    drop = sends(own_activation.drop_kv)
+    stats = sends(own_activation.kv_stats)
+    verify = sends(own_activation.verify_kv)

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from memos.api.families import family
 from memos.api.v1 import (
+    activation,
     adapters,
     chat,
     cubes,
@@ -32,7 +33,7 @@ from memos.kernel import MemOS
 # Those with a fixed word come before those with an id in its place.
 _ROUTES = (
     evidence, memories, search, chat, tiers, travel, cubes, users, keys, documents, knowledge, images, tools, profile,
-    keeping, tasks, events, adapters,
+    keeping, tasks, events, adapters, activation,
 )  # fmt: skip
 
 
