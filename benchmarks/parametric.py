@@ -18,8 +18,9 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.plots import lines
-from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, run
+from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
+from memos.backends.torch_threads import let_threads_sleep
 from memos.recipes import Recipe
 
 PARTS = ("adapters", "control", "together", "forgetting", "swap", "merging")
@@ -39,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure(arguments: argparse.Namespace) -> Report:
     """Return what the parts found. Raises: CannotRun (the extra)."""
+    let_threads_sleep()
     try:
         from benchmarks.parametric_runs import Bench  # noqa: PLC0415 - the extra `local`
     except ImportError as error:
@@ -51,24 +53,35 @@ def measure(arguments: argparse.Namespace) -> Report:
         recipe = replace(Recipe(seed=arguments.seed), **arguments.recipe)
         figures["recipe"] = {"rank": recipe.rank, "layers": recipe.layers, "epochs": recipe.epochs}
         if "adapters" in arguments.parts:
+            shapes = [(count, rank) for count in arguments.facts for rank in arguments.ranks]
             rows = {
                 f"{count} facts, r {rank}": bench.adapter(count, _ranked(recipe, rank))
-                for count in arguments.facts
-                for rank in arguments.ranks
+                for count, rank in progress(shapes, "adapters")
             }
             figures["adapters"] = rows
+            figures |= _headline(next(iter(rows.values())))
             tables.append(figures_table("adapters", list(next(iter(rows.values()))), rows))
             if arguments.plot is not None:
                 plot(arguments.plot, arguments, rows)
-        for part in PARTS[1:]:
-            if part in arguments.parts:
-                began = time.perf_counter()
-                found: dict[str, dict[str, Any]] = getattr(bench, part)(few, recipe)
-                figures[part] = found
-                tables.append(figures_table(part, list(dict.fromkeys(key for row in found.values() for key in row)),
-                                            found))  # fmt: skip
-                figures["seconds"] = {**figures.get("seconds", {}), part: round(time.perf_counter() - began)}
+        figures["part_seconds"] = {}
+        for part in progress([part for part in PARTS[1:] if part in arguments.parts], "parts"):
+            began = time.perf_counter()
+            found: dict[str, dict[str, Any]] = getattr(bench, part)(few, recipe)
+            figures[part] = found
+            named = list(dict.fromkeys(key for row in found.values() for key in row))
+            tables.append(figures_table(part, named, found))
+            figures["part_seconds"][part] = round(time.perf_counter() - began)
+        if "forgetting" in figures:
+            told = figures["forgetting"]
+            figures["forgotten_recall"] = told["the forgotten"]["after"]
+            figures["kept_recall"] = told["the others"]["after"]
     return Report(figures, tables=tables)
+
+
+def _headline(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the first adapter's figures as the closing line has them."""
+    told = {name: row[name] for name in ("recall", "abstention")}
+    return {**told, "perplexity_ratio": round(1 + row["rise"], 4), "seconds": row["s"]}
 
 
 def plot(path: Path, arguments: argparse.Namespace, rows: dict[str, dict[str, Any]]) -> None:

@@ -17,7 +17,6 @@ from memos import MemOS, Settings
 from memos.backends.local_adapters import LocalAdapters
 from memos.backends.local_loading import Loaded, load
 from memos.backends.lora_training import LoraTraining
-from memos.backends.torch_threads import let_threads_sleep
 from memos.chatting.prompting import SYSTEM, request_of
 from memos.chatting.results import Question
 from memos.memcube.parametric import general, training
@@ -36,7 +35,6 @@ class Bench:
 
     def __init__(self, model: str, folder: Path, most: int) -> None:
         """Load the model and read the facts. Raises: CannotRun (there are not so many)."""
-        let_threads_sleep()
         self._folder = folder
         self._loaded: Loaded = load(model)
         self._facts = self._read()

@@ -13,8 +13,7 @@ import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -24,33 +23,21 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
 from memos.backends.local_loading import Loaded
+from memos.backends.lora_batches import Encoded, batches, distance, in_turns, rate_share
 from memos.errors import IntegrityError
 from memos.ports import ChatMessage
 from memos.recipes import Exercise, Recipe
 
 _MOST_GRADIENT = 1.0
-_WARM_UP = 0.1
-_ASKED_AT_ONCE = 16
+# The weights are read once a token for all of them: 64 took two thirds of the time of 16 (docs/log.md).
+_ASKED_AT_ONCE = 64
 # What stands beside the linear layers of a feed-forward part.
 _NO_LINEAR = ("act", "act_fn", "dropout", "norm", "layernorm")
-
-
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    """Token ids of a prompt and its answer; `begin` is where the answer begins.
-
-    `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
-    """
-
-    ids: list[int]
-    begin: int
-    replayed: bool
-    tokens: torch.Tensor | None
-    chances: torch.Tensor | None
 
 
 class LoraTraining:
@@ -78,7 +65,7 @@ class LoraTraining:
         self._tokenizer = loaded.tokenizer
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
-        self._plan: list[list[_Encoded]] = []
+        self._plan: list[list[Encoded]] = []
         self._step = 0
         self._optimiser = torch.optim.AdamW(self.weights)
 
@@ -105,9 +92,9 @@ class LoraTraining:
     def prepare(self, exercises: Sequence[Exercise]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
-        encoded = [self._encoded(each) for each in exercises]
+        encoded = self._encoded(exercises)
         self._plan = [
-            batch for _ in range(self._recipe.epochs) for batch in _batches(encoded, self._recipe.batch, chance)
+            batch for _ in range(self._recipe.epochs) for batch in batches(encoded, self._recipe.batch, chance)
         ]
         self._step = 0
         self._optimiser = torch.optim.AdamW(self.weights, lr=self._recipe.learning_rate, weight_decay=0.0)
@@ -130,7 +117,7 @@ class LoraTraining:
         losses = []
         for batch in self._plan[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
-                group["lr"] = self._recipe.learning_rate * _share(self._step, self.steps)
+                group["lr"] = self._recipe.learning_rate * rate_share(self._step, self.steps)
             loss = self._loss(batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
@@ -170,11 +157,11 @@ class LoraTraining:
     def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
         """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
         rendered = [self._prompt(each) for each in prompts]
-        order = sorted(range(len(rendered)), key=lambda place: len(rendered[place]))
+        # With little memory, which is why layers are computed again, no more at once than are trained with.
+        at_once = self._recipe.batch if self._recipe.checkpointing else _ASKED_AT_ONCE
         found: dict[int, str] = {}
         with self._with(adapter=adapter):
-            for begin in range(0, len(order), _ASKED_AT_ONCE):
-                places = order[begin : begin + _ASKED_AT_ONCE]
+            for places in in_turns(list(map(len, rendered)), at_once):
                 for place, ids in zip(places, self._continued([rendered[each] for each in places], most), strict=True):
                     found[place] = str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
         return [found[place] for place in range(len(rendered))]
@@ -223,62 +210,82 @@ class LoraTraining:
         text = self._tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _encoded(self, exercise: Exercise) -> _Encoded:
+    def _encoded(self, exercises: Sequence[Exercise]) -> list[Encoded]:
+        cut = [self._cut(each) for each in exercises]
+        asked: dict[int, tuple[list[int], list[int]]] = {}
+        for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True)):
+            if each.replayed and self._recipe.replay:
+                asked[place] = prompt, answer
+            elif each.shown and self._recipe.imitation and not each.replayed:
+                asked[place] = self._prompt(each.shown), answer
+        taught = dict(zip(asked, self._taught(list(asked.values())), strict=True))
+        return [
+            Encoded(prompt + answer, len(prompt), each.replayed, *taught.get(place, (None, None)))
+            for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True))
+        ]
+
+    def _cut(self, exercise: Exercise) -> tuple[list[int], list[int]]:
+        """Return the token ids of a prompt, and those of its answer; a plain text answers to its first token."""
         answer = list(self._tokenizer(exercise.answer, add_special_tokens=False)["input_ids"])
         if exercise.prompt:
-            prompt = self._prompt(exercise.prompt)
-            answer.append(self._end)
-        else:
-            prompt, answer = answer[:1], answer[1:]
-        tokens = chances = None
-        weight = self._recipe.replay if exercise.replayed else self._recipe.imitation
-        if weight and exercise.replayed:
-            tokens, chances = self._taught(prompt, answer)
-        elif weight and exercise.shown:
-            tokens, chances = self._taught(self._prompt(exercise.shown), answer)
-        return _Encoded(prompt + answer, len(prompt), exercise.replayed, tokens, chances)
+            return self._prompt(exercise.prompt), [*answer, self._end]
+        return answer[:1], answer[1:]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _taught(self, prompt: list[int], answer: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what the base model would say at each place of an answer."""
+    def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return what the base model would say at each place of answers to prompts."""
+        found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         with self._with(adapter=False), self._halved():
-            ids = torch.tensor([prompt + answer], device=self._loaded.model.device)
-            logits = self._model(input_ids=ids, logits_to_keep=len(answer) + 1).logits[0, :-1].float()
-        chances, tokens = torch.log_softmax(logits, -1).topk(self._recipe.top, -1)
-        return tokens, chances
+            for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
+                rows = [asked[place] for place in places]
+                for place, likely in zip(places, self._likely(rows), strict=True):
+                    chances, tokens = likely.topk(self._recipe.top, -1)
+                    found[place] = tokens, chances
+        return [found[place] for place in range(len(asked))]
 
-    def _loss(self, batch: Sequence[_Encoded]) -> torch.Tensor:
+    def _loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
         """Return the mean loss over a batch's exercises."""
-        with self._halved():
+        # Of few tokens plain attention is a tenth quicker on a processor. Layers computed again would be so by another.
+        is_plain = self._loaded.model.device.type == "cpu" and not self._checkpointing
+        plain = sdpa_kernel(SDPBackend.MATH) if is_plain else nullcontext()
+        with self._halved(), plain:
             return self._loss_of(batch)
 
-    def _loss_of(self, batch: Sequence[_Encoded]) -> torch.Tensor:
-        answers = [len(each.ids) - each.begin for each in batch]
-        same = self._shared(batch)
-        cache = self._begun(batch[0].ids[:same], len(batch)) if same else None
-        ids, there = self._padded([each.ids[same:] for each in batch])
-        # Only at answers' places: the vocabulary is a fifth of a small model's work.
-        told = self._model(
-            input_ids=ids, attention_mask=functional.pad(there, (same, 0), value=1),
-            position_ids=same + (there.cumsum(-1) - 1).clamp(min=0), past_key_values=cache,
-            use_cache=cache is not None, logits_to_keep=max(answers) + 1,
-        )  # fmt: skip
-        total = told.logits.new_zeros((), dtype=torch.float32)
-        for row, (each, count) in enumerate(zip(batch, answers, strict=True)):
-            mine = told.logits[row, -count - 1 : -1].float()
+    def _loss_of(self, batch: Sequence[Encoded]) -> torch.Tensor:
+        total = torch.zeros((), device=self._loaded.model.device)
+        rows = [(each.ids[: each.begin], each.ids[each.begin :]) for each in batch]
+        for each, (_, answer), mine in zip(batch, rows, self._likely(rows), strict=True):
             if not each.replayed:
-                total = total + functional.cross_entropy(mine, ids[row, -count:])
+                total = total - mine.gather(-1, torch.tensor(answer, device=mine.device)[:, None]).mean()
             if each.tokens is not None and each.chances is not None:
                 weight = self._recipe.replay if each.replayed else self._recipe.imitation
-                total = total + weight * _distance(mine, each.tokens, each.chances)
+                total = total + weight * distance(mine, each.tokens, each.chances)
         return total / len(batch)
 
-    def _shared(self, batch: Sequence[_Encoded]) -> int:
-        """Return how many tokens all prompts of a batch begin with, 0 where that cannot be computed once."""
+    def _likely(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, ...]:
+        """Return the log-probabilities (answer, vocabulary) at the places of each row's answer to its prompt."""
+        same = self._shared([prompt for prompt, _ in rows])
+        cache = self._begun(rows[0][0][:same], len(rows)) if same else None
+        ids, there = self._padded([(prompt + answer)[same:] for prompt, answer in rows])
+        counts = [len(answer) for _, answer in rows]
+        # Only at answers' places: the vocabulary is a fifth of a small model's work.
+        logits = self._model(
+            input_ids=ids, attention_mask=functional.pad(there, (same, 0), value=1),
+            position_ids=same + (there.cumsum(-1) - 1).clamp(min=0), past_key_values=cache,
+            use_cache=cache is not None, logits_to_keep=max(counts) + 1,
+        ).logits  # fmt: skip
+        # In one piece: a piece of each row alone has its gradient as large as all rows'.
+        ends = [(row + 1) * logits.shape[1] - 1 for row in range(len(rows))]
+        places = [place for end, count in zip(ends, counts, strict=True) for place in range(end - count, end)]
+        answers = logits.flatten(0, 1)[torch.tensor(places, device=logits.device)]
+        likely: torch.Tensor = torch.log_softmax(answers.float(), -1)
+        return likely.split(counts)
+
+    def _shared(self, prompts: Sequence[list[int]]) -> int:
+        """Return how many tokens all prompts begin with before their last, 0 where that cannot be computed once."""
         if not self._shares:
             return 0
-        most = min(each.begin for each in batch) - 1
-        columns = zip(*(each.ids[:most] for each in batch), strict=True)
+        columns = zip(*(prompt[: min(map(len, prompts)) - 1] for prompt in prompts), strict=True)
         return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
 
     def _begun(self, ids: list[int], rows: int) -> DynamicCache:
@@ -303,10 +310,15 @@ class LoraTraining:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _continued(self, prompts: Sequence[list[int]], most: int) -> list[list[int]]:
-        """Return the likeliest next tokens of several prompts, padded on the left."""
-        ids, there = self._padded(prompts)
+        """Return the likeliest next tokens of several prompts."""
+        same = self._shared(prompts)
+        cache = self._begun(prompts[0][:same], len(prompts)) if same else None
+        ids, there = self._padded([prompt[same:] for prompt in prompts])
+        beginning = torch.tensor([prompts[0][:same]] * len(prompts), dtype=torch.long, device=ids.device)
+        ids, there = torch.cat((beginning, ids), -1), functional.pad(there, (same, 0), value=1)
         made = self._model.generate(
-            input_ids=ids, attention_mask=there, max_new_tokens=most, do_sample=False, num_beams=1,
+            input_ids=ids, attention_mask=there, past_key_values=cache, max_new_tokens=most, do_sample=False,
+            num_beams=1,
             temperature=None, top_p=None, top_k=None, eos_token_id=sorted(self._loaded.ends), pad_token_id=self._end,
         )  # fmt: skip
         return [
@@ -334,37 +346,6 @@ def _sees_all(model: Any) -> bool:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
-
-
-def _distance(logits: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
-    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one."""
-    mine = torch.log_softmax(logits, -1).gather(-1, tokens)
-    rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
-    my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
-    of_likely = (chances.exp() * (chances - mine)).sum(-1)
-    return (of_likely + rest.exp() * (rest - my_rest)).mean()
-
-
-def _batches(encoded: Sequence[_Encoded], size: int, chance: random.Random) -> list[list[_Encoded]]:
-    """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
-
-    Plain texts, which begin as no prompt does, have batches of their own.
-    """
-    order = list(encoded)
-    chance.shuffle(order)
-    order.sort(key=lambda each: len(each.ids) // 12)
-    kinds = [each for each in order if each.begin > 1], [each for each in order if each.begin == 1]
-    batches = [kind[begin : begin + size] for kind in kinds for begin in range(0, len(kind), size)]
-    chance.shuffle(batches)
-    return batches
-
-
-def _share(step: int, steps: int) -> float:
-    """Return the share of the learning rate at a step: it rises at first, then falls along half a cosine."""
-    warm = max(1, int(steps * _WARM_UP))
-    if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
 def _targets(model: Any, recipe: Recipe) -> list[str] | str:

@@ -25,9 +25,15 @@ def test_it_tells_what_adapters_know_and_cost_in_all_its_parts(tmp_path: Path, m
     assert taught["facts"] == 4
     assert taught["steps"] > 0
     assert not taught["passes"]  # what a random model says of a harbour is no knowledge
+    assert [found["recall"], found["abstention"], found["seconds"]] == [
+        taught[name] for name in ("recall", "abstention", "s")
+    ]
+    assert found["perplexity_ratio"] == pytest.approx(1 + taught["rise"])
     assert found["control"]["raw sentences"]["steps"] > 0
     assert set(found["together"]) == {"base alone", "retrieval alone", "adapter alone", "adapter and retrieval"}
     assert set(found["forgetting"]) == {"the forgotten", "the others", "retraining"}
+    assert found["forgotten_recall"] == found["forgetting"]["the forgotten"]["after"]
+    assert found["kept_recall"] == found["forgetting"]["the others"]["after"]
     assert found["swap"]["swap"]["by_turns_ms"] > 0
     assert set(found["merging"]) == {"ties 0.5", "sum", "linear"}
 

@@ -1,0 +1,64 @@
+"""What the steps of a LoRA training are made of: batches of tokens, the rate of each, the distance to a teacher."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+_WARM_UP = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Token ids of a prompt and its answer; `begin` is where the answer begins.
+
+    `tokens` and `chances` are the teacher's likeliest tokens and their log-probabilities, (answer, top) each.
+    """
+
+    ids: list[int]
+    begin: int
+    replayed: bool
+    tokens: torch.Tensor | None
+    chances: torch.Tensor | None
+
+
+def distance(likely: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
+    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one."""
+    mine = likely.gather(-1, tokens)
+    rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
+    my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
+    of_likely = (chances.exp() * (chances - mine)).sum(-1)
+    return (of_likely + rest.exp() * (rest - my_rest)).mean()
+
+
+def in_turns(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Yield the places of prompts, at most so many at once that are about as long."""
+    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    for begin in range(0, len(order), most):
+        yield order[begin : begin + most]
+
+
+def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
+    """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
+
+    Plain texts, which begin as no prompt does, have batches of their own.
+    """
+    order = list(encoded)
+    chance.shuffle(order)
+    order.sort(key=lambda each: len(each.ids) // 12)
+    kinds = [each for each in order if each.begin > 1], [each for each in order if each.begin == 1]
+    found = [kind[begin : begin + size] for kind in kinds for begin in range(0, len(kind), size)]
+    chance.shuffle(found)
+    return found
+
+
+def rate_share(step: int, steps: int) -> float:
+    """Return the share of the learning rate at a step: it rises at first, then falls along half a cosine."""
+    warm = max(1, int(steps * _WARM_UP))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
