@@ -279,7 +279,7 @@ class LoraTraining:
         places = [place for end, count in zip(ends, counts, strict=True) for place in range(end - count, end)]
         answers = logits.flatten(0, 1)[torch.tensor(places, device=logits.device)]
         likely: torch.Tensor = torch.log_softmax(answers.float(), -1)
-        return likely.split(counts)
+        return tuple(likely.split(counts))
 
     def _shared(self, prompts: Sequence[list[int]]) -> int:
         """Return how many tokens all prompts begin with before their last, 0 where that cannot be computed once."""
