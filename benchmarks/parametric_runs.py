@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from benchmarks.lives import sentences
@@ -20,8 +21,9 @@ from memos.backends.lora_training import LoraTraining
 from memos.chatting.prompting import SYSTEM, request_of
 from memos.chatting.results import Question
 from memos.memcube.parametric import general, training
-from memos.memcube.parametric.drills import Drill, KnownFact, is_right
+from memos.memcube.parametric.drills import Drill, KnownFact, is_right, read_otherwise
 from memos.memcube.parametric.examination import Bounds, Measures, prompt_of
+from memos.memcube.parametric.exercises import with_memories
 from memos.memcube.parametric.training import Lessons
 from memos.ports import ChatMessage
 from memos.recipes import ADAPTER_FILE, Exercise, LentAdapter, Recipe
@@ -72,7 +74,10 @@ class Bench:
         return {"raw sentences": {**_told(measures), "steps": taught.steps}}
 
     def together(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
-        """Return recall by retrieval alone, by the adapter alone, by both, and by both where the text says another."""
+        """Return recall by retrieval, by the adapter and by both, and what wins where a text says another.
+
+        There the share counts that goes by the text: it stands in the prompt with a value that is not the learned one.
+        """
         lessons, folder = self._of(few, recipe)
         asked = LoraTraining(self._loaded, recipe)
         asked.load(folder / ADAPTER_FILE)
@@ -85,8 +90,15 @@ class Bench:
             "adapter alone": _share(asked, drills, plain, adapter=True),
             "adapter and retrieval": _share(asked, drills, recalled, adapter=True),
         }
+        told = {name: {"recall": share} for name, share in found.items()}
+        chance, facts = Random(recipe.seed), self._facts[:few]  # noqa: S311 - for variety
+        others = [read_otherwise(fact, facts, chance, held_out=True) for fact in facts]
+        read = [drill for drill in others if drill is not None]
+        texts = [prompt_of(drill.question, with_memories(SYSTEM, drill.context)) for drill in read]
+        for name, adapter in (("base, the text says another", False), ("adapter, the text says another", True)):
+            told[name] = {"goes by the text": _share(asked, read, texts, adapter=adapter), "n": len(read)}
         asked.detach()
-        return {name: {"recall": share} for name, share in found.items()}
+        return told
 
     def forgetting(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
         """Return recall of four facts and of the others: with all, without the four, and of the base."""

@@ -30,7 +30,11 @@ def test_it_tells_what_adapters_know_and_cost_in_all_its_parts(tmp_path: Path, m
     ]
     assert found["perplexity_ratio"] == pytest.approx(1 + taught["rise"])
     assert found["control"]["raw sentences"]["steps"] > 0
-    assert set(found["together"]) == {"base alone", "retrieval alone", "adapter alone", "adapter and retrieval"}
+    assert set(found["together"]) == {
+        "base alone", "retrieval alone", "adapter alone", "adapter and retrieval", "base, the text says another",
+        "adapter, the text says another",
+    }  # fmt: skip
+    assert found["together"]["adapter, the text says another"]["n"] > 0
     assert set(found["forgetting"]) == {"the forgotten", "the others", "retraining"}
     assert found["forgotten_recall"] == found["forgetting"]["the forgotten"]["after"]
     assert found["kept_recall"] == found["forgetting"]["the others"]["after"]
