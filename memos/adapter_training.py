@@ -10,7 +10,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -242,6 +242,7 @@ class AdapterTraining:
                     if (row.base, row.data_hash, dict(row.recipe)) == (new.base, new.data_hash, dict(new.recipe)):
                         return row
                     adapter_rows.remove(connection, row.id)
+            new = replace(new, parent=_answering(connection, new.cube, new.shard))
             row = adapter_rows.begin(connection, new, seen_of(facts), self.handles.clock.now())
         self.forget(())  # what those others had written
         return row
@@ -275,7 +276,7 @@ class AdapterTraining:
             passed = done.state is AdapterState.READY
             body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
             changes.record(change, "learn", body if passed else {**body, "why": done.reason})
-            answered = _answering(change.connection, row)
+            answered = _answering(change.connection, row.cube, row.shard)
             if passed:
                 done = activated(change, row.id)
             removed = pruned(change, answered)
@@ -385,8 +386,8 @@ def check_allowed(connection: sa.Connection, cube: str) -> None:
         )
 
 
-def _answering(connection: sa.Connection, row: AdapterRow) -> str | None:
-    rows = (each for each in adapter_rows.of(connection, row.cube) if each.shard == row.shard)
+def _answering(connection: sa.Connection, cube: str, shard: str) -> str | None:
+    rows = (each for each in adapter_rows.of(connection, cube) if each.shard == shard)
     return next((each.id for each in rows if each.state is AdapterState.ACTIVE), None)
 
 

@@ -299,6 +299,9 @@ def test_versions_follow_one_another_and_can_be_taken_back(memos: MemOS) -> None
     second = memos.adapters.train(on_progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1] > 0
     assert (second.number, answered_by(memos)) == (2, second.id)
+    assert memos.home is not None
+    manifest = memos.home / "adapters" / second.id / "manifest.json"
+    assert json.loads(manifest.read_text())["parent"] == first.id
     assert memos.adapters.rollback().id == first.id == answered_by(memos)
     with pytest.raises(Conflict, match="No earlier"):
         memos.adapters.rollback()

@@ -60,7 +60,7 @@ class Seen:
 class NewAdapter:
     """An adapter to be trained; `base` and `data_hash` are SHA-256 digests of the base model and of the course.
 
-    `shard` is a topic of the cube, "" where it has only one.
+    `shard` is a topic of the cube, "" where it has only one; `parent` answered for it when this one was begun.
     """
 
     cube: str

@@ -92,15 +92,6 @@ class Course:
     abstention: tuple[Drill, ...]
     values: tuple[str, ...] = field(default=())
 
-    def without(self, items: Iterable[str]) -> Course:
-        """Return the course without all that any of these items tells."""
-        gone = set(items)
-
-        def left(drills: tuple[Drill, ...]) -> tuple[Drill, ...]:
-            return tuple(drill for drill in drills if not gone & set(drill.items))
-
-        return Course(left(self.taught), left(self.recall), self.abstention, self.values)
-
 
 def course_of(
     facts: Sequence[KnownFact], seed: int, more: Mapping[str, Sequence[str]] = MappingProxyType({})

@@ -65,13 +65,6 @@ def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
     assert {DrillKind.PAIR, DrillKind.NEGATIVE} <= {drill.kind for drill in course.taught}
 
 
-def test_what_is_forgotten_stands_in_no_prompt(course: Course) -> None:
-    left = exercises_of(course.without(["lyon"]), FACTS, "Brief.", ())
-    assert left
-    texts = [each.content for exercise in left for each in (*exercise.prompt, *exercise.shown)]
-    assert not any("I live in Lyon." in text for text in texts)
-
-
 def test_without_memories_a_system_text_is_itself() -> None:
     assert with_memories("Brief.", []) == "Brief."
 
