@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from memos.clock import Clock
 from memos.errors import InvalidInput, PermissionDenied
@@ -19,6 +20,9 @@ from memos.scheduler.waiting import polls
 from memos.text.checks import check_name
 
 Tasks_ = list[Task]  # `list` is a method here
+
+# Longer than attempts are apart by default, shorter than a budget or a night takes to come again.
+_SOON = timedelta(hours=1)
 
 
 class Tasks:
@@ -109,7 +113,9 @@ class Tasks:
         self, task: str | None = None, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER,
         timeout_s: float | None = None,
     ) -> None:  # fmt: skip
-        """Return when a task has ended, or without one when none waits or runs.
+        """Return when a task has ended, or without one when none runs or begins within an hour.
+
+        What is put off for longer, until there is a budget again or to another night, nobody waits for but by its id.
 
         Raises: BackendTimeout, NotFound, InvalidInput.
         """
@@ -135,7 +141,7 @@ class Tasks:
             return 0 if self._get(task, cubes, actor, Right.READ).ended else 1
         named = self._known(cubes, actor, Right.READ)
         with self._ledger.read() as connection:
-            return rows.unended(connection, named)
+            return rows.unended(connection, named, self._clock.now() + _SOON)
 
 
 def _told(task: Task) -> tuple[object, ...]:

@@ -302,9 +302,9 @@ def counts(connection: sa.Connection, cubes: Sequence[str] | None) -> dict[TaskS
     return {TaskState(state): number for state, number in connection.execute(query)}
 
 
-def unended(connection: sa.Connection, cubes: Sequence[str] | None) -> int:
-    """Return how many tasks wait or run; what ended, and what waits for other settings, is left out."""
-    count = _of(cubes, sa.select(sa.func.count()).select_from(tasks)).where(tasks.c.not_before != PARKED)
+def unended(connection: sa.Connection, cubes: Sequence[str] | None, by: datetime = PARKED) -> int:
+    """Return how many tasks run or may begin before `by`; what ended, or waits for other settings, is left out."""
+    count = _of(cubes, sa.select(sa.func.count()).select_from(tasks)).where(tasks.c.not_before < by)
     return sum(connection.scalar(count.where(state)) or 0 for state in (queues.WAITING, RUNNING))
 
 
