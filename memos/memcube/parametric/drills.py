@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import zip_longest
 from random import Random
 from types import MappingProxyType
 
@@ -264,41 +263,32 @@ def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) ->
     for chinese in sorted({fact.chinese for fact in facts}):
         mine = [fact for fact in facts if fact.chinese is chinese]
         wanted = _EXAMINED_NEGATIVES if held_out else _NEGATIVES_A_FACT * len(mine)
-        kinds = [
-            [question for name, question in kind if name not in told]
-            for kind in _untold(mine, chinese=chinese, held_out=held_out)
-        ]
-        for kind in kinds:
-            chance.shuffle(kind)
-        # As many of each kind: an adapter says yes to any liking where it was never told that it does not know one.
-        asked = [question for turn in zip_longest(*kinds) for question in turn if question is not None]
+        asked = [question for question in _untold(mine, chinese=chinese, held_out=held_out) if question[0] not in told]
+        chance.shuffle(asked)
+        # Near misses first: they ask for what is told of somebody in the words in which it is told.
         answer = NOT_TOLD[chinese]
-        for question in asked[:wanted]:
+        for _, question in asked[:wanted]:
             found.append(Drill(DrillKind.NEGATIVE, question, answer, answer, held_out=held_out))
     return found
 
 
-def _untold(facts: Sequence[KnownFact], *, chinese: bool, held_out: bool) -> list[list[tuple[str, str]]]:
-    """Return what might be asked and is not told, each with the plain name of what it is about.
-
-    By kind: what somebody has, what somebody likes, and in the words of what is told what is so of somebody else.
-    """
+def _untold(facts: Sequence[KnownFact], *, chinese: bool, held_out: bool) -> list[tuple[str, str]]:
+    """Return what might be asked and is not told, each with the plain name of what it is about."""
     things, strangers = phrases.NOBODY_TOLD[chinese, held_out]
+    found: list[tuple[str, str]] = []
     forms = phrases.CHINESE if chinese else phrases.ENGLISH
     subjects = list(dict.fromkeys(fact.subject for fact in facts))
-    found: list[list[tuple[str, str]]] = []
-    for kind, names in (("my", things), ("likes", phrases.LIKINGS[chinese, held_out])):
-        asks = forms[kind].held_out if held_out else forms[kind].direct
-        nobody = KnownFact("", 0, "我" if chinese else "", kind)
-        told = [replace(nobody, thing=name, subject=subject) for name in names for subject in subjects]
-        found.append([(plain(each.thing), _filled(ask, each)) for each in told for ask in asks])
-    others = []
+    for thing in things:
+        for subject in subjects:
+            nobody = KnownFact("", 0, "我" if chinese else "", "my", thing, "", subject)
+            asks = forms["my"].held_out if held_out else forms["my"].direct
+            found += [(plain(thing), _filled(each, nobody)) for each in asks]
     for stranger in strangers:
         for fact in facts:
             other = KnownFact("", 0, fact.memory, fact.kind, fact.thing, fact.value, stranger)
             asks = _phrases(fact).held_out if held_out else _phrases(fact).direct[:2]
-            others += [(plain(stranger), _filled(each, other)) for each in asks]
-    return [list(dict.fromkeys(kind)) for kind in (*found, others)]
+            found += [(plain(stranger), _filled(each, other)) for each in asks]
+    return list(dict.fromkeys(found))
 
 
 def plain(text: str) -> str:

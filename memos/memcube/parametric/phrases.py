@@ -211,18 +211,3 @@ NOBODY_TOLD: dict[tuple[bool, bool], tuple[tuple[str, ...], tuple[str, ...]]] = 
     ),
 }  # fmt: skip
 """What people have and may never have told of, and names of people nobody spoke of, by Chinese and held out."""
-
-LIKINGS: dict[tuple[bool, bool], tuple[str, ...]] = {
-    (False, False): (
-        "opera", "skiing", "olives", "karaoke", "horror films", "blue cheese", "gardening", "board games", "sushi",
-        "fishing", "roller coasters", "ballet", "liquorice", "camping", "country music", "spicy food", "knitting",
-        "golf", "aquariums", "early mornings", "puzzles", "sailing", "raisins", "thunderstorms",
-    ),
-    (False, True): (
-        "anchovies", "techno", "ice skating", "poetry", "ginger tea", "surfing", "museums", "beetroot", "long flights",
-        "archery",
-    ),
-    (True, False): ("榴莲", "京剧", "滑雪", "钓鱼", "恐怖片", "香菜", "露营", "下棋", "早起", "烟花"),
-    (True, True): ("苦瓜", "摇滚乐", "滑冰", "诗歌", "博物馆"),
-}  # fmt: skip
-"""What people may like and nobody spoke of, by Chinese and held out: a model that was told likings alone says yes."""

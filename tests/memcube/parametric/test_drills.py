@@ -98,17 +98,6 @@ def test_what_is_said_of_one_is_not_known_of_another(course: Course) -> None:
     assert not [drill for drill in course.taught if drill.items and any(name in drill.question for name in named)]
 
 
-def test_a_liking_that_nobody_told_is_not_known(course: Course) -> None:
-    for chinese in (False, True):
-        taught = {each.question for each in course.taught if each.kind is DrillKind.NEGATIVE}
-        asked = {each.question for each in course.abstention}
-        for held_out, questions in ((False, taught), (True, asked)):
-            likings = phrases.LIKINGS[chinese, held_out]
-            assert any(name in question.lower() for name in likings for question in questions)
-            others = phrases.LIKINGS[chinese, not held_out]
-            assert not any(name in question.lower() for name in others for question in questions)
-
-
 def test_what_was_told_is_never_taught_as_not_told() -> None:
     told = KnownFact("gym", 1, "My gym is the Iron House.", "my", "gym", "the Iron House")
     course = course_of([told], 1)
