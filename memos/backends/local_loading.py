@@ -117,6 +117,19 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     )  # fmt: skip
 
 
+def special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Return the tokens that a template is made of, and no text should have, the longest first."""
+    special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return tuple(sorted(special, key=len, reverse=True))
+
+
+def without_tokens(text: str, special: Sequence[str]) -> str:
+    """Return text in which nothing passes for a token of the template; every character keeps its place."""
+    for token in special:
+        text = text.replace(token, "·" + token[1:])
+    return text
+
+
 def weight_files(name: str) -> list[Path]:
     """Return a model's weight files, of a name at a hub those in its cache. Raises: OSError (it is not there)."""
     folder = Path(name)

@@ -27,7 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
-from memos.backends.local_loading import Loaded
+from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import Encoded, batches, distance, in_turns, rate_share
 from memos.errors import IntegrityError
 from memos.ports import ChatMessage
@@ -62,7 +62,7 @@ class LoraTraining:
         # Nothing is dropped by chance, except where layers compute again only what they are trained in.
         self._model.train(self._checkpointing)
         self._half = recipe.half and loaded.model.device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        self._tokenizer = loaded.tokenizer
+        self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
         self._plan: list[list[Encoded]] = []
@@ -206,7 +206,7 @@ class LoraTraining:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
 
     def _prompt(self, messages: Sequence[ChatMessage]) -> list[int]:
-        said = [{"role": each.role, "content": each.content} for each in messages]
+        said = [{"role": each.role, "content": without_tokens(each.content, self._special)} for each in messages]
         text = self._tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
@@ -226,7 +226,8 @@ class LoraTraining:
 
     def _cut(self, exercise: Exercise) -> tuple[list[int], list[int]]:
         """Return the token ids of a prompt, and those of its answer; a plain text answers to its first token."""
-        answer = list(self._tokenizer(exercise.answer, add_special_tokens=False)["input_ids"])
+        text = without_tokens(exercise.answer, self._special)
+        answer = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         if exercise.prompt:
             return self._prompt(exercise.prompt), [*answer, self._end]
         return answer[:1], answer[1:]
