@@ -142,13 +142,14 @@ def weight_files(name: str) -> list[Path]:
 def weights_digest(name: str, remembered: Path | None = None) -> str:
     """Return a digest of all that is in a model's weight files.
 
-    Digests are `remembered` in a file by path, size and time of change: reading 16 GB takes some ten seconds.
+    Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
     """
     known = _remembered(remembered)
     digest = hashlib.sha256()
     for file in weight_files(name):
         stat = file.stat()
-        key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
+        # What is copied with its times, or unpacked with those of an image, has another change of its inode.
+        key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
         if key not in known:
             with file.open("rb") as source:
                 known[key] = hashlib.file_digest(source, "sha256").hexdigest()

@@ -19,7 +19,7 @@ import pytest
 
 from memos.backends import child
 from memos.backends.adapter_trainer import AdapterTrainer
-from memos.backends.local_loading import base_of
+from memos.backends.local_loading import base_of, weights_digest
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.memcube.parametric.examination import Examined
 from memos.recipes import Recipe
@@ -152,6 +152,18 @@ def truncated_weights(file: Path, *, size_bytes: int) -> None:
     header = json.dumps({"w": {"dtype": "F32", "shape": [size_bytes // 4], "data_offsets": [0, size_bytes]}}).encode()
     file.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(file, 8 + len(header) + size_bytes)
+
+
+def test_weights_of_the_same_size_and_time_are_another_model(folder: Path, tmp_path: Path) -> None:
+    remembered, mine = tmp_path / "weights.json", Path(shutil.copytree(folder, tmp_path / "mine"))
+    other = tiny_models.saved(tmp_path / "other", seed=1)
+    place = mine / "model.safetensors"
+    before, stat = weights_digest(str(mine), remembered), place.stat()
+    assert weights_digest(str(mine), remembered) == before
+    shutil.copyfile(other / "model.safetensors", place)  # as an image does whose files have all the same time
+    os.utime(place, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert place.stat().st_size == stat.st_size
+    assert weights_digest(str(mine), remembered) != before
 
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
