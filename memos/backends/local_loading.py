@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,9 @@ def weights_digest(name: str, remembered: Path | None = None) -> str:
                 known[key] = hashlib.file_digest(source, "sha256").hexdigest()
         digest.update(json.dumps([file.name, known[key]]).encode())
     if remembered is not None:
-        remembered.parent.mkdir(parents=True, exist_ok=True)
-        remembered.write_text(json.dumps(known), encoding="utf-8")
+        with suppress(OSError):  # on a full disk they are read again at the next start
+            remembered.parent.mkdir(parents=True, exist_ok=True)
+            remembered.write_text(json.dumps(known), encoding="utf-8")
     return digest.hexdigest()
 
 

@@ -13,7 +13,7 @@ import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
+from memos.adapter_files import unwritten
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import Encoded, batches, distance, in_turns, rate_share
 from memos.errors import IntegrityError
 from memos.ports import ChatMessage
-from memos.recipes import Exercise, Recipe
+from memos.recipes import ADAPTER_FILE, Exercise, Recipe
 
 _MOST_GRADIENT = 1.0
 # The weights are read once a token for all of them: 64 took two thirds of the time of 16 (docs/log.md).
@@ -128,16 +129,17 @@ class LoraTraining:
         return sum(losses) / max(1, len(losses))
 
     def keep(self, file: Path) -> None:
-        """Write what it takes to go on from here: whole or not at all."""
+        """Write what it takes to go on from here: whole or not at all. Raises: BackendUnavailable (a full disk)."""
         tensors = {}
         for name, weight in self._named():
             tensors[f"weight.{name}"] = weight.detach()
             tensors |= {f"{key}.{name}": value for key, value in self._optimiser.state[weight].items()}
         aside = file.with_name(file.name + ".new")
-        save_file(tensors, aside, metadata={"step": str(self._step)})
-        with aside.open("rb") as written:
-            os.fsync(written.fileno())
-        aside.replace(file)
+        with _writing(aside):
+            save_file(tensors, aside, metadata={"step": str(self._step)})
+            with aside.open("rb") as written:
+                os.fsync(written.fileno())
+            aside.replace(file)
 
     def go_on(self, file: Path) -> None:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
@@ -194,8 +196,9 @@ class LoraTraining:
             raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft's files."""
-        self._model.save_pretrained(folder)
+        """Write the adapter as peft's files. Raises: BackendUnavailable (a full disk)."""
+        with _writing(folder / ADAPTER_FILE):
+            self._model.save_pretrained(folder)
 
     def detach(self) -> None:
         """Take the adapter off the model again."""
@@ -340,6 +343,17 @@ class LoraTraining:
                     yield
         finally:
             self._model.train(self._checkpointing)
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Write a file, of which nothing stays where that fails. Raises: BackendUnavailable."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        raise unwritten(error) from error
 
 
 def _sees_all(model: Any) -> bool:
