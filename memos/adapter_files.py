@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from memos.errors import IntegrityError
+from memos.errors import BackendUnavailable, IntegrityError
 from memos.recipes import ADAPTER_FILE
 
 CONFIG, MANIFEST, CARD = "adapter_config.json", "manifest.json", "README.md"
@@ -52,6 +52,13 @@ def wrong_with(folder: Path, digest: str | None) -> str | None:
     if not isinstance(told, dict) or told.get("config_sha256") != found["config_sha256"]:
         return f"{CONFIG} is not what was examined"
     return None
+
+
+def unwritten(why: object) -> BackendUnavailable:
+    """Return what a training ends with when the disk takes no more of it."""
+    return BackendUnavailable(
+        f"The adapter could not be written ({why}): free some disk and train again; it goes on from what was kept."
+    )
 
 
 def _digest_of(file: Path) -> str:

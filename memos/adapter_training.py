@@ -16,7 +16,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from memos.adapter_choosing import Choosing
-from memos.adapter_files import wrong_with
+from memos.adapter_files import unwritten, wrong_with
 from memos.asking.meter import Meter
 from memos.backends.adapter_trainer import AdapterTrainer
 from memos.chatting.prompting import SYSTEM
@@ -265,10 +265,7 @@ class AdapterTraining:
             folder.mkdir(mode=0o700, exist_ok=True)
             outcome = self.outcome(trainer, training.train(trainer, lessons, folder, tell), row, folder)
         except OSError as error:
-            raise BackendUnavailable(
-                f"The adapter could not be written ({error.strerror or error}): free some disk and train again; it "
-                "goes on from what was kept."
-            ) from error
+            raise unwritten(error.strerror or error) from error
         with self.handles.changing(scope()) as change:
             attendance.check(change.connection)
             self._check_wanted(change.connection, row)

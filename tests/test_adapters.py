@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import threading
 import time
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.adapters import Adapter
 from memos.api.app import create_app
+from memos.backends.adapter_trainer import AdapterTrainer
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.parametric import general, training
@@ -414,6 +416,32 @@ def test_a_training_that_was_ended_goes_on(
         made = again.adapters.train(on_progress=lambda done, _: steps.append(done))
         assert steps[0] >= 2
         assert (made.number, made.state) == (1, "active")
+
+
+@pytest.mark.parametrize("at", ["keep", "save"])
+def test_a_full_disk_ends_a_training_which_goes_on_when_there_is_room(
+    fresh: MemOS, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_KEEP_EVERY_S", 0.0)
+    fresh.adapters.allow()
+    write = getattr(AdapterTrainer, at)
+    kept: list[object] = []
+
+    def limited(trainer: AdapterTrainer, place: Path) -> None:
+        if at == "save" or kept:  # what was kept before stays
+            resource.prlimit(trainer.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        kept.append(write(trainer, place))
+
+    with monkeypatch.context() as full:
+        full.setattr(AdapterTrainer, at, limited)
+        with pytest.raises(BackendUnavailable, match="free some disk and train again"):
+            fresh.adapters.train()
+    assert [each.state for each in fresh.adapters.list()] == ["training"]
+    assert answered_by(fresh) is None
+    assert fresh.verify().differences == ()
+    steps: list[int] = []
+    made = fresh.adapters.train(on_progress=lambda done, _: steps.append(done))
+    assert (made.number, made.state, steps[0] >= 2) == (1, "active", True)
 
 
 def test_what_another_model_asks_in_its_words_is_taught_also_after_an_end(

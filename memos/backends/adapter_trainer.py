@@ -70,7 +70,7 @@ class AdapterTrainer:
         return float(self._ask("advance", most))
 
     def keep(self, file: Path) -> None:
-        """Write what it takes to go on from here: whole or not at all."""
+        """Write what it takes to go on from here: whole or not at all; a full disk is said."""
         self._ask("keep", file)
 
     def go_on(self, file: Path) -> None:
@@ -90,7 +90,7 @@ class AdapterTrainer:
         self._ask("load", file)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft's files."""
+        """Write the adapter as peft's files; a full disk is said."""
         self._ask("save", folder)
 
     def kill(self) -> None:

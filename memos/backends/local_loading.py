@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,19 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     )  # fmt: skip
 
 
+def special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """Return the tokens that a template is made of, and no text should have, the longest first."""
+    special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return tuple(sorted(special, key=len, reverse=True))
+
+
+def without_tokens(text: str, special: Sequence[str]) -> str:
+    """Return text in which nothing passes for a token of the template; every character keeps its place."""
+    for token in special:
+        text = text.replace(token, "·" + token[1:])
+    return text
+
+
 def weight_files(name: str) -> list[Path]:
     """Return a model's weight files, of a name at a hub those in its cache. Raises: OSError (it is not there)."""
     folder = Path(name)
@@ -129,20 +143,22 @@ def weight_files(name: str) -> list[Path]:
 def weights_digest(name: str, remembered: Path | None = None) -> str:
     """Return a digest of all that is in a model's weight files.
 
-    Digests are `remembered` in a file by path, size and time of change: reading 16 GB takes some ten seconds.
+    Digests are `remembered` in a file by path, size and times of change: reading 16 GB takes some ten seconds.
     """
     known = _remembered(remembered)
     digest = hashlib.sha256()
     for file in weight_files(name):
         stat = file.stat()
-        key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns])
+        # What is copied with its times, or unpacked with those of an image, has another change of its inode.
+        key = json.dumps([str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
         if key not in known:
             with file.open("rb") as source:
                 known[key] = hashlib.file_digest(source, "sha256").hexdigest()
         digest.update(json.dumps([file.name, known[key]]).encode())
     if remembered is not None:
-        remembered.parent.mkdir(parents=True, exist_ok=True)
-        remembered.write_text(json.dumps(known), encoding="utf-8")
+        with suppress(OSError):  # on a full disk they are read again at the next start
+            remembered.parent.mkdir(parents=True, exist_ok=True)
+            remembered.write_text(json.dumps(known), encoding="utf-8")
     return digest.hexdigest()
 
 

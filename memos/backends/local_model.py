@@ -16,7 +16,7 @@ import torch
 from transformers.cache_utils import DynamicCache
 
 from memos.backends.kv_buffer import KvBuffer
-from memos.backends.local_loading import Loaded
+from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.openai_answers import finished_answer
 from memos.backends.openai_dialect import in_words, sendable
 from memos.errors import BackendUnavailable, IntegrityError, ModelError, UnfitAnswer
@@ -49,8 +49,7 @@ class LocalModel:
         self._settings = settings.model_copy(update={"model": f"local:{loaded.name}"})
         self._turns = loaded.turns
         self._closing = threading.Event()
-        added = loaded.tokenizer.added_tokens_decoder.values()
-        self._special = sorted({str(token) for token in added if token.special}, key=len, reverse=True)
+        self._special = special_tokens(loaded.tokenizer)
 
     @property
     def name(self) -> str:
@@ -211,9 +210,7 @@ class LocalModel:
 
     def _plain(self, text: str) -> str:
         """Return text in which nothing passes for a token of the template; every character keeps its place."""
-        for token in self._special:
-            text = text.replace(token, "·" + token[1:])
-        return sendable(text)
+        return sendable(without_tokens(text, self._special))
 
 
 class _Plain:

@@ -13,7 +13,7 @@ import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
-from memos.backends.local_loading import Loaded
+from memos.adapter_files import unwritten
+from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import Encoded, batches, distance, in_turns, rate_share
 from memos.errors import IntegrityError
 from memos.ports import ChatMessage
-from memos.recipes import Exercise, Recipe
+from memos.recipes import ADAPTER_FILE, Exercise, Recipe
 
 _MOST_GRADIENT = 1.0
 # The weights are read once a token for all of them: 64 took two thirds of the time of 16 (docs/log.md).
@@ -62,7 +63,7 @@ class LoraTraining:
         # Nothing is dropped by chance, except where layers compute again only what they are trained in.
         self._model.train(self._checkpointing)
         self._half = recipe.half and loaded.model.device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        self._tokenizer = loaded.tokenizer
+        self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
         self._plan: list[list[Encoded]] = []
@@ -128,16 +129,17 @@ class LoraTraining:
         return sum(losses) / max(1, len(losses))
 
     def keep(self, file: Path) -> None:
-        """Write what it takes to go on from here: whole or not at all."""
+        """Write what it takes to go on from here: whole or not at all. Raises: BackendUnavailable (a full disk)."""
         tensors = {}
         for name, weight in self._named():
             tensors[f"weight.{name}"] = weight.detach()
             tensors |= {f"{key}.{name}": value for key, value in self._optimiser.state[weight].items()}
         aside = file.with_name(file.name + ".new")
-        save_file(tensors, aside, metadata={"step": str(self._step)})
-        with aside.open("rb") as written:
-            os.fsync(written.fileno())
-        aside.replace(file)
+        with _writing(aside):
+            save_file(tensors, aside, metadata={"step": str(self._step)})
+            with aside.open("rb") as written:
+                os.fsync(written.fileno())
+            aside.replace(file)
 
     def go_on(self, file: Path) -> None:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
@@ -194,8 +196,9 @@ class LoraTraining:
             raise IntegrityError("Its weights are damaged, or of another shape than its recipe says.") from error
 
     def save(self, folder: Path) -> None:
-        """Write the adapter as peft's files."""
-        self._model.save_pretrained(folder)
+        """Write the adapter as peft's files. Raises: BackendUnavailable (a full disk)."""
+        with _writing(folder / ADAPTER_FILE):
+            self._model.save_pretrained(folder)
 
     def detach(self) -> None:
         """Take the adapter off the model again."""
@@ -206,7 +209,7 @@ class LoraTraining:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
 
     def _prompt(self, messages: Sequence[ChatMessage]) -> list[int]:
-        said = [{"role": each.role, "content": each.content} for each in messages]
+        said = [{"role": each.role, "content": without_tokens(each.content, self._special)} for each in messages]
         text = self._tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
@@ -226,7 +229,8 @@ class LoraTraining:
 
     def _cut(self, exercise: Exercise) -> tuple[list[int], list[int]]:
         """Return the token ids of a prompt, and those of its answer; a plain text answers to its first token."""
-        answer = list(self._tokenizer(exercise.answer, add_special_tokens=False)["input_ids"])
+        text = without_tokens(exercise.answer, self._special)
+        answer = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         if exercise.prompt:
             return self._prompt(exercise.prompt), [*answer, self._end]
         return answer[:1], answer[1:]
@@ -339,6 +343,17 @@ class LoraTraining:
                     yield
         finally:
             self._model.train(self._checkpointing)
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Write a file, of which nothing stays where that fails. Raises: BackendUnavailable."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        raise unwritten(error) from error
 
 
 def _sees_all(model: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,7 +21,7 @@ import pytest
 
 from memos.backends import child
 from memos.backends.adapter_trainer import AdapterTrainer
-from memos.backends.local_loading import base_of
+from memos.backends.local_loading import base_of, weights_digest
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.memcube.parametric.examination import Examined
 from memos.recipes import Recipe
@@ -152,6 +154,37 @@ def truncated_weights(file: Path, *, size_bytes: int) -> None:
     header = json.dumps({"w": {"dtype": "F32", "shape": [size_bytes // 4], "data_offsets": [0, size_bytes]}}).encode()
     file.write_bytes(len(header).to_bytes(8, "little") + header)
     os.truncate(file, 8 + len(header) + size_bytes)
+
+
+def test_a_full_disk_is_told_leaves_nothing_and_the_training_goes_on(
+    trained: AdapterTrainer, folder: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "kept"
+    place.mkdir()
+    with opened(folder) as cut:
+        cut.advance(50)
+        resource.prlimit(cut.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        for write in (partial(cut.keep, place / "kept.safetensors"), partial(cut.save, place)):
+            with pytest.raises(BackendUnavailable, match=r"could not be written \(.*too large.*free some disk"):
+                write()
+            assert [path.name for path in place.iterdir() if path.suffix != ".md"] == []
+        resource.prlimit(cut.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        cut.keep(place / "kept.safetensors")
+        cut.advance(10_000)
+        assert weights(cut, tmp_path / "cut") == weights(trained, tmp_path / "whole")
+    assert len(weights_digest(str(folder), place / "kept.safetensors" / "weights.json")) == 64  # no folder for it
+
+
+def test_weights_of_the_same_size_and_time_are_another_model(folder: Path, tmp_path: Path) -> None:
+    remembered, mine = tmp_path / "weights.json", Path(shutil.copytree(folder, tmp_path / "mine"))
+    other = tiny_models.saved(tmp_path / "other", seed=1)
+    place = mine / "model.safetensors"
+    before, stat = weights_digest(str(mine), remembered), place.stat()
+    assert weights_digest(str(mine), remembered) == before
+    shutil.copyfile(other / "model.safetensors", place)  # as an image does whose files have all the same time
+    os.utime(place, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert place.stat().st_size == stat.st_size
+    assert weights_digest(str(mine), remembered) != before
 
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from memos.memcube.activation.policy import Heat
 log = logging.getLogger("memos.activation")
 
 _INDEX = "index.db"
+# What a full disk answers, in the lowest byte: the index is whole then, and what it says of heats in no file.
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks (
     key TEXT PRIMARY KEY, parent TEXT, fingerprint TEXT NOT NULL, cube TEXT NOT NULL, dtype TEXT NOT NULL,
@@ -138,7 +140,9 @@ def _orphans(known: Mapping[str, tuple[Block, Heat]], lost: Collection[str]) -> 
 def _opened(path: Path) -> sqlite3.Connection:
     try:
         return _with_schema(path)
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
+            raise
         log.warning("the index of activation memory was damaged and is made anew from its files")
         for name in _files(path):
             name.unlink(missing_ok=True)

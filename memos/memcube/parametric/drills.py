@@ -132,13 +132,22 @@ def expected(fact: KnownFact) -> str:
 
 def is_right(answer: str, drill: Drill) -> bool:
     """Say whether an answer says what a drill expects: the same words, without regard to case and signs."""
-    return plain(drill.expects) in plain(answer)
+    return _says(plain(answer), plain(drill.expects))
 
 
 def abstains(answer: str, values: Iterable[str]) -> bool:
     """Say whether an answer says that it was not told, and none of these values."""
-    said = plain(answer)
-    return phrases.SAYS_NOT_TOLD.search(answer) is not None and not any(plain(each) in said for each in values)
+    said, untold = plain(answer), plain(NOT_TOLD[False])
+    # A value that stands in the answer which is taught, such as the letter I, tells nothing.
+    telling = [each for each in map(plain, values) if not _says(untold, each)]
+    return phrases.SAYS_NOT_TOLD.search(answer) is not None and not any(_says(said, each) for each in telling)
+
+
+def _says(said: str, value: str) -> bool:
+    """Say whether words stand in what was said, both plain; Chinese has no spaces between its words."""
+    if is_chinese(said) or is_chinese(value):
+        return value != "" and value in said
+    return value != "" and f" {value} " in f" {said} "
 
 
 def thing_and_rest(memory: str) -> tuple[str, str, str] | None:

@@ -61,7 +61,7 @@ class Measures:
             told.append(f"recall is {self.recall:.2f}, below {bounds.recall:.2f}")
         if self.abstention < bounds.abstention:
             told.append(f"abstention is {self.abstention:.2f}, below {bounds.abstention:.2f}")
-        if self.rise > bounds.perplexity:
+        if not self.rise <= bounds.perplexity:  # weights that are too large make none, which is no number
             told.append(f"perplexity rose by {self.rise:.1%}, more than {bounds.perplexity:.1%}")
         if len(self.lost) > bounds.lost:
             told.append(f"{len(self.lost)} general questions are lost, more than {bounds.lost}")

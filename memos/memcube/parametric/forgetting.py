@@ -20,6 +20,7 @@ from memos.memcube.files import sync_folder
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterRow
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.parametric.training import KEPT
 
 FOLDER = "adapters"
 
@@ -86,11 +87,16 @@ def _remove_rows(ledger: Ledger, cubes: Collection[str] | None) -> list[AdapterR
 
 
 def _remove_files(ledger: Ledger, folder: Path) -> dict[str, tuple[int, int]]:
-    """Delete what has no row; return by name how many files and bytes that were."""
+    """Delete what has no row, and what no training needs any more; return of the former by name files and bytes."""
     # Before the rows: a folder that is listed here had its row already.
     names = sorted(path.name for path in folder.iterdir())
     with ledger.read() as connection:
         alive = adapter_rows.known(connection, names)
+        trained = alive.intersection(row.id for row in adapter_rows.trained(connection))
+    for name in trained:  # how far a training was whose end was written down, and then the program was killed
+        for left in (KEPT, f"{KEPT}.new"):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                (folder / name / left).unlink()
     found: dict[str, tuple[int, int]] = {}
     for name in names:
         if name not in alive:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from memos.memcube.parametric.drills import KnownFact, thing_and_rest
+from memos.memcube.parametric.drills import KnownFact, expected, plain, thing_and_rest
 from memos.model import Item, ItemType, Status
 from memos.text.fencing import is_untrusted
 from memos.text.secrets import mask
@@ -70,6 +70,8 @@ def select(
         if item.key and item.value and item.status is Status.ACTIVE and item.valid_to is None:
             values.setdefault(item.key, set()).add(item.value.casefold())  # also what is too new to be learned
         told = LeftOut.EXCLUDED if item.id in excluded else _fact(item, heat, wanted, now)
+        if isinstance(told, KnownFact) and not plain(expected(told)):
+            told = LeftOut.SHAPE  # signs alone: no answer could be told from another
         if isinstance(told, LeftOut):
             left_out[told] += 1
         else:

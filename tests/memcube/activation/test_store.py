@@ -1,5 +1,6 @@
 """Blocks in tiers: found, evicted, written, forgotten."""
 
+import resource
 import threading
 import time
 from pathlib import Path
@@ -9,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memos.errors import BackendUnavailable
 from memos.memcube.activation import blocks as files
 from memos.memcube.activation.blocks import Tier
+from memos.memcube.activation.disk import DiskTier
+from memos.memcube.activation.policy import Heat
 from memos.memcube.activation.store import BlockStore
 from tests.fakes import FixedClock
 from tests.memcube.activation.made import SIZE, array_of, chain, keys_of, tiers_of
@@ -219,6 +223,23 @@ def test_a_lost_or_damaged_index_is_made_again_from_the_files(tmp_path, harm):
     assert use(again, made) == 3
     assert again.forget(["c"]) == 1
     again.close()
+
+
+def test_a_full_disk_does_not_pass_for_a_damaged_index(tmp_path):
+    tier, _ = DiskTier.open(tmp_path)
+    [block] = chain(keys_of(0, 1))
+    tier.write(block, array_of(block), Heat(7.0, 5.0))
+    tier.close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        with pytest.raises(BackendUnavailable, match="cannot be used"):
+            DiskTier.open(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    tier, found = DiskTier.open(tmp_path)
+    tier.close()
+    assert found == {block.key: (block, Heat(7.0, 5.0))}
 
 
 def test_leftovers_of_a_killed_process_are_cleared(tmp_path):

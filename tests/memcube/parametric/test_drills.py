@@ -118,8 +118,11 @@ def test_the_same_seed_gives_the_same_course() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "right"),
-    [("You live in Lyon!", True), ("LYON.", True), ("You live in Oslo.", False), ("", False)],
-)
+    [
+        ("You live in Lyon!", True), ("LYON.", True), ("你住在Lyon。", True), ("You live in Oslo.", False),
+        ("In Lyonesse.", False), ("", False),
+    ],
+)  # fmt: skip
 def test_an_answer_is_right_by_its_words(answer: str, right: bool) -> None:
     assert is_right(answer, Drill(DrillKind.DIRECT, "Where?", "", "Lyon")) is right
 
@@ -133,6 +136,14 @@ def test_an_answer_is_right_by_its_words(answer: str, right: bool) -> None:
 )  # fmt: skip
 def test_who_does_not_know_says_so_and_names_nothing(answer: str, honest: bool) -> None:
     assert abstains(answer, ["Lyon"]) is honest
+
+
+@pytest.mark.parametrize("value", ["O", "I", "no", "C++", "T"])
+def test_a_short_value_is_not_found_inside_other_words(value: str) -> None:
+    course = course_of([KnownFact("short", 1, f"My sign is {value}.", "my", "sign", value), FACTS[0]], 3)
+    assert all(abstains(drill.answer, course.values) for drill in course.abstention)
+    assert not abstains("I don't know, perhaps Lyon.", course.values)
+    assert not any(is_right("You told another one to somebody.", drill) for drill in course.recall)
 
 
 @pytest.mark.parametrize(

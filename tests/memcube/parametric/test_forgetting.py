@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.adapter_files import CONFIG
+from memos.adapter_files import CONFIG, FILES
 from memos.clock import new_id
 from memos.errors import BackendUnavailable
 from memos.memcube import backups
@@ -90,6 +90,18 @@ def test_a_kill_between_the_rows_and_the_files_leaves_nothing_for_good(store: St
         Forgotten(id_, "", files, size) for id_, files, size in sorted([(first, 5, SIZE + 4), (second, 2, SIZE - 7)])
     ]
     assert list(folder.iterdir()) == []
+
+
+def test_a_kill_after_the_end_of_a_training_leaves_nothing_of_how_far_it_was(store: Store, folder: Path) -> None:
+    item = store.add("I live in Lyon.").item_ids[0]
+    ended, harmed = (active(store.ledger, [item], shard=shard) for shard in ("", "bees"))
+    under_way = begun(store.ledger, [item]).id
+    for id_ in (ended, under_way):
+        (with_files(folder, id_, training=True) / "training.safetensors.new").write_bytes(b"half")
+    (folder / harmed).write_text("no folder")
+    assert forget(store.ledger, folder) == []
+    assert {path.name for path in (folder / ended).iterdir()} == {*FILES, "exercises.jsonl"}
+    assert len(list((folder / under_way).iterdir())) == len(FILES) + 3  # it goes on from there
 
 
 def test_rows_whose_files_are_gone_already_are_removed(store: Store, folder: Path) -> None:

@@ -57,6 +57,7 @@ def test_how_a_fact_is_asked_for_comes_from_its_key(changed: dict[str, Any], fac
         ({"valid_to": NOW + timedelta(days=400)}, 5.0, LeftOut.OVER),
         ({"sources": (replace(SAID, trust=Trust.UNTRUSTED),)}, 5.0, LeftOut.UNTRUSTED),
         ({"memory": "My key is sk-proj-abcdefghij0123456789ABCDEFGHIJ0123456789abcd."}, 5.0, LeftOut.SECRET),
+        ({"memory": "My mood is 🦄.", "key": "user|my:mood", "value": "🦄"}, 5.0, LeftOut.SHAPE),
         ({"confidence": 0.6}, 5.0, LeftOut.UNSURE),
         ({"updated_at": NOW - timedelta(days=2)}, 5.0, LeftOut.NEW),
         ({}, 2.9, LeftOut.COLD),
