@@ -133,7 +133,10 @@ def ls(
         found = memos.adapters.list(cube, actor=actor)
 
     def human() -> None:
-        table = Table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB")
+        table = Table()
+        table.add_column("id", no_wrap=True, overflow="fold")  # whole: other commands take it
+        for name in ("shard", "number", "state", "facts", "recall", "abstention", "KiB"):
+            table.add_column(name)
         for each in found:
             measures = each.measures or {}
             table.add_row(
@@ -207,7 +210,7 @@ def activate(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_j
 def rollback(
     cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
-    """Let the adapter answer that did before."""
+    """Let the newest retired adapter answer, by number, that came before the one which answers and still can."""
     with opened(data_dir) as memos:
         found = memos.adapters.rollback(cube, actor=actor)
     show(found, as_json, lambda: _tell(found))
