@@ -174,6 +174,7 @@ class Arm(StrEnum):
 
     TURN = "turn"
     WINDOW = "window"
+    STANDING = "standing"
     TURN_BM25 = "turn_bm25"
     WINDOW_BM25 = "window_bm25"
 

@@ -20,8 +20,9 @@ import qdrant_edge as edge
 from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
 from memos.backends.edge_filters import EdgeDialect
 from memos.backends.edge_keys import KEYS_FILE, PointKeys
-from memos.backends.qdrant_filters import compile_search
+from memos.backends.qdrant_filters import compile_search, standing
 from memos.backends.qdrant_points import (
+    ASKED,
     BUILD_WIDTH,
     DENSE,
     INTEGERS,
@@ -31,6 +32,7 @@ from memos.backends.qdrant_points import (
     point_key,
     stored_payload,
 )
+from memos.model import Arm
 
 MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"
@@ -134,8 +136,8 @@ class Shard:
         requests = [
             edge.QueryRequest(
                 limit=limit,
-                query=edge.Query.Nearest(vectors[id(wire)], using=name),
-                filter=wanted,
+                query=edge.Query.Nearest(vectors[id(wire)], using=ASKED.get(name, name)),
+                filter=standing(_EDGE, wanted) if name == Arm.STANDING else wanted,
                 params=sparse if name in SPARSE else _DENSE_PARAMS,
             )
             for name, wire in arms

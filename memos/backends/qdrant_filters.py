@@ -47,6 +47,11 @@ def compile_search(to: Dialect, cubes: Sequence[str], node: Node | None, as_of: 
     return to.group(must=[to.among("cube", cubes), *moment, *([] if node is None else [compile_filter(to, node)])])
 
 
+def standing(to: Dialect, wanted: Any) -> Any:
+    """Return the filter of what passes `wanted` and states what holds on."""
+    return to.group(must=[wanted, to.among("standing", [1])])
+
+
 def _moment(to: Dialect, as_of: int | None) -> list[Any]:
     if as_of is None:
         return [to.among("recorded_to", [FOREVER])]

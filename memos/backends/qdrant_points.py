@@ -14,6 +14,9 @@ FOREVER = 2**53 - 1
 """`recorded_to` of a current version: the largest integer a float range holds exactly."""
 
 DENSE = (Arm.TURN.value, Arm.WINDOW.value)
+ASKED = {Arm.STANDING.value: Arm.TURN.value}
+"""Which vectors an arm asks that has none of its own."""
+
 SPARSE = (Arm.TURN_BM25.value, Arm.WINDOW_BM25.value)
 
 # Of 13,712 texts' vectors a search finds 99.3 % of the true ten and 97.7 % of the true fifty (docs/log.md).
@@ -32,6 +35,7 @@ INTEGERS = (
     "revision",
     "version",
     "live",
+    "standing",
 )
 
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from memos.backends import qdrant_collection
 from memos.backends.qdrant_calls import Connection, IdfCorpusParams, connect, models
-from memos.backends.qdrant_filters import compile_search
-from memos.backends.qdrant_points import SEARCH_WIDTH, SPARSE, point_key, stored_payload
+from memos.backends.qdrant_filters import compile_search, standing
+from memos.backends.qdrant_points import ASKED, SEARCH_WIDTH, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
+from memos.model import Arm
 from memos.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.settings import QdrantSettings
 
@@ -107,8 +108,8 @@ class QdrantServerIndex:
         asked = {
             place: models.QueryRequest(
                 query=_query(arm),
-                using=arm.arm.value,
-                filter=wanted,
+                using=ASKED.get(arm.arm.value, arm.arm.value),
+                filter=standing(_SERVER, wanted) if arm.arm is Arm.STANDING else wanted,
                 params=terms if arm.arm in SPARSE else self._dense,
                 limit=request.limit,
                 with_payload=["item", "version"],

@@ -16,15 +16,16 @@ from memos.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import FOUND, UNUSED, Item, ItemType, Json
+from memos.model import FOUND, UNUSED, Item, ItemType, Json, Role
 from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.text import render
+from memos.text.standing import stands
 
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
-POINT_FORMAT = 4
-"""Grows when points are made otherwise: 4 splits words at signs such as the one of module=ledger."""
+POINT_FORMAT = 5
+"""Grows when points are made otherwise: 5 says of each whether it states what holds on."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
@@ -213,6 +214,13 @@ def point_id(version_id: str, chunk: int) -> str:
     return version_id if chunk == 0 else str(uuid.uuid5(uuid.UUID(version_id), str(chunk)))
 
 
+def is_standing(item: Item) -> bool:
+    """Say whether an item is a user's word on what holds on: a preference, an instruction, a message that has one."""
+    if item.type is not ItemType.MESSAGE:
+        return item.type in (ItemType.PREFERENCE, ItemType.INSTRUCTION)
+    return item.role is Role.USER and stands(item.memory)
+
+
 def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
     """Return the filter fields of one version; entities and memory text stay in the ledger."""
     record = {
@@ -227,6 +235,7 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
         "recorded_from": to_micros(item.updated_at),
         "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
         "live": int(item.recorded_to is None and item.status in FOUND),
+        "standing": int(is_standing(item)),
     }
     if item.recorded_to is not None:
         record["recorded_to"] = to_micros(item.recorded_to)

@@ -23,6 +23,7 @@ class Intent(StrEnum):
     ADVICE = "advice"
     WHEN = "when"
     DONE = "done"
+    REQUEST = "request"
 
 
 _INTENTS = {
@@ -57,6 +58,18 @@ _INTENTS = {
         r"|\bwhat (?:happened|came out|was the (?:result|outcome|error))\b|\blast time (?:we|you|I)\b"
         r"|(?:以前|之前|曾经?|已经).*[过了吗]|有没有.*过|成功了吗|失败了吗",
         re.I | re.S,
+    ),
+    # For the one who is asked to do something, how the asker wants it matters more than what was said of it.
+    Intent.REQUEST: re.compile(
+        r"\b(?:can|could|would|will) you\b|\bplease\b|\b(?:help|show|teach|give|tell|walk|guide) me\b|"
+        r"\bhow (?:can|do|should|would|could|might) (?:I|we)\b|\bwhat(?:['’]s| is| are| would be) (?:the |a |some )?"
+        r"(?:best|good|right|great)\b|\b(?:should|could|might) I\b|\bI(?:['’]m| am) (?:planning|looking|trying|"
+        r"thinking|considering|interested|struggling)\b|\bI(?:['’]d| would) (?:like|love) to\b|\bare there any\b|"
+        r"\bany (?:good|tips?|ideas?|advice|recommendations?|suggestions?)\b|\bwhere (?:can|should|could) (?:I|we)\b|"
+        r"\bwhat are (?:some|your)\b|^\W*(?:recommend|suggest|advise)\b|"
+        r"^\W*(?:explain|describe|write|create|make|plan|find|design|draft|build|compare|summari[sz]e|choose|pick)\b"
+        r"|请|帮我|能不能|可以.*吗|怎么(?:做|办|样)|如何|教我",
+        re.I,
     ),
 }
 

@@ -15,9 +15,11 @@ from typing import NamedTuple
 from memos.clock import to_micros
 from memos.memcube.ledger.items import Brief
 from memos.model import ItemType, Role
+from memos.ports import ScoredPoint
 from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
 from memos.text.preferences import states_preference
+from memos.text.standing import instructs
 
 SESSION = 0.25
 """Weight of the session's standing among the arms: a fifth voter beside four."""
@@ -40,6 +42,12 @@ OUTDATED = -0.20
 """Says what was replaced since; what replaced it stands before it."""
 
 _BEFORE = 1.001
+
+_LIFTED = 2
+"""Instructions, and others that stand, that a request gets among its first hits: each second place from the second."""
+
+_INSTRUCTED = 0.35
+"""Cosine from which an instruction is about a question that asks for nothing to be done."""
 
 COLD = -0.10
 """Of an archived segment: found, after what is as good and in use."""
@@ -71,10 +79,12 @@ def rank(
     question: Question,
     near: Sequence[str] = (),
     newer: Mapping[str, str] = MappingProxyType({}),
+    standing: Sequence[ScoredPoint] = (),
 ) -> list[Ranked]:
     """Return the candidates by their final score, best first; votes and boosts add up to it.
 
-    `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced.
+    `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced,
+    `standing` what states what holds on, the nearest to the question first.
     """
     graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
@@ -100,7 +110,33 @@ def rank(
             votes = (*votes, graph[item.id])
         score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
-    return _newer_first(ranked, newer)
+    return _with_standing(_newer_first(ranked, newer), question, standing)
+
+
+def _with_standing(ranked: list[Ranked], question: Question, standing: Sequence[ScoredPoint]) -> list[Ranked]:
+    """Lift what holds on among the first: who asks for a hotel does not name the crowds that they avoid.
+
+    A request gets the nearest instructions and the nearest others, any other question an instruction that is about it.
+    """
+    there = {entry.item.id: entry for entry in ranked}
+    found = [point for point in standing if point.item in there]
+    told = [point for point in found if instructs(there[point.item].item.memory)]
+    if Intent.REQUEST in question.intents:
+        wanted = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
+    else:
+        wanted = [point for point in told[:1] if point.score >= _INSTRUCTED]
+    wanted.sort(key=lambda point: -point.score)
+    for turn, point in enumerate(wanted):
+        order = [entry.item.id for entry in ranked]
+        place = 1 + 2 * turn
+        if order.index(point.item) <= place:
+            continue
+        entry = there[point.item]
+        score = min(ranked[place].score * _BEFORE, ranked[place - 1].score)
+        vote = ("standing", standing.index(point) + 1, point.score, score - entry.score)
+        ranked = [other for other in ranked if other.item.id != point.item]
+        ranked.insert(place, entry._replace(score=score, votes=(*entry.votes, vote)))
+    return ranked
 
 
 def _newer_first(ranked: Sequence[Ranked], newer: Mapping[str, str]) -> list[Ranked]:

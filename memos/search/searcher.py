@@ -21,7 +21,7 @@ from memos.filters import And, Condition, Node, Not, Op, fields_of, matches
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
-from memos.memcube.vectors import VectorFollower
+from memos.memcube.vectors import VectorFollower, is_standing
 from memos.model import DERIVED, FOUND, Arm, ArmScore, Boost, Hit, ItemType, Scope, SearchResult, Status
 from memos.ports import (
     ArmQuery,
@@ -55,6 +55,8 @@ _MIN_POOL = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
 _NEIGHBOURS = 10
+# Of what states what holds on, those nearest to a question that are looked at.
+_STANDING = 10
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
 # A message tells of something; that it is over does not make the message wrong. A fact that ended is.
@@ -141,17 +143,18 @@ class Searcher:
             arms |= beside.arms
         while True:
             with clock.stage("recall"):
-                missing = tuple(arm for arm, found in arms.items() if found is None)
+                missing = tuple(arm for arm, found in arms.items() if found is None and arm != Arm.STANDING)
                 recalled = {arm: found or [] for arm, found in arms.items()}
                 self._add_unindexed(connection, request, rules, recalled, dense, beside, down=bool(missing))
+                stands = recalled.pop(Arm.STANDING.value, [])[:_STANDING]
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
-                pool = _pool(known, request.top_k, fused, beside.near or [])
+                pool = _pool(known, request.top_k, fused, [*(beside.near or []), *(point.item for point in stands)])
                 newer = dict(told_by_calls(connection, beside.question, pool))
                 newer |= {} if request.as_of is not None else _with_successors(known, pool)
             with clock.stage("rank"):
-                order = rank(pool, beside.question, beside.near or [], newer)
+                order = rank(pool, beside.question, beside.near or [], newer, stands)
                 ranked, copies = _collapse(connection, order, request.as_of)
             full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
@@ -224,7 +227,9 @@ class Searcher:
         with suppress(ModelError):
             cosines = self.embedder.embed_documents(texts) @ dense
             found = [ScoredPoint(key, float(cosine)) for key, cosine in zip(keys, cosines, strict=True)]
-            arms[Arm.TURN.value] = sorted([*arms.get(Arm.TURN.value, ()), *found], key=_score, reverse=True)
+            standing = [point for point, state in zip(found, wanted, strict=True) if is_standing(state)]
+            for arm, more in ((Arm.TURN, found), (Arm.STANDING, standing)):
+                arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
     def _near_the_best(self, request: SearchRequest, arms: Arms) -> list[str] | None:
         """Return what the graph links to the best candidate by words, or has said beside it; None when it is down.
@@ -287,25 +292,26 @@ def _read_ahead(known: Candidates, beside: _Beside) -> None:
 def _pool(known: Candidates, top_k: int, fused: Sequence[Fused], near: Sequence[str]) -> list[Recalled]:
     """Read candidates from the ledger, a page at a time, until enough distinct ones passed every check.
 
-    Those the graph has near the best come with the first page, with a score of nothing when no arm recalled them.
+    Those that are `near` come with the first page, with a score of nothing when no arm recalled them.
     """
     enough = max(_MIN_POOL, top_k * 2)
+    early = set(near)
+    later = [entry for entry in fused[enough:] if _item_of(entry) not in early]
+    first = [*fused[:enough], *(entry for entry in fused[enough:] if _item_of(entry) in early)]
+    unrecalled = early.difference(map(_item_of, fused))
+    pages = [first, *(later[start : start + enough] for start in range(0, len(later), enough))]
     pool: list[Recalled] = []
     distinct: set[tuple[str, str, str]] = set()
-    by_graph = set(near)
-    for start in range(0, len(fused), enough):
-        page = fused[start : start + enough]
-        found = known.briefs({*map(_item_of, page), *by_graph})
+    for page in pages:
+        found = known.briefs({*map(_item_of, page), *unrecalled})
         by_version = {f"{brief.id}:{brief.version}": brief for brief in found}
         for entry in page:
             brief = by_version.get(entry.version_key)
             if brief is not None:
                 pool.append(Recalled(brief, entry))
                 distinct.add((brief.cube, brief.speaker, brief.memory))
-        if by_graph:
-            unrecalled = by_graph.difference(map(_item_of, fused))
-            pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in found if brief.id in unrecalled]
-            by_graph = set()
+        pool += [Recalled(brief, Fused(brief.id, 0.0, ())) for brief in found if brief.id in unrecalled]
+        unrecalled = set()
         if len(distinct) >= enough:
             break
     return pool
@@ -381,7 +387,7 @@ def _same(
 
 
 def _dense_arms(dense: Vector) -> tuple[ArmQuery, ...]:
-    return ArmQuery(Arm.TURN, dense), ArmQuery(Arm.WINDOW, dense)
+    return ArmQuery(Arm.TURN, dense), ArmQuery(Arm.WINDOW, dense), ArmQuery(Arm.STANDING, dense)
 
 
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:

@@ -92,6 +92,16 @@ def test_points_are_found_at_once_by_every_arm(index: VectorIndex) -> None:
     assert ask(index, Arm.WINDOW_BM25, BM25.encode_query("around")) in (["item-1", "item-2"], ["item-2", "item-1"])
 
 
+def test_what_stands_is_asked_by_its_turn_vectors_and_nothing_else_is(index: VectorIndex) -> None:
+    index.upsert([point(1, standing=1), point(2, standing=1), point(3, standing=0), point(4), point(5, cube="b")])
+    near = (axis(1) + axis(2) * 0.5 + axis(3) + axis(4)) / np.float32(2)
+    assert ask(index, Arm.STANDING, near) == ["item-1", "item-2"]
+    assert ask(index, Arm.STANDING, axis(3)) == []
+    assert ask(index, Arm.STANDING, near, cubes=("b",)) == []
+    both = index.search(VectorSearch(("a",), (ArmQuery(Arm.TURN, near), ArmQuery(Arm.STANDING, near)), 10))
+    assert [len(found) for found in both] == [4, 2]
+
+
 def test_turn_vectors_of_points_that_are_there_come_back(index: VectorIndex) -> None:
     points = [point(1, "cello music"), point(2, "garden walk")]
     index.upsert(points)

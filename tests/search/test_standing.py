@@ -1,0 +1,77 @@
+"""What states what holds on is found by requests that share no word with it, in its own cube and while it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS
+from memos.model import SearchResult
+
+CALM = "I avoid bustling nightlife and crowds."
+ORDER = "Always include version numbers when I ask about software libraries."
+REQUEST = "Can you suggest some hotels in Las Vegas for my trip?"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
+    with MemOS.open(tmp_path_factory.mktemp("home")) as memos:
+        talk = [f"The hotel in Las Vegas number {n} was on the list for that trip." for n in range(30)]
+        memos.add([{"role": "user", "content": text} for text in talk], conversation="trip")
+        memos.add(CALM, conversation="tastes")
+        memos.add(ORDER, conversation="orders")
+        memos.add([{"role": "assistant", "content": "I avoid beige hotels in Las Vegas, always."}], conversation="it")
+        yield memos
+
+
+def places(result: SearchResult) -> dict[str, int]:
+    return {hit.item.memory: place for place, hit in enumerate(result, start=1)}
+
+
+def test_a_request_gets_what_its_asker_avoids_among_the_first(opened: MemOS) -> None:
+    found = opened.search(REQUEST, top_k=10, explain=True)
+    assert places(found)[CALM] <= 4
+    [hit] = [hit for hit in found if hit.item.memory == CALM]
+    [vote] = [vote for vote in hit.arms if vote.arm == "standing"]
+    assert vote.rank >= 1
+    assert sum(each.gave for each in hit.arms) + sum(each.gave for each in hit.boosts) == pytest.approx(hit.score)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+def test_a_question_that_asks_for_nothing_gets_only_an_order_that_is_about_it(opened: MemOS) -> None:
+    told = opened.search("Which software libraries are used in this project?", top_k=5)
+    assert places(told)[ORDER] <= 2
+    plain = opened.search("Which hotel in Las Vegas was on the list?", top_k=10, explain=True)
+    assert not [hit for hit in plain if "standing" in {vote.arm for vote in hit.arms}]
+
+
+def test_what_an_assistant_says_of_itself_does_not_stand(opened: MemOS) -> None:
+    found = opened.search(REQUEST, top_k=40, explain=True)
+    standing = {hit.item.memory for hit in found if "standing" in {vote.arm for vote in hit.arms}}
+    assert standing <= {CALM, ORDER}
+
+
+def test_it_is_explained_why_it_is_there(opened: MemOS) -> None:
+    [item] = [item for item in opened.list(limit=100) if item.memory == CALM]
+    told = opened.why_not(item.id, REQUEST, top_k=10)
+    assert told.stage == "found"
+
+
+def test_it_stands_in_its_own_cube_and_under_the_filter(opened: MemOS) -> None:
+    opened.cubes.create("other")
+    opened.add("A hotel in Las Vegas.", cube="other")
+    assert CALM not in places(opened.search(REQUEST, cubes=["other"], top_k=10))
+    limited = opened.search(REQUEST, top_k=10, filter={"conversation": "trip"})
+    assert CALM not in places(limited)
+
+
+def test_what_is_taken_back_stands_no_more(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path) as memos:
+        [first] = memos.add(CALM).item_ids
+        assert places(memos.search(REQUEST, top_k=3)) == {CALM: 1}
+        memos.update(first, "I enjoy quiet places.")
+        assert CALM not in places(memos.search(REQUEST, top_k=3))
+        memos.delete([first])
+        assert not places(memos.search(REQUEST, top_k=3))
