@@ -22,7 +22,7 @@ serve: $(VENV)/.base
 
 # First what needs all processors, then all others beside one another.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m alone tests/benchmarks
+	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
 	TMPDIR="$$(sh scripts/test_folder.sh)" $(BIN)/python -m pytest -m "not alone" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What needs PostgreSQL and Neo4j: starts both on loopback, from temporary folders, and stops them. Qdrant's tests use
