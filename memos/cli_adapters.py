@@ -133,10 +133,7 @@ def ls(
         found = memos.adapters.list(cube, actor=actor)
 
     def human() -> None:
-        table = Table()
-        table.add_column("id", no_wrap=True, overflow="fold")  # whole: other commands take it
-        for name in ("shard", "number", "state", "facts", "recall", "abstention", "KiB"):
-            table.add_column(name)
+        table = Table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB")
         for each in found:
             measures = each.measures or {}
             table.add_row(
