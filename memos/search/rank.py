@@ -84,7 +84,7 @@ def rank(
     """Return the candidates by their final score, best first; votes and boosts add up to it.
 
     `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced,
-    `standing` what states what holds on, the nearest to the question first.
+    `standing` what may be lifted of what states what holds on (`liftable`), the nearest to the question first.
     """
     graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
@@ -113,6 +113,13 @@ def rank(
     return _with_standing(_newer_first(ranked, newer), question, standing)
 
 
+def liftable(question: Question, standing: Sequence[ScoredPoint]) -> list[ScoredPoint]:
+    """Return what may be lifted for a question; what may not has no business among its candidates."""
+    if Intent.REQUEST in question.intents:
+        return list(standing)
+    return [point for point in standing if point.score >= _INSTRUCTED]
+
+
 def _with_standing(ranked: list[Ranked], question: Question, standing: Sequence[ScoredPoint]) -> list[Ranked]:
     """Lift what holds on among the first: who asks for a hotel does not name the crowds that they avoid.
 
@@ -124,7 +131,7 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Sequence[
     if Intent.REQUEST in question.intents:
         wanted = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
     else:
-        wanted = [point for point in told[:1] if point.score >= _INSTRUCTED]
+        wanted = told[:1]
     wanted.sort(key=lambda point: -point.score)
     for turn, point in enumerate(wanted):
         order = [entry.item.id for entry in ranked]

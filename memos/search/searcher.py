@@ -40,7 +40,7 @@ from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
 from memos.search.pushdown import recall
 from memos.search.question import Question, read_question
-from memos.search.rank import Ranked, Recalled, rank
+from memos.search.rank import Ranked, Recalled, liftable, rank
 from memos.search.relevance import relevance
 from memos.stages import StageClock
 
@@ -146,7 +146,7 @@ class Searcher:
                 missing = tuple(arm for arm, found in arms.items() if found is None and arm != Arm.STANDING)
                 recalled = {arm: found or [] for arm, found in arms.items()}
                 self._add_unindexed(connection, request, rules, recalled, dense, beside, down=bool(missing))
-                stands = recalled.pop(Arm.STANDING.value, [])[:_STANDING]
+                stands = liftable(beside.question, recalled.pop(Arm.STANDING.value, [])[:_STANDING])
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):

@@ -14,7 +14,8 @@ from memos.text.standing import instructs, stands
         "I follow a strict gluten-free diet due to celiac disease.", "I refuse to fly with budget airlines.",
         "I only book hotels that offer breakfast.", "I'm strongly against fast fashion.", "I prioritize battery life.",
         "I have no interest in reality shows.", "I need a car with at least seven seats.", "I have a phobia of lifts.",
-        "I exclusively wear natural fabrics.", "I find crowded places overwhelming.", "我对花生过敏。", "我不吃香菜。",
+        "I exclusively wear natural fabrics.", "I find crowded places overwhelming.", "I'm on a low-potassium diet.",
+        "我对花生过敏。", "我不吃香菜。",
         "Always include version numbers when I ask about libraries.", "From now on, answer in German.",
         "Never use emojis in your replies.", "以后请用中文回答。",
     ],
@@ -28,7 +29,7 @@ def test_what_holds_on_is_seen(text: str) -> None:
     [
         "", "See you at eight.", "What is the capital of France?", "Ann avoids crowds.", "The train was late again.",
         "Do you like jazz?", "We met in Porto last week.", "She has a severe peanut allergy.", "昨天下雨了。",
-        "Always good to hear from you!", "x" * 5_000,
+        "Always good to hear from you!", "I'm on a train to Lyon.", "x" * 5_000,
     ],
 )  # fmt: skip
 def test_what_passes_is_not(text: str) -> None:
