@@ -8,8 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+from memos.search.spans import Span, asked_spans
 from memos.text.entities import entities
-from memos.text.times import TimeExpression, time_expressions
+from memos.text.times import time_expressions
 
 _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
 
@@ -76,12 +77,12 @@ _INTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question as read: quoted phrases in lower case, names as written, times as whole days, intents."""
+    """One question as read: quoted phrases in lower case, names as written, the time it asks about, intents."""
 
     text: str
     phrases: tuple[str, ...]
     names: tuple[str, ...]
-    times: tuple[TimeExpression, ...]
+    spans: tuple[Span, ...]
     intents: frozenset[Intent]
 
     def names_speaker(self, speaker: str) -> bool:
@@ -101,6 +102,6 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
         text=text,
         phrases=tuple(dict.fromkeys(" ".join(phrase.casefold().split()) for phrase in quoted)),
         names=entities(text),
-        times=time_expressions(text, asked_at, zone),
+        spans=asked_spans(text, time_expressions(text, asked_at, zone), asked_at),
         intents=frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text)),
     )

@@ -1,7 +1,7 @@
 """Orders what was recalled and read from the ledger: its fused score, its session, its neighbours, bounded boosts.
 
 Pure. Every weight was chosen with folds by conversation on LoCoMo and kept only when BEAM and PrefEval did not lose
-(docs/log.md); each boost is at most 20 % of a score, and none takes a candidate away.
+(docs/log.md); each boost is at most 20 % of a score, and none takes a candidate away. A time that is named is an arm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from memos.clock import to_micros
 from memos.memcube.ledger.items import Brief
 from memos.model import ItemType, Role
 from memos.ports import ScoredPoint
@@ -30,7 +29,12 @@ NEXT = 0.15
 PREVIOUS = 0.05
 SPEAKER = 0.15
 TIMED = 0.10
-DATED = 0.15
+DATED = 1.0
+"""Weight of what was said, or is so, at the time a question names: as much as all that its words have to say.
+
+Half of it for being of that time, half for what its words say among the others that are.
+"""
+
 PHRASE = 0.20
 CALLED = 0.20
 """A call with its outcome, when the question is whether something was done, or worked, before."""
@@ -80,19 +84,24 @@ def rank(
     near: Sequence[str] = (),
     newer: Mapping[str, str] = MappingProxyType({}),
     standing: Sequence[ScoredPoint] = (),
+    dated: Sequence[Fused] = (),
 ) -> list[Ranked]:
     """Return the candidates by their final score, best first; votes and boosts add up to it.
 
     `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced,
-    `standing` what may be lifted of what states what holds on (`liftable`), the nearest to the question first.
+    `standing` what may be lifted of what states what holds on (`liftable`), the nearest to the question first,
+    `dated` what is of the time that the question names, fused by itself.
     """
+    of_then: dict[str, Vote] = {
+        entry.version_key: ("dated", place, entry.score, DATED * (1 + entry.score) / 2)
+        for place, entry in enumerate(dated, start=1)
+    }
     graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
     places = {_place(entry.item, 0): entry.item.id for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
     newest = _recency(pool) if Intent.LATEST in question.intents else {}
-    asked = tuple((to_micros(time.valid_from), to_micros(time.valid_to)) for time in question.times)
     ranked = []
     for entry in pool:
         item, base = entry.item, base_of[entry.item.id]
@@ -102,12 +111,15 @@ def rank(
                 beside = places.get(_place(item, step))
                 if beside is not None:
                     boosts.append((name, weight * base_of[beside]))
-        boosts += [(name, weight * base) for name, weight in _factors(item, question, named, asked, newer)]
+        boosts += [(name, weight * base) for name, weight in _factors(item, question, named, newer)]
         if item.id in newest:
             boosts.append(("newest", NEWEST * newest[item.id] * base))
         votes = entry.fused.votes
         if item.id in graph:
             votes = (*votes, graph[item.id])
+        then = of_then.get(f"{item.id}:{item.version}")
+        if then is not None:
+            votes = (*votes, then)
         score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
     return _with_standing(_newer_first(ranked, newer), question, standing)
@@ -187,7 +199,6 @@ def _factors(
     item: Brief,
     question: Question,
     named: Collection[str],
-    asked: Sequence[tuple[int, int]],
     newer: Container[str],
 ) -> Iterator[tuple[str, float]]:
     done = Intent.DONE in question.intents
@@ -195,8 +206,6 @@ def _factors(
         yield "speaker", SPEAKER
     if Intent.WHEN in question.intents and item.valid_to is not None:
         yield "timed", TIMED
-    if asked and _overlaps(item, asked):
-        yield "dated", DATED
     if question.phrases:
         said = " ".join(item.memory.casefold().split())
         share = sum(phrase in said for phrase in question.phrases) / len(question.phrases)
@@ -216,16 +225,6 @@ def _factors(
         yield "outdated", OUTDATED
     if item.cold:
         yield "cold", COLD
-
-
-def _overlaps(item: Brief, asked: Sequence[tuple[int, int]]) -> bool:
-    """Say whether what the item tells of, or the moment it was said, falls into a time the question names."""
-    return any(
-        begin < until and (begin + 1 if end is None else end) > since
-        for begin, end in ((item.valid_from, item.valid_to), (item.said_at, None))
-        if begin is not None
-        for since, until in asked
-    )
 
 
 def asking_share(text: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -42,6 +42,7 @@ from memos.search.pushdown import recall
 from memos.search.question import Question, read_question
 from memos.search.rank import Ranked, Recalled, liftable, rank
 from memos.search.relevance import relevance
+from memos.search.spans import of_spans
 from memos.stages import StageClock
 
 _OVERSAMPLE = 4
@@ -57,6 +58,8 @@ _MAX_UNINDEXED = 256
 _NEIGHBOURS = 10
 # Of what states what holds on, those nearest to a question that are looked at.
 _STANDING = 10
+# What is asked once more of the time that a question names.
+_TURNS = (Arm.TURN, Arm.TURN_BM25)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
 # A message tells of something; that it is over does not make the message wrong. A fact that ended is.
@@ -141,6 +144,7 @@ class Searcher:
             known = candidates_of(connection, request, rules)
             arms = self._recall(request, rules, _dense_arms(dense), limit, partial(_read_ahead, known, beside))
             arms |= beside.arms
+            dated = self._dated(connection, request, rules, dense, beside, limit)
         while True:
             with clock.stage("recall"):
                 missing = tuple(arm for arm, found in arms.items() if found is None and arm != Arm.STANDING)
@@ -150,11 +154,12 @@ class Searcher:
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
-                pool = _pool(known, request.top_k, fused, [*(beside.near or []), *(point.item for point in stands)])
+                early = [*(beside.near or []), *(point.item for point in stands), *map(_item_of, dated)]
+                pool = _pool(known, request.top_k, fused, early)
                 newer = dict(told_by_calls(connection, beside.question, pool))
                 newer |= {} if request.as_of is not None else _with_successors(known, pool)
             with clock.stage("rank"):
-                order = rank(pool, beside.question, beside.near or [], newer, stands)
+                order = rank(pool, beside.question, beside.near or [], newer, stands, dated)
                 ranked, copies = _collapse(connection, order, request.as_of)
             full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
@@ -192,6 +197,29 @@ class Searcher:
         except BackendUnavailable:
             return {query.arm.value: None for query in queries}
         return {query.arm.value: points for query, points in zip(queries, found, strict=True)}
+
+    def _dated(
+        self,
+        connection: sa.Connection,
+        request: SearchRequest,
+        rules: Rules,
+        dense: Vector,
+        beside: _Beside,
+        limit: int,
+    ) -> list[Fused]:
+        """Return the best of what was said, or is so, at a time that the question names, which words seldom tell."""
+        if not beside.question.spans:
+            return []
+        then = of_spans(beside.question.spans)
+        of_then = replace(
+            rules, wanted=And((rules.wanted, then)), pushed=then if rules.pushed is None else And((rules.pushed, then))
+        )
+        queries = tuple(each for each in (*_dense_arms(dense), *_term_arms(beside.terms)) if each.arm in _TURNS)
+        arms = self._recall(request, of_then, queries, limit)
+        recalled = {arm: found or [] for arm, found in arms.items()}
+        self._add_unindexed(connection, request, of_then, recalled, dense, beside, down=None in arms.values())
+        recalled.pop(Arm.STANDING.value, None)
+        return fuse(recalled, len(beside.terms.indices))[: max(_MIN_POOL, request.top_k)]
 
     def _add_unindexed(
         self,

@@ -67,6 +67,7 @@ def test_what_no_index_has_seen_is_found_too(tmp_path: Path) -> None:
             result = memos.search("fresh news", explain=True)
             assert result[0].item.memory == "fresh news"
             assert "unindexed_terms" in {vote.arm for vote in result[0].arms}
+            assert "dated" in {vote.arm for vote in memos.search("fresh news today", explain=True)[0].arms}
             memos.update(receipt.item_ids[0], "stale news")
             assert memos.search("stale news")[0].item.memory == "stale news"
             memos.delete(receipt.item_ids[0])

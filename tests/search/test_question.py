@@ -46,8 +46,8 @@ def test_quoted_phrases_names_and_times() -> None:
     found = read("Did Ann Lee read “The Old Man” and 'Moby Dick' last week? It's fine, isn't it?")
     assert found.phrases == ("the old man", "moby dick")
     assert "Ann Lee" in found.names
-    assert [time.text for time in found.times] == ["last week"]
-    assert f"{found.times[0].valid_from:%Y-%m-%d}" == "2023-05-29"
+    [span] = found.spans
+    assert f"{span.since:%Y-%m-%d} {span.until:%Y-%m-%d}" == "2023-05-29 2023-06-05"
 
 
 def test_a_speaker_is_named_as_a_whole_word() -> None:
