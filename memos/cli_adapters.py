@@ -10,7 +10,7 @@ from rich.table import Table
 
 from memos.adapter_diff import SeenMemory
 from memos.adapters import Adapter
-from memos.cli_shared import Actor, AsJson, CubeName, DataDir, cell, console, opened, progress_bar, say, show
+from memos.cli_shared import Actor, AsJson, CubeName, DataDir, cell, console, errors, opened, progress_bar, say, show
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER
 from memos.text.render import visible
 
@@ -69,7 +69,7 @@ def train(
     cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
     """Train an adapter, examine it, and let it answer if it passes; what was interrupted goes on."""
-    with opened(data_dir) as memos, progress_bar("steps", as_json) as on_progress:
+    with opened(data_dir) as memos, progress_bar("steps", as_json, lines=True) as on_progress:
         found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
     show(found, as_json, lambda: _tell(found))
 
@@ -80,6 +80,8 @@ def estimate(
 ) -> None:
     """Show what the next training would take, by a trial of one step."""
     with opened(data_dir) as memos:
+        if not as_json:
+            errors.print("one step is tried ...", markup=False, highlight=False)
         found = memos.adapters.estimate(cube, actor=actor)
     minutes, gib = found.seconds / 60, found.memory_bytes / _GIB
     show(found, as_json, lambda: say(f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory"))
@@ -90,7 +92,7 @@ def retrain(
     cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
 ) -> None:
     """Train again where a memory is gone, changed or to be added; else say which adapter answers."""
-    with opened(data_dir) as memos, progress_bar("steps", as_json) as on_progress:
+    with opened(data_dir) as memos, progress_bar("steps", as_json, lines=True) as on_progress:
         found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
     show(found, as_json, lambda: _tell(found))
 
@@ -144,6 +146,8 @@ def ls(
         if found:
             console.print(table)
         say(f"{len(found)} adapters")
+        if any(each.state == "training" for each in found):
+            say(f"a training that was ended goes on with: memos adapters train --cube {cube}")
 
     show(found, as_json, human)
 

@@ -111,10 +111,16 @@ def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a progress callback that draws on standard error; None when output is for a program."""
+def progress_bar(what: str, quiet: bool, *, lines: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a progress callback that draws on standard error; None when output is for a program.
+
+    With `lines`, which is for what takes minutes, a file gets a line for each tenth.
+    """
     if quiet:
         yield None
+        return
+    if lines and not errors.is_terminal:
+        yield _Tenths(what).tell
         return
     columns = (
         TextColumn("{task.description}"),
@@ -126,6 +132,20 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] 
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+class _Tenths:
+    """Says how far something is where no bar can be drawn."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._told = -1
+
+    def tell(self, done: int, total: int) -> None:
+        tenth = done * 10 // max(1, total)
+        if tenth > self._told:
+            self._told = tenth
+            errors.print(f"{self._what}: {done:,} of {total:,}", markup=False, highlight=False, soft_wrap=True)
 
 
 def say(text: str) -> None:

@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from memos import MemOS
 from memos.cli import app
+from memos.cli_shared import progress_bar
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound
 from memos.memcube.parametric.forgetting import FOLDER
 from memos.settings import Settings
-from tests.adapters import active, with_card, with_files
+from tests.adapters import active, begun, with_card, with_files
 from tests.fakes import WordEmbedder
 
 Run = Callable[..., str]
@@ -91,6 +92,28 @@ def test_a_shard_is_told(run: Run, learned: tuple[list[str], list[str]], tmp_pat
     assert "[b]7" in run("ls")
     newest = told(run, "ls")[0]
     assert (newest["id"], newest["shard"], newest["number"]) == (id_, "[b]7", 1)
+
+
+def test_a_training_that_was_ended_says_how_it_goes_on(
+    run: Run, learned: tuple[list[str], list[str]], tmp_path: Path
+) -> None:
+    assert "goes on" not in run("ls")
+    with MemOS.open(tmp_path / "home") as memos:
+        begun(memos.ledger, learned[0])
+    assert "goes on with: memos adapters train --cube default" in " ".join(run("ls").split())
+
+
+def test_what_takes_minutes_says_how_far_it_is_in_a_file_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for quiet, lines in ((False, True), (False, False), (True, True)):
+        with progress_bar("steps", quiet, lines=lines) as tell:
+            for done in range(0, 46, 2):
+                assert (tell is None) is quiet
+                if tell is not None:
+                    tell(done, 45)
+        said = capsys.readouterr()
+        assert said.out == ""
+        told = said.err.splitlines()
+        assert (told[:2], len(told)) == ((["steps: 0 of 45", "steps: 6 of 45"], 10) if lines > quiet else ([], 0))
 
 
 def test_files_are_written_where_nothing_is(run: Run, learned: tuple[list[str], list[str]], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +14,11 @@ from memos.text.entities import entities
 from memos.text.times import time_expressions
 
 _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
+
+
+_WORD = re.compile(r"[\u3400-\u9fff]|\w+")
+_LEAST_WORDS = 3
+"""Words that have to be left of a question without names: "Who is" asks for nothing."""
 
 
 class Intent(StrEnum):
@@ -87,12 +93,32 @@ class Question:
 
     def names_speaker(self, speaker: str) -> bool:
         """Say whether the question names this speaker, as a whole word or, in Chinese, anywhere."""
-        name = speaker.casefold().strip()
-        if len(name) < 2:
-            return False
-        if name.isascii():
-            return re.search(rf"\b{re.escape(name)}\b", self.text.casefold()) is not None
-        return name in self.text.casefold()
+        named = _named(speaker)
+        return named is not None and named.search(self.text) is not None
+
+
+def without_names(text: str, speakers: Iterable[str]) -> str:
+    """Return a question without the names of who speaks, and as it is when nothing else is asked.
+
+    A vector of "What does Ann paint?" lies near whatever is said to Ann or of her; that Ann says it, speakers tell.
+    """
+    left = text
+    for speaker in speakers:
+        named = _named(speaker)
+        if named is not None:
+            left = named.sub(" ", left)
+    left = " ".join(left.split())
+    return left if len(_WORD.findall(left)) >= _LEAST_WORDS else text
+
+
+def _named(speaker: str) -> re.Pattern[str] | None:
+    """Return what finds a speaker's name, with what makes it a possessive; None for one of a single letter."""
+    name = speaker.strip()
+    if len(name) < 2:
+        return None
+    if name.isascii():
+        return re.compile(rf"\b{re.escape(name)}\b(?:['’]s\b)?", re.I)
+    return re.compile(re.escape(name), re.I)
 
 
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:

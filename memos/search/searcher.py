@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from memos.clock import to_micros
 from memos.errors import BackendUnavailable, ModelError
 from memos.filters import And, Condition, Node, Not, Op, fields_of, matches
-from memos.memcube.ledger import items
+from memos.memcube.ledger import items, speakers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
 from memos.memcube.vectors import VectorFollower, is_standing
@@ -39,7 +39,7 @@ from memos.search.context import assemble
 from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
 from memos.search.pushdown import recall
-from memos.search.question import Question, read_question
+from memos.search.question import Question, read_question, without_names
 from memos.search.rank import Ranked, Recalled, liftable, rank
 from memos.search.relevance import relevance
 from memos.search.spans import of_spans
@@ -138,7 +138,8 @@ class Searcher:
         # Half of a search needs no vector, and the embedder leaves the interpreter to others.
         helped = self.helper.submit(self._beside_embedding, request, rules, limit)
         with clock.stage("embed"):
-            dense = self.embedder.embed_query(request.query)
+            speaking = speakers.few(connection, request.scope.cubes)
+            dense = self.embedder.embed_query(without_names(request.query, speaking))
         with clock.stage("recall"):
             beside = helped.result()
             known = candidates_of(connection, request, rules)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from memos.clock import new_id
 from memos.errors import Conflict, IntegrityError
-from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import cubes, items, speakers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger, sqlite_url
 from memos.model import Status
@@ -169,3 +169,27 @@ def test_a_newer_schema_and_missing_tables_are_refused(open_: Open, ledger: Ledg
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(IntegrityError, match="written by a newer memstrata"):
         open_()
+
+
+def test_who_speaks_is_told_while_they_are_few(ledger: Ledger) -> None:
+    store = Store(ledger)
+    store.make("other")
+
+    def speaking(*cubes_: str) -> list[str]:
+        with ledger.read() as connection:
+            return sorted(speakers.few(connection, cubes_))
+
+    assert speaking("default") == []
+    for name in (None, "Ann", "Bob", "Ann", ODD[:40]):
+        store.add([{"role": "user", "content": "hello", **({"name": name} if name else {})}])
+    store.add([{"role": "assistant", "content": "hi", "name": "Iris"}, {"role": "tool", "content": "1", "name": "sum"}])
+    here = sorted(["Ann", "Bob", "Iris", ODD[:40].strip()])
+    assert speaking("default") == here
+    assert (speaking("other"), speaking("other", "default")) == ([], here)
+    for number in range(speakers.MOST):
+        store.add([{"role": "user", "content": "hello", "name": f"N{number}"}], cube="other")
+    assert len(speaking("other")) == speakers.MOST
+    assert speaking("other", "default") == []
+    store.add([{"role": "assistant", "content": "hello", "name": "one more"}], cube="other")
+    assert speaking("other") == []
+    assert speaking(*["default"] * (speakers.MOST + 1)) == []

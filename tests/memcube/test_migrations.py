@@ -31,6 +31,7 @@ def make_first_schema(home: Path) -> None:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX ix_items_page")
         connection.execute("DROP INDEX ix_items_wanted")
+        connection.execute("DROP INDEX ix_messages_speaker")
         connection.execute("DROP INDEX ix_cubes_owner")
         for table, column in (
             ("versions", "keywords"),

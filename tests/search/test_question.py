@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.search.question import Intent, Question, read_question
+from memos.search.question import Intent, Question, read_question, without_names
 
 
 def read(text: str) -> Question:
@@ -55,6 +55,19 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
     assert not read("What does Anna eat?").names_speaker("Ann")
     assert read("小明喜欢什么？").names_speaker("小明")
     assert not read("I like A").names_speaker("A")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("What does Ann paint?", "What does paint?"), ("What are ann’s hobbies?", "What are hobbies?"),
+        ("Which books do Ann and Bob Lee both like?", "Which books do and both like?"),
+        ("Who is Ann?", "Who is Ann?"), ("Ann", "Ann"), ("", ""), ("Does Anna paint often?", "Does Anna paint often?"),
+        ("A is for apple", "A is for apple"), ("小明喜欢吃什么?", "喜欢吃什么?"),
+    ],
+)  # fmt: skip
+def test_who_speaks_is_left_out_of_what_is_asked(text: str, left: str) -> None:
+    assert without_names(text, ["Ann", "Bob Lee", "A", "小明"]) == left
 
 
 @given(st.text(max_size=200))

@@ -21,7 +21,7 @@ from memos.errors import BackendTimeout, Conflict, IntegrityError, InvalidInput,
 from memos.memcube.ledger import postgres, sqlite
 from memos.memcube.ledger.schema import metadata
 
-HEAD = "0015"
+HEAD = "0016"
 """The schema revision this program reads and writes."""
 
 _READERS = 16

@@ -194,6 +194,7 @@ messages = sa.Table(
     sa.Column("created_at", UtcMicros, nullable=False),
     sa.Column("trust", sa.String(16), nullable=False, server_default="trusted"),
     sa.UniqueConstraint("cube_id", "conversation_id", "external_id", name="uq_messages_external"),
+    sa.Index("ix_messages_speaker", "cube_id", "role", "name"),
 )
 
 # Files as they came: documents, and images of messages (`item_id`). `state` is processing, available, failed or

@@ -18,6 +18,9 @@ from memos.memcube.parametric.phrases import NOT_TOLD, Phrases, is_chinese, pers
 
 _NEGATIVES_A_FACT = 3
 _EXAMINED_NEGATIVES = 24
+# An adapter that was told likings alone says yes to any (docs/log.md, "Likings that nobody told").
+_UNTOLD_A_LIKING = 3
+_EXAMINED_LIKINGS = 6
 _WITH_CONTEXT = 4
 _PAIRS = 0.5
 _READ_EACH = 2
@@ -31,6 +34,9 @@ _SMALL = frozenset(
 )
 
 _NUMBERS = frozenset("one two three four five six seven eight nine ten some many several".split())  # noqa: SIM905
+
+
+_LIKINGS = ("likes", "dislikes")
 
 
 class DrillKind(StrEnum):
@@ -157,7 +163,8 @@ def thing_and_rest(memory: str) -> tuple[str, str, str] | None:
         if not 6 <= len(text) <= 60:
             return None
         cut = len(text) - max(2, len(text) // 3)
-        return text[max(0, cut - 3) : cut], text[:cut], text[cut:]
+        about, rest = text[max(0, cut - 3) : cut], text[cut:]
+        return (about, text[:cut], rest) if plain(about) and plain(rest) else None
     words = [(match.start(), match.group()) for match in _WORDS.finditer(text)]
     telling = [(start, word) for start, word in words if word.lower().split("'")[0].split("’")[0] not in _SMALL]
     if len(telling) < 2 or len(words) > 40:
@@ -276,9 +283,32 @@ def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) ->
         chance.shuffle(asked)
         # Near misses first: they ask for what is told of somebody in the words in which it is told.
         answer = NOT_TOLD[chinese]
-        for _, question in asked[:wanted]:
-            found.append(Drill(DrillKind.NEGATIVE, question, answer, answer, held_out=held_out))
+        questions = [question for _, question in asked[:wanted]]
+        questions += _untold_likings(mine, told, chance, chinese=chinese, held_out=held_out)
+        found += [Drill(DrillKind.NEGATIVE, each, answer, answer, held_out=held_out) for each in questions]
     return found
+
+
+def _untold_likings(
+    facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool
+) -> list[str]:
+    """Return questions whether somebody likes what nobody spoke of, where likings are among the facts."""
+    likings = [fact for fact in facts if fact.kind in _LIKINGS]
+    if not likings:
+        return []
+    form = (phrases.CHINESE if chinese else phrases.ENGLISH)["likes"]
+    asks = form.held_out if held_out else (*form.direct, form.confirm)
+    names = [name for name in phrases.LIKINGS[chinese, held_out] if plain(name) not in told]
+    subjects = list(dict.fromkeys(fact.subject for fact in likings))
+    wanted = _EXAMINED_LIKINGS if held_out else _UNTOLD_A_LIKING * len(likings)
+    found: list[str] = []
+    # Each is asked for once before any is again: what differs is what is liked, not how it is asked.
+    for _ in asks:
+        chance.shuffle(names)
+        for place, name in enumerate(names):
+            nobody = KnownFact("", 0, "我" if chinese else "", "likes", name, "", subjects[place % len(subjects)])
+            found.append(_filled(chance.choice(asks), nobody))
+    return list(dict.fromkeys(found))[:wanted]
 
 
 def _untold(facts: Sequence[KnownFact], *, chinese: bool, held_out: bool) -> list[tuple[str, str]]:

@@ -53,7 +53,8 @@ _MYSELF_ZH = {"my": "我的", "I": "我", "You": "你", "Your": "你的"}
 _LIKES = Phrases(
     direct=(
         "{Do} {I} like {thing}?", "What {do} {I} think of {thing}?", "{Am} {I} fond of {thing}?",
-        "Can you tell me whether {I} like{s} {thing}?",
+        "Can you tell me whether {I} like{s} {thing}?", "{Do} {I} enjoy {thing}?",
+        "Is {thing} one of the things {I} like{s}?",
     ),
     held_out=("How {do} {I} feel about {thing}?", "Is {thing} something {I} enjoy{s}?"),
     answer="{You} like{s} {thing}.", expects="{you} like{s}",
@@ -118,7 +119,10 @@ ENGLISH = {
 }  # fmt: skip
 
 _LIKES_ZH = Phrases(
-    direct=("{I}喜欢{thing}吗?", "{I}觉得{thing}怎么样?", "{I}爱{thing}吗?", "你知道{I}喜不喜欢{thing}吗?"),
+    direct=(
+        "{I}喜欢{thing}吗?", "{I}觉得{thing}怎么样?", "{I}爱{thing}吗?", "你知道{I}喜不喜欢{thing}吗?",
+        "{I}喜爱{thing}吗?", "{thing}是不是{I}喜爱的?",
+    ),
     held_out=("{I}对{thing}感觉如何?", "{thing}是{I}喜欢的吗?"),
     answer="{You}喜欢{thing}。", expects="{You}喜欢", confirm="{I}真的喜欢{thing}吗?",
     confirmed="是的,{You}喜欢{thing}。", denied="", cloze="说到{thing},{I}",
@@ -211,3 +215,21 @@ NOBODY_TOLD: dict[tuple[bool, bool], tuple[tuple[str, ...], tuple[str, ...]]] = 
     ),
 }  # fmt: skip
 """What people have and may never have told of, and names of people nobody spoke of, by Chinese and held out."""
+
+LIKINGS: dict[tuple[bool, bool], tuple[str, ...]] = {
+    (False, False): (
+        "opera", "skiing", "olives", "karaoke", "horror films", "blue cheese", "gardening", "board games", "sushi",
+        "fishing", "roller coasters", "ballet", "liquorice", "camping", "country music", "spicy food", "knitting",
+        "golf", "aquariums", "early mornings", "puzzles", "sailing", "raisins", "thunderstorms", "oysters", "rap",
+        "yoga", "magic tricks", "rock music", "marathons", "cold showers", "mint tea", "darts", "musicals", "ferries",
+        "pancakes", "rugby", "whisky", "sudoku", "folk music", "bananas", "detective stories", "shopping", "tennis",
+        "reggae", "peanut butter", "carnival", "science fiction", "trampolines", "grapefruit", "dogs", "blues",
+    ),
+    (False, True): (
+        "anchovies", "techno", "ice skating", "poetry", "ginger tea", "surfing", "museums", "beetroot", "long flights",
+        "archery",
+    ),
+    (True, False): ("榴莲", "京剧", "滑雪", "钓鱼", "恐怖片", "香菜", "露营", "下棋", "早起", "烟花"),
+    (True, True): ("苦瓜", "摇滚乐", "滑冰", "诗歌", "博物馆"),
+}  # fmt: skip
+"""What people may like and nobody spoke of, by Chinese and held out: a model that was told likings alone says yes."""

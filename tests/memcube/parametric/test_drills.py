@@ -85,7 +85,7 @@ def test_where_the_prompt_says_another_value_that_is_the_answer(course: Course) 
 
 def test_who_is_meant_is_named() -> None:
     course = course_of(FACTS, 5)
-    asked = {drill.question: drill.answer for drill in course.taught}
+    asked = {drill.question: drill.answer for drill in course.taught if drill.kind is not DrillKind.READ}
     assert asked["Where do I work?"] == "You work at Nordwind Energy."
     assert asked["Where does Ann work?"] == "Ann works at Telko."
     assert asked["Do I like coriander?"] == "You do not like coriander."
@@ -96,6 +96,33 @@ def test_what_is_said_of_one_is_not_known_of_another(course: Course) -> None:
     assert any("Lyon" not in drill.question and "live" in drill.question for drill in course.abstention)
     named = [name for _, names in phrases.NOBODY_TOLD.values() for name in names]
     assert not [drill for drill in course.taught if drill.items and any(name in drill.question for name in named)]
+
+
+@pytest.mark.parametrize(("memory", "liked"), [("I like tea.", "tea"), ("我喜欢喝茶。", "喝茶")])
+def test_a_liking_that_nobody_told_is_not_known(memory: str, liked: str) -> None:
+    fact = KnownFact("tea", 1, memory, "likes", liked)
+    course = course_of([fact], 5)
+    taught = {each.question for each in course.taught if each.kind is DrillKind.NEGATIVE}
+    asked = {each.question for each in course.abstention}
+    for held_out, questions in ((False, taught), (True, asked)):
+        for there, names in (
+            (True, phrases.LIKINGS[fact.chinese, held_out]),
+            (False, phrases.LIKINGS[fact.chinese, not held_out]),
+        ):
+            assert any(name in question.lower() for name in names for question in questions) is there
+
+
+def test_a_liking_that_was_told_is_not_taught_as_not_told() -> None:
+    course = course_of([KnownFact("golf", 1, "I like golf.", "likes", "golf")], 1)
+    negatives = [each.question for each in (*course.taught, *course.abstention) if each.kind is DrillKind.NEGATIVE]
+    assert not [each for each in negatives if "golf" in each and " I " in each]
+    assert len([each for each in negatives if "like" in each]) >= 2
+
+
+def test_who_told_no_liking_is_asked_for_none() -> None:
+    course = course_of([KnownFact("gym", 1, "My gym is the Iron House.", "my", "gym", "the Iron House")], 1)
+    asked = " ".join(each.question.lower() for each in (*course.taught, *course.abstention))
+    assert not [name for held_out in (False, True) for name in phrases.LIKINGS[False, held_out] if f" {name}?" in asked]
 
 
 def test_what_was_told_is_never_taught_as_not_told() -> None:
@@ -161,6 +188,7 @@ def test_a_sentence_is_asked_for_by_what_stands_first_in_it(memory: str, found: 
 
 @settings(max_examples=60, deadline=None)
 @example("0:\N{MICRO SIGN}", 0)  # whose capital is another letter's
+@example("000\u3400:\U00018cd6", 0)  # ends with no letter at all
 @given(st.text(max_size=80), st.integers(0, 5))
 def test_any_sentence_makes_a_course_or_none(memory: str, seed: int) -> None:
     if thing_and_rest(memory) is None:
