@@ -94,7 +94,18 @@ def _member(packed: zipfile.ZipFile, name: str) -> AbstractContextManager[IO[byt
 
 
 def _copied(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
-    """Write each file to where it is opened; return the bytes of all. Raises: Conflict, OSError."""
+    """Write each file to where it is opened; return the bytes of all.
+
+    Raises: Conflict, OSError, and as `source.still` where the adapter was removed meanwhile.
+    """
+    try:
+        return _copied_whole(source, opened)
+    except FileNotFoundError:
+        source.still()
+        raise
+
+
+def _copied_whole(source: Source, opened: Callable[[str], AbstractContextManager[IO[bytes]]]) -> int:
     if (wrong := wrong_with(source.folder, source.digest)) is not None:
         raise Conflict(f"The adapter cannot be handed out: {wrong}. Remove it, and train again.")
     told = digests(source.folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import Any
 
 import httpx2
@@ -123,3 +125,49 @@ def test_who_reads_a_cube_decides_nothing_about_it(server: Server, learned: tupl
     ):  # fmt: skip
         assert ask(server, method, path, "ben", json=given).status_code == 403, path
     assert [each["state"] for each in ask(server, "GET", "", params=body).json()] == ["active"]
+
+
+def test_many_decide_at_once_about_one_cube(server: Server, learned: tuple[str, list[str], str]) -> None:
+    cube, ids, first = learned
+    made = [first, *(_made(server, cube, ids[:count]) for count in (1, 2, 1))]
+    body, chance = {"cube": cube}, Random(7)
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "", {"params": body}), ("POST", "/rollback", {"json": body}), ("POST", "/allow", {"json": body}),
+        ("POST", "/disallow", {"json": body}), ("POST", "/forget", {"json": {**body, "item_ids": ids[:1]}}),
+        ("POST", "/learn-again", {"json": {**body, "item_ids": ids[:1]}}), ("GET", "/preview", {"params": body}),
+        *(("POST", f"/{id_}/activate", {}) for id_ in made), *(("GET", f"/{id_}/export", {}) for id_ in made),
+        ("DELETE", f"/{made[2]}", {}),
+    ]  # fmt: skip
+    wanted = [chance.choice(calls) for _ in range(96)]
+    with ThreadPoolExecutor(8) as many:
+        told = list(many.map(lambda call: ask(server, call[0], call[1], **call[2]), wanted))
+    odd = [each.text for each in told if each.status_code not in (200, 202, 204, 404, 409)]
+    assert not odd
+    assert {200, 404, 409} & {each.status_code for each in told}
+    states = [each["state"] for each in ask(server, "GET", "", params=body).json()]
+    assert states.count("active") <= 1
+    assert server.memos.verify().clean
+    # What was decided last holds, whatever was under way.
+    assert ask(server, "POST", "/disallow", json=body).status_code == 200
+    assert ask(server, "GET", "", params=body).json() == []
+    assert server.memos.home is not None
+    assert list((server.memos.home / FOLDER).iterdir()) == []
+
+
+def test_a_cube_goes_while_many_decide_about_it(server: Server, learned: tuple[str, list[str], str]) -> None:
+    cube, ids, first = learned
+    body = {"cube": cube}
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("POST", "/allow", {"json": body}), ("POST", f"/{first}/activate", {}), ("GET", f"/{first}/export", {}),
+        ("POST", "/forget", {"json": {**body, "item_ids": ids[:1]}}), ("GET", "", {"params": body}),
+    ]  # fmt: skip
+    with ThreadPoolExecutor(8) as many:
+        told = [many.submit(ask, server, method, path, **given) for method, path, given in calls * 3]
+        server.memos.cubes.drop(cube, actor="ana")
+        told += [many.submit(ask, server, method, path, **given) for method, path, given in calls * 3]
+        found = [each.result() for each in told]
+    assert not [each.text for each in found if each.status_code not in (200, 404, 409)]
+    assert all(each.status_code == 404 for each in found[-len(calls) :])
+    assert server.memos.home is not None
+    assert not (server.memos.home / FOLDER / first).exists()
+    assert server.memos.verify().clean
