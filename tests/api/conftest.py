@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.serving import first_key
 from memos.settings import IndexSettings, LimitSettings
+from tests.api.keys import keys_of
 from tests.fakes import WordEmbedder
 
 
@@ -35,12 +35,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the tests of a module: they must not expect it to be empty."""
     settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
     home: Path = tmp_path_factory.mktemp("server")
-    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
-        admin = first_key(memos)
-        assert admin is not None
-        keys = []
-        for user in ("ana", "ben"):
-            memos.users.create(user)
-            keys.append(memos.keys.create(user, "test").secret)
-        with TestClient(create_app(memos, local_token="local-token"), raise_server_exceptions=False) as http:
-            yield Server(memos, http, admin, *keys)
+    with (
+        MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos,
+        TestClient(create_app(memos, local_token="local-token"), raise_server_exceptions=False) as http,
+    ):
+        yield Server(memos, http, *keys_of(memos))

@@ -19,6 +19,7 @@ from memos.ports import ChatRequest
 from memos.serving import first_key
 from memos.settings import ChatSettings, LimitSettings, TaskSettings
 from tests.api.conftest import Server
+from tests.api.keys import keys_of
 from tests.api.model_here import noted, opened, saved, settled
 from tests.api.running import running
 from tests.fakes import WordEmbedder
@@ -35,15 +36,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[Server]:
     """A server with a model."""
-    with opened(tmp_path_factory.mktemp("here"), model) as memos:
-        admin = first_key(memos)
-        assert admin is not None
-        keys = []
-        for user in ("ana", "ben"):
-            memos.users.create(user)
-            keys.append(memos.keys.create(user, "test").secret)
-        with TestClient(create_app(memos), raise_server_exceptions=False) as http:
-            yield Server(memos, http, admin, *keys)
+    with (
+        opened(tmp_path_factory.mktemp("here"), model) as memos,
+        TestClient(create_app(memos), raise_server_exceptions=False) as http,
+    ):
+        yield Server(memos, http, *keys_of(memos))
 
 
 def ask(server: Server, method: str, path: str = "", who: str = "ana", **given: Any) -> httpx2.Response:

@@ -110,10 +110,11 @@ def _remove_files(ledger: Ledger, folder: Path) -> dict[str, tuple[int, int]]:
 def _measured(path: Path) -> tuple[int, int]:
     inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
     sizes = []
-    for file in inside:
-        with suppress(FileNotFoundError):
-            if file.is_symlink() or not file.is_dir():
-                sizes.append(file.lstat().st_size)
+    with suppress(FileNotFoundError):  # the folder, which another thread forgets too
+        for file in inside:
+            with suppress(FileNotFoundError):
+                if file.is_symlink() or not file.is_dir():
+                    sizes.append(file.lstat().st_size)
     return len(sizes), sum(sizes)
 
 

@@ -15,9 +15,9 @@ import uvicorn
 from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.api.client import AsyncMemOSClient, MemOSClient
-from memos.serving import first_key
 from memos.settings import IndexSettings, LimitSettings
 from tests.api.client.flaky import Flaky
+from tests.api.keys import keys_of
 from tests.fakes import WordEmbedder
 
 KEY = "mst_test"
@@ -67,18 +67,12 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
     settings = Settings(index=IndexSettings(wait_s=30), limits=LimitSettings(min_free_bytes=1_000_000))
     home = tmp_path_factory.mktemp("listening")
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos, socket.socket() as listener:
-        admin = first_key(memos)
-        assert admin is not None
-        keys = []
-        for user in ("ana", "ben"):
-            memos.users.create(user)
-            keys.append(memos.keys.create(user, "test").secret)
         listener.bind(("127.0.0.1", 0))
         listener.listen(1024)
         server = uvicorn.Server(uvicorn.Config(create_app(memos), log_config=None, access_log=False, lifespan="on"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        yield Listening(f"http://127.0.0.1:{listener.getsockname()[1]}", memos, admin, *keys)
+        yield Listening(f"http://127.0.0.1:{listener.getsockname()[1]}", memos, *keys_of(memos))
         server.should_exit = True
         thread.join()
 

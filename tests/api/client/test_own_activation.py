@@ -11,9 +11,9 @@ import pytest
 from memos.api.client import own_activation
 from memos.clock import new_id
 from memos.errors import BackendUnavailable, ConnectionLost, NotFound, PermissionDenied
-from memos.serving import first_key
 from tests.api.client.conftest import Listening, Open
 from tests.api.client.flaky import CUT, Flaky, answer
+from tests.api.keys import keys_of
 from tests.api.model_here import noted, saved, settled
 from tests.api.model_here import opened as opened_with
 from tests.api.running import running
@@ -24,13 +24,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
     """A server with a model."""
     home: Path = tmp_path_factory.mktemp("here")
     with opened_with(home / "home", saved(home / "model")) as memos, running(memos) as url:
-        admin = first_key(memos)
-        assert admin is not None
-        keys = []
-        for user in ("ana", "ben"):
-            memos.users.create(user)
-            keys.append(memos.keys.create(user, "test").secret)
-        yield Listening(url, memos, admin, *keys)
+        yield Listening(url, memos, *keys_of(memos))
 
 
 def test_what_prompts_begin_with_is_composed_shown_dropped_and_warmed(here: Listening, opened: Open) -> None:
