@@ -30,7 +30,7 @@ class Recipe:
     alpha: int = 8
     layers: Literal["mlp", "all"] = "mlp"
     learning_rate: float = 2e-3
-    epochs: int = 5
+    epochs: int = 6
     batch: int = 16
     imitation: float = 0.0
     replay: float = 2.0
