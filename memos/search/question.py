@@ -17,6 +17,9 @@ _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』�
 
 
 _WORD = re.compile(r"[\u3400-\u9fff]|\w+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+"""Scripts that put no space between words."""
+
 _LEAST_WORDS = 3
 """Words that have to be left of a question without names: "Who is" asks for nothing."""
 
@@ -92,7 +95,7 @@ class Question:
     intents: frozenset[Intent]
 
     def names_speaker(self, speaker: str) -> bool:
-        """Say whether the question names this speaker, as a whole word or, in Chinese, anywhere."""
+        """Say whether the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""
         named = _named(speaker)
         return named is not None and named.search(self.text) is not None
 
@@ -116,9 +119,9 @@ def _named(speaker: str) -> re.Pattern[str] | None:
     name = speaker.strip()
     if len(name) < 2:
         return None
-    if name.isascii():
-        return re.compile(rf"\b{re.escape(name)}\b(?:['’]s\b)?", re.I)
-    return re.compile(re.escape(name), re.I)
+    if _UNSPACED.search(name):
+        return re.compile(re.escape(name), re.I)
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)(?:['’]s\b)?", re.I)
 
 
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:

@@ -211,10 +211,7 @@ class Searcher:
         """Return the best of what was said, or is so, at a time that the question names, which words seldom tell."""
         if not beside.question.spans:
             return []
-        then = of_spans(beside.question.spans)
-        of_then = replace(
-            rules, wanted=And((rules.wanted, then)), pushed=then if rules.pushed is None else And((rules.pushed, then))
-        )
+        of_then = rules.narrowed(of_spans(beside.question.spans))
         queries = tuple(each for each in (*_dense_arms(dense), *_term_arms(beside.terms)) if each.arm in _TURNS)
         arms = self._recall(request, of_then, queries, limit)
         recalled = {arm: found or [] for arm, found in arms.items()}
@@ -476,6 +473,11 @@ class Rules:
         wanted = And(tuple(parts))
         live = "status" not in named and request.as_of is None
         return cls(wanted, request.filter if live else wanted, live, statuses, ended_by)
+
+    def narrowed(self, node: Node) -> Rules:
+        """Return these rules for what passes another filter, too."""
+        pushed = node if self.pushed is None else And((self.pushed, node))
+        return replace(self, wanted=And((self.wanted, node)), pushed=pushed)
 
     def hold(self, brief: items.Brief) -> bool:
         """Say whether the standing rules let a candidate through; the caller's filter is judged by the ledger."""

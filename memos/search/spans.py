@@ -11,7 +11,7 @@ from memos.clock import to_micros
 from memos.filters import And, Condition, Node, Op, Or
 from memos.text.times import TimeExpression
 
-_MOST_WORDS = 40
+_CHARS_BEFORE = 40
 """Characters before a time that are looked at; longer phrases say something else."""
 
 _UNITS = {"day": 1, "weekend": 7, "week": 7, "month": 31, "year": 366}
@@ -58,7 +58,7 @@ def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) 
             continue
         leads = _LEADS.match(time.text)
         begin = time.start + (leads.end() if leads else 0)
-        before = text[max(0, begin - _MOST_WORDS) : begin]
+        before = text[max(0, begin - _CHARS_BEFORE) : begin]
         after = times[place + 1] if place + 1 < len(times) else None
         if after is not None and _BETWEEN_OPENS.search(before) and _BETWEEN.match(follows):
             found.append(Span(time.valid_from, max(time.valid_to, after.valid_to)))

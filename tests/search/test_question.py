@@ -53,6 +53,8 @@ def test_quoted_phrases_names_and_times() -> None:
 def test_a_speaker_is_named_as_a_whole_word() -> None:
     assert read("What does Ann's cat eat?").names_speaker("ann")
     assert not read("What does Anna eat?").names_speaker("Ann")
+    assert read("What does ÉVA eat?").names_speaker("Éva")
+    assert not read("What does Évan eat?").names_speaker("Éva")
     assert read("小明喜欢什么？").names_speaker("小明")
     assert not read("I like A").names_speaker("A")
 
