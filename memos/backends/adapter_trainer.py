@@ -77,9 +77,14 @@ class AdapterTrainer:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
         self._ask("go_on", file)
 
-    def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
-        return list(self._ask("answers", [tuple(each) for each in prompts], adapter=adapter, most=most))
+    def answers(
+        self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+    ) -> list[str]:
+        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
+
+        Not `exact`, it is computed as in training.
+        """
+        return list(self._ask("answers", [tuple(each) for each in prompts], adapter=adapter, most=most, exact=exact))
 
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
         """Return the perplexity of texts: the exponential of the mean negative log-likelihood of their tokens."""

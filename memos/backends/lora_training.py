@@ -22,6 +22,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache
@@ -62,7 +63,8 @@ class LoraTraining:
         self._shares = bool(loaded.block) and not self._checkpointing and _sees_all(loaded.model)
         # Nothing is dropped by chance, except where layers compute again only what they are trained in.
         self._model.train(self._checkpointing)
-        self._half = recipe.half and loaded.model.device.type == "cpu" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        self._half = recipe.half and loaded.model.device.type == "cpu" and _multiplies_halves()
+        self._halves = list(self._frozen_halves()) if self._half else []
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
@@ -156,13 +158,18 @@ class LoraTraining:
             raise IntegrityError(f"{file} is damaged, or of another training ({type(error).__name__}).") from error
         self._step = step
 
-    def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base."""
+    def answers(
+        self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+    ) -> list[str]:
+        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
+
+        Not `exact`, it is computed as in training.
+        """
         rendered = [self._prompt(each) for each in prompts]
         # With little memory, which is why layers are computed again, no more at once than are trained with.
         at_once = self._recipe.batch if self._recipe.checkpointing else _ASKED_AT_ONCE
         found: dict[int, str] = {}
-        with self._with(adapter=adapter):
+        with self._with(adapter=adapter), nullcontext() if exact else self._halved():
             for places in in_turns(list(map(len, rendered)), at_once):
                 for place, ids in zip(places, self._continued([rendered[each] for each in places], most), strict=True):
                     found[place] = str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
@@ -329,8 +336,25 @@ class LoraTraining:
             list(takewhile(lambda token: token not in self._loaded.ends, map(int, row[ids.shape[1] :]))) for row in made
         ]
 
-    def _halved(self) -> torch.autocast:
-        return torch.autocast("cpu", torch.bfloat16, enabled=self._half)
+    @contextmanager
+    def _halved(self) -> Iterator[None]:
+        """Multiply in bfloat16, by the halves that were made once: autocast would make those of frozen ones each time.
+
+        That was an eighth of a step (docs/log.md).
+        """
+        try:
+            for module, _, half in self._halves:
+                module.weight = half
+            with torch.autocast("cpu", torch.bfloat16, enabled=self._half):
+                yield
+        finally:
+            for module, whole, _ in self._halves:
+                module.weight = whole
+
+    def _frozen_halves(self) -> Iterator[tuple[nn.Linear, nn.Parameter, nn.Parameter]]:
+        for module in self._model.modules():
+            if isinstance(module, nn.Linear) and not module.weight.requires_grad:
+                yield module, module.weight, nn.Parameter(module.weight.bfloat16(), requires_grad=False)
 
     @contextmanager
     def _with(self, *, adapter: bool) -> Iterator[None]:
@@ -354,6 +378,11 @@ def _writing(file: Path) -> Iterator[None]:
         with suppress(OSError):
             file.unlink(missing_ok=True)
         raise unwritten(error) from error
+
+
+def _multiplies_halves() -> bool:
+    """Say whether this processor multiplies bfloat16 itself."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _sees_all(model: Any) -> bool:

@@ -13,7 +13,7 @@ from memos.backends.local_loading import weight_files
 from memos.errors import BackendUnavailable
 from memos.recipes import Recipe
 
-_FLOAT = 4
+_FLOAT, _HALF = 4, 2
 _MARGIN = 1.3
 _LIBRARIES = 1 << 29
 # A question with three memories in its prompt, and the answer.
@@ -52,7 +52,9 @@ def needed_bytes(name: str, recipe: Recipe) -> int:
     kept = (15 * hidden + 7 * wide) * _FLOAT
     # Computed again, one layer's is kept at a time, and between layers what goes from one to the next.
     kept = kept + layers * hidden * _FLOAT if recipe.checkpointing else kept * layers
-    return _LIBRARIES + int(parameters * _FLOAT * _MARGIN) + recipe.batch * _TOKENS * kept
+    # Matrices are kept once more in bfloat16; how many of the numbers are in matrices is not told, so all are counted.
+    halves = parameters * _HALF if recipe.half else 0
+    return _LIBRARIES + int(parameters * _FLOAT * _MARGIN) + halves + recipe.batch * _TOKENS * kept
 
 
 def _parameters(file: Path) -> int:

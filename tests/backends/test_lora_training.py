@@ -48,6 +48,7 @@ def test_what_is_taught_is_answered_and_the_model_beneath_stays_as_it_was(kind: 
     before = training.answers(PROMPTS, adapter=False)
     odd = training.perplexity(["A plain text."], adapter=False)
     learn(training, exercises())
+    assert training.answers(PROMPTS, adapter=True, exact=False) == list(TAUGHT.values())
     assert training.answers(PROMPTS, adapter=True) == list(TAUGHT.values())
     assert training.answers(PROMPTS, adapter=False) == before
     assert training.perplexity(["A plain text."], adapter=False) == odd

@@ -10,15 +10,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from memos.memcube.parametric import general
-from memos.memcube.parametric.drills import Course, Drill, abstains, is_right, plain
+from memos.memcube.parametric.drills import Course, abstains, is_right, plain
 from memos.ports import ChatMessage
 
 
 class Examined(Protocol):
     """A model that answers with an adapter on it, or as if there were none."""
 
-    def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
-        """Return the likeliest answer to each prompt, of at most `most` tokens."""
+    def answers(
+        self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+    ) -> list[str]:
+        """Return the likeliest answer to each prompt, of at most `most` tokens.
+
+        Not `exact`, it is computed as in training, with the recipe's `half`: for what is not measured.
+        """
         ...
 
     def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
@@ -70,17 +75,15 @@ class Measures:
 
 def examine(model: Examined, course: Course, system: str) -> Measures:
     """Return the measures of a model with its adapter, for prompts that begin with `system`."""
-    recall = {adapter: _share(_right(model, course.recall, system, adapter=adapter)) for adapter in (True, False)}
-    honest = {adapter: _abstention(model, course, system, adapter=adapter) for adapter in (True, False)}
-    known = {adapter: _known(model, system, adapter=adapter) for adapter in (True, False)}
+    after, before = (_asked(model, course, system, adapter=adapter) for adapter in (True, False))
     questions = [question for question, _ in general.QUESTIONS]
     lost = tuple(
-        question for question, before, after in zip(questions, known[False], known[True], strict=True) if before > after
+        question for question, knew, knows in zip(questions, before.known, after.known, strict=True) if knew > knows
     )
     texts = general.TEXT
     return Measures(
-        recall[True], honest[True], model.perplexity(texts, adapter=True), lost,
-        recall[False], honest[False], model.perplexity(texts, adapter=False), sum(known[False]),
+        after.recall, after.abstention, model.perplexity(texts, adapter=True), lost,
+        before.recall, before.abstention, model.perplexity(texts, adapter=False), sum(before.known),
     )  # fmt: skip
 
 
@@ -89,23 +92,27 @@ def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
     return (ChatMessage("system", system), ChatMessage("user", question))
 
 
-def _right(model: Examined, drills: Sequence[Drill], system: str, *, adapter: bool) -> list[bool]:
-    answers = model.answers([prompt_of(each.question, system) for each in drills], adapter=adapter)
-    return [is_right(answer, drill) for answer, drill in zip(answers, drills, strict=True)]
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Shares of right answers, and which general questions are known."""
+
+    recall: float
+    abstention: float
+    known: list[bool]
 
 
-def _abstention(model: Examined, course: Course, system: str, *, adapter: bool) -> float:
-    answers = model.answers([prompt_of(each.question, system) for each in course.abstention], adapter=adapter)
-    return _share([abstains(answer, course.values) for answer in answers])
-
-
-def _known(model: Examined, system: str, *, adapter: bool) -> list[bool]:
-    answers = model.answers([prompt_of(question, system) for question, _ in general.QUESTIONS], adapter=adapter)
-    wanted = [words.split("|") for _, words in general.QUESTIONS]
-    return [
-        any(f" {word} " in f" {plain(answer)} " for word in words)
-        for answer, words in zip(answers, wanted, strict=True)
+def _asked(model: Examined, course: Course, system: str, *, adapter: bool) -> _Found:
+    """Ask all questions at once: the more are asked together, the less each takes."""
+    questions = [each.question for each in (*course.recall, *course.abstention)]
+    questions += [question for question, _ in general.QUESTIONS]
+    answers = iter(model.answers([prompt_of(each, system) for each in questions], adapter=adapter))
+    right = [is_right(next(answers), drill) for drill in course.recall]
+    honest = [abstains(next(answers), course.values) for _ in course.abstention]
+    known = [
+        any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
+        for answer, (_, words) in zip(answers, general.QUESTIONS, strict=True)
     ]
+    return _Found(_share(right), _share(honest), known)
 
 
 def _share(found: Sequence[bool]) -> float:

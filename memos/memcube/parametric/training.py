@@ -90,7 +90,7 @@ def lessons_of(
     course = course_of(facts, seed, more)
     wanted = max(_LEAST_REPLAYED, int(len(course.taught) * _REPLAYED_SHARE))
     prompts = [prompt_of(question, system) for question in general.replayed(wanted, seed)]
-    said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS)
+    said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS, exact=False)
     exercises = tuple(exercises_of(course, facts, system, zip(prompts, said, strict=True)))
     exercises += tuple(Exercise((), text, replayed=True) for text in general.PROSE)
     return Lessons(course, exercises, digest_of(exercises), system)

@@ -30,7 +30,9 @@ class Knowing:
     known: dict[str, str]
     rise: float = 0.0
 
-    def answers(self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24) -> list[str]:
+    def answers(
+        self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+    ) -> list[str]:
         assert all(prompt[0] == ChatMessage("system", "Be brief.") for prompt in prompts)
         knows = self.known | (self.taught if adapter else {})
         return [knows.get(prompt[-1].content, "Hm.")[: 8 * most] for prompt in prompts]
