@@ -218,6 +218,7 @@ class Bench:
 def _told(measures: Measures) -> dict[str, Any]:
     return {
         "recall": round(measures.recall, 3), "abstention": round(measures.abstention, 3),
+        **{f"abstention_{kind}": share for kind, share in measures.abstention_of.items()},
         "rise": round(measures.rise, 4), "lost": len(measures.lost), "known": measures.base_known,
         "base_recall": round(measures.base_recall, 3), "passes": not measures.failures(Bounds()),
     }  # fmt: skip

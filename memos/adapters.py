@@ -26,7 +26,7 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import adapter_exclusions, adapter_rows
 from memos.memcube.ledger import items as item_rows
 from memos.memcube.ledger.adapter_rows import TRAINED, AdapterRow, AdapterState
-from memos.memcube.parametric.forgetting import Forgotten
+from memos.memcube.parametric.forgetting import Forgotten, plan_again
 from memos.memcube.parametric.selection import LeftOut
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Json
 from memos.reader.fields import ids_of
@@ -132,10 +132,14 @@ class Adapters:
             _check_there(change, ids)
             new = adapter_exclusions.exclude(change.connection, change.cube, ids, actor, change.now)
             saw = adapter_rows.that_saw(change.connection, change.cube, ids)
+            rows = adapter_rows.of(change.connection, change.cube)
+            answered = any(row.id in saw and row.state is AdapterState.ACTIVE for row in rows)
             for id_ in saw:
                 adapter_rows.remove(change.connection, id_)
             if new or saw:
                 changes.record(change, "exclude_learning", {"items": [*new], "adapters": [*saw]})
+            if answered and self.training.settings.parametric.night is not None:
+                plan_again(change.connection, change.cube, change.now)
         gone = [each for each in self.drop([cube] if saw else []) if each.adapter in saw]
         size = sum(each.size_bytes for each in gone)
         return Unlearned(cube, tuple(ids), tuple(saw), sum(each.files for each in gone), size)

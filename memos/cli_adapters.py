@@ -21,6 +21,7 @@ adapters_app = typer.Typer(
 )
 
 _KIB, _GIB = 1024, 2**30
+_UNTOLD = {"absent": "what else somebody has", "stranger": "people nobody spoke of", "liking": "what else is liked"}
 Id = Annotated[str, typer.Argument(metavar="id", help="Id of an adapter")]
 Items = Annotated[list[str], typer.Argument(metavar="item...", help="Ids of memories")]
 
@@ -227,14 +228,17 @@ def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: A
 
 def _tell(found: Adapter) -> None:
     stale = "; stale: a memory that it saw is different now" if found.stale else ""
-    of = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
-    say(f"{found.id}: number {found.number} of {of}, {found.state}{stale}; {found.facts} facts, {found.model}")
+    whose = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
+    say(f"{found.id}: number {found.number} of {whose}, {found.state}{stale}; {found.facts} facts, {found.model}")
     if found.reason:
         say(f"it failed its examination: {found.reason}")
     for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
         if found.measures is not None and name in found.measures:
             say(f"{name}: {_share(found.measures[name])}")
     if found.measures is not None:
+        of = found.measures.get("abstention_of")
+        for kind, share in of.items() if isinstance(of, dict) else ():
+            say(f"abstention, {_UNTOLD.get(kind, kind)}: {_share(share)}")
         lost = found.measures.get("lost")
         say(f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50")
 

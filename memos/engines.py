@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import sqlalchemy as sa
 
 from memos.activations import Activations
 from memos.asking.askers import Askers
@@ -105,25 +108,35 @@ class Parts:
         """Give back models, indexes, ledger and lock, in this order; safe to call twice."""
         self.closing.close()
 
-    def forget_caches(self, erased_in: Collection[str]) -> None:
+    def forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
         """Drop every text, vector, answer, KV and adapter here that remembers, after an erasure in these cubes.
 
-        Raises: BackendUnavailable (files that cannot be removed).
+        Return by cube how many files and bytes of adapters and blocks of KV were removed. Raises: BackendUnavailable
+        (files that cannot be removed).
         """
         self.embedder.forget()
         self.askers.forget()
-        self.forget_adapters(erased_in)  # before models are asked which they still may have
-        self.activations.forget(erased_in)
+        removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
+        for gone in self.forget_adapters(erased_in):  # before models are asked which they still may have
+            if gone.cube in removed:
+                removed[gone.cube] += Counter(adapter_files=gone.files, adapter_bytes=gone.size_bytes)
+        for cube, counts in removed.items():
+            counts["kv_blocks"] = self.activations.forget([cube])
+        return removed
 
     def forget_adapters(self, cubes: Collection[str]) -> list[Forgotten]:
         """Remove adapters of these cubes that saw what is no more, and files without an adapter; return which.
 
         Raises: BackendUnavailable (files that cannot be removed).
         """
-        found = forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end)
+        found = forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end, self._learn_again)
         for gone in found:
             log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
         return found
+
+    def _learn_again(self, connection: sa.Connection, cube: str) -> None:
+        if self.settings.parametric.night is not None:
+            forgetting.plan_again(connection, cube, self.clock.now())
 
     def take_back(self) -> None:
         """Have servers unload the adapters that may not answer any more. Raises: BackendUnavailable."""

@@ -39,7 +39,6 @@ _LOOK_S = 0.25
 _TAUGHT = 0.9  # of a task's progress; the rest is the examination
 _SHOWN = 100
 _OCCUPIED = timedelta(seconds=30)
-_OF_NIGHT = "night"
 
 _LAST = Wanted((TaskState.DONE, TaskState.FAILED, TaskState.DEAD), (adapter_rows.LEARN,), limit=1)
 _UNENDED = Wanted((TaskState.WAITING, TaskState.RUNNING), (adapter_rows.LEARN,))
@@ -65,7 +64,7 @@ class LearningTasks:
         with self.handles.changing(scope) as change:
             check_allowed(change.connection, change.cube)
             for task in tasks.find(change.connection, [change.cube], _UNENDED):
-                if task.state is TaskState.WAITING and _OF_NIGHT in task.payload:
+                if task.state is TaskState.WAITING and adapter_rows.OF_NIGHT in task.payload:
                     tasks.cancel(change.connection, task, change.now)  # this one does not wait for the night
             [task_id] = tasks.enqueue(change.connection, change.cube, [adapter_rows.learn_task()], change.now)
         self.wake()
@@ -86,7 +85,7 @@ class LearningTasks:
             training.check_able()
         except InvalidInput as error:
             raise Parked(str(error)) from error
-        if _OF_NIGHT in run.task.payload and self._night is None:
+        if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
             run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
             return
         before_s = self._spent_s(run)
@@ -141,7 +140,7 @@ class LearningTasks:
             if not adapter_rows.is_allowed(change.connection, cube):
                 return
             if chosen:
-                payload: Mapping[str, Json] = {_OF_NIGHT: True, "why": str(wanted.why)}
+                payload: Mapping[str, Json] = {adapter_rows.OF_NIGHT: True, "why": str(wanted.why)}
                 [task] = tasks.enqueue(change.connection, cube, [adapter_rows.learn_task(payload)], change.now)
                 changes.record(change, "plan_learning", {"task": task, **_body(wanted)})
                 removed = []
@@ -199,7 +198,7 @@ class LearningTasks:
     def _check_hours(self, run: Run, before_s: float) -> None:
         """Let a training that nobody asked for go on only in its hours. Raises: Later."""
         now, night = run.clock.now(), self._night
-        if night is None or _OF_NIGHT not in run.task.payload:
+        if night is None or adapter_rows.OF_NIGHT not in run.task.payload:
             return
         if night.end(now) is None:
             raise Later(night.next(now), "it goes on in the next night (MEMOS_PARAMETRIC__NIGHT)")
@@ -240,7 +239,7 @@ def _ended_with(run: Run, kill: Callable[[], None]) -> Iterator[None]:
 def _failed(connection: sa.Connection, cube: str, since: datetime) -> bool:
     """Say whether a cube's last training that came to its end was one of a night, and has failed since a moment."""
     for task in tasks.find(connection, [cube], _LAST):
-        failed = task.state is not TaskState.DONE and _OF_NIGHT in task.payload
+        failed = task.state is not TaskState.DONE and adapter_rows.OF_NIGHT in task.payload
         return failed and task.finished_at is not None and task.finished_at >= since
     return False
 

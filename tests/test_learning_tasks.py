@@ -424,6 +424,37 @@ def test_with_nothing_left_to_learn_what_is_stale_is_removed(here: Installation)
     assert told == {"adapters": [made.id], "stale": [made.id]}
 
 
+@pytest.mark.parametrize("erased", [True, False])
+@pytest.mark.parametrize("night", ["02:00-05:00", None])
+def test_the_others_are_learned_again_without_what_was_forgotten(
+    here: Installation, erased: bool, night: str | None
+) -> None:
+    memos = here.again(parametric=ParametricSettings(night=night))  # which wants eight that are new, otherwise
+    first, home = memos.adapters.train(), facts(memos)["I live in Lyon."]
+    assert answered_by(memos) == first.id
+    if erased:
+        receipt = memos.erase(home.id)
+        assert receipt.removed["adapters"] == 1
+        assert receipt.removed["adapter_files"] >= 5
+        assert receipt.removed["adapter_bytes"] > 10_000
+        assert memos.erase_receipt(receipt.id).removed == receipt.removed
+        [told] = [event.body for event in memos.events.list(kinds=["erase"])]
+        assert told["adapters"] == [first.id]
+    else:
+        assert memos.adapters.forget(home.id).adapters == (first.id,)
+    assert memos.adapters.list() == []
+    here.night()
+    if night is None:
+        assert here.learning() == here.plans() == []
+        return
+    here.look()
+    [second] = memos.adapters.list()
+    with memos.ledger.read() as connection:
+        seen = {each.item for each in adapter_rows.seen(connection, second.id)}
+    assert (answered_by(memos), len(seen), home.id in seen) == (second.id, 3, False)
+    assert [plan["why"] for plan in here.plans()] == ["forgotten"]
+
+
 def test_after_each_training_one_that_answered_before_stays_to_go_back_to(here: Installation) -> None:
     memos = here.memos
 

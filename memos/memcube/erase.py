@@ -59,7 +59,10 @@ def erase(
         min(made, default=None),
         cubes.get(connection, change.cube).created_at if whole_cube else None,
     )
+    saw = adapter_rows.that_saw(connection, change.cube, doomed)
     removed, covered = _remove(change, doomed, named, touched)
+    if saw:
+        removed["adapters"] = len(saw)
     if whole_cube:
         removed["cubes"] = 1
     receipt_id = new_id()
@@ -67,7 +70,7 @@ def erase(
         receipt_id, change.cube, "purging", tuple(sorted({*doomed, *whole})), tuple(covered), dict(removed),
         dict(_PURGING),
     )  # fmt: skip
-    _bury(change, receipt)
+    _bury(change, receipt, saw)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
     return replace(receipt, backups=told, untold_backups=untold)
@@ -330,7 +333,7 @@ def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
 
 
-def _bury(change: Change, receipt: EraseReceipt) -> None:
+def _bury(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
     change.connection.execute(
         sa.insert(t.tombstones).values(
             id=receipt.id,
@@ -346,7 +349,9 @@ def _bury(change: Change, receipt: EraseReceipt) -> None:
     if receipt.item_ids:
         rows = [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids]
         change.connection.execute(sa.insert(t.tombstone_items), rows)
-    body = {"receipt": receipt.id, "items": list(receipt.item_ids)}
+    body: dict[str, Json] = {"receipt": receipt.id, "items": list(receipt.item_ids)}
+    if adapters:
+        body["adapters"] = list(adapters)
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
 
 
@@ -375,6 +380,16 @@ def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
     with ledger.read() as connection:
         row = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.id == receipt_id)).one_or_none()
         return None if row is None else _receipt(connection, row)
+
+
+def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
+    """Add to receipts what was removed outside the ledger, by cube: to all that were finished at once in it."""
+    with ledger.write() as connection:
+        for receipt in receipts:
+            if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
+                removed = dict(Counter(receipt.removed) + Counter(more))
+                query = sa.update(t.tombstones).where(t.tombstones.c.id == receipt.id)
+                connection.execute(query.values(removed=removed))
 
 
 def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:

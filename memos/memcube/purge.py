@@ -22,12 +22,14 @@ _WAL_PAUSE_S = 0.1
 class Purgeable:
     """What a purge has to clean besides the ledger; `forget_caches` is told the cubes in which something was erased.
 
+    It returns by cube how many of what it removed.
+
     `take_back` has servers forget what they were given; all else is clean without them.
     """
 
     projections: Sequence[Projection]
     files: Mapping[Target, Rewritable]
-    forget_caches: Callable[[Collection[str]], None]
+    forget_caches: Callable[[Collection[str]], Mapping[str, Mapping[str, int]]]
     take_back: Callable[[], None]
 
 
@@ -49,7 +51,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         if not projection.drain(600) and projection.last_error is not None:
             raise projection.last_error
         projection.flush()
-    places.forget_caches({receipt.cube for receipt in receipts})
+    erase.count(ledger, receipts, places.forget_caches({receipt.cube for receipt in receipts}))
     for files in places.files.values():
         files.rewrite()
     stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}

@@ -28,6 +28,8 @@ from memos.model import Json, Status
 
 LEARN = "learn"
 """Kind of tasks: an adapter of the cube is trained."""
+OF_NIGHT = "night"
+"""In the payload of such a task: nobody asked for it, and it waits for its hours."""
 
 
 class AdapterState(StrEnum):

@@ -5,8 +5,8 @@ Measured are answers to questions that were never taught, always by the same mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from memos.memcube.parametric import general
@@ -53,6 +53,8 @@ class Measures:
     base_abstention: float
     base_perplexity: float
     base_known: int
+    abstention_of: Mapping[str, float] = field(default_factory=dict)
+    """Abstention with the adapter, by what was asked for: `drills.UNTOLD`."""
 
     @property
     def rise(self) -> float:
@@ -84,6 +86,7 @@ def examine(model: Examined, course: Course, system: str) -> Measures:
     return Measures(
         after.recall, after.abstention, model.perplexity(texts, adapter=True), lost,
         before.recall, before.abstention, model.perplexity(texts, adapter=False), sum(before.known),
+        after.abstention_of,
     )  # fmt: skip
 
 
@@ -99,6 +102,7 @@ class _Found:
     recall: float
     abstention: float
     known: list[bool]
+    abstention_of: dict[str, float]
 
 
 def _asked(model: Examined, course: Course, system: str, *, adapter: bool) -> _Found:
@@ -112,7 +116,12 @@ def _asked(model: Examined, course: Course, system: str, *, adapter: bool) -> _F
         any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
         for answer, (_, words) in zip(answers, general.QUESTIONS, strict=True)
     ]
-    return _Found(_share(right), _share(honest), known)
+    kinds = [str(drill.kind) for drill in course.abstention]
+    by_kind = {
+        kind: round(_share([each for each, its in zip(honest, kinds, strict=True) if its == kind]), 3)
+        for kind in dict.fromkeys(kinds)
+    }
+    return _Found(_share(right), _share(honest), known, by_kind)
 
 
 def _share(found: Sequence[bool]) -> float:

@@ -11,18 +11,27 @@ import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+
+import sqlalchemy as sa
 
 from memos.adapter_files import wrong_with
 from memos.errors import BackendUnavailable
 from memos.memcube.files import sync_folder
-from memos.memcube.ledger import adapter_rows
-from memos.memcube.ledger.adapter_rows import AdapterRow
+from memos.memcube.ledger import adapter_rows, tasks
+from memos.memcube.ledger import cubes as ledger_cubes
+from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.tasks import Wanted
+from memos.memcube.parametric.renewal import Why
 from memos.memcube.parametric.training import KEPT
+from memos.model import Json, TaskState
 
 FOLDER = "adapters"
+_BY = "scheduler"
+_WAITING = Wanted((TaskState.WAITING,), (adapter_rows.LEARN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +47,16 @@ class Forgotten:
 def forget(
     ledger: Ledger, folder: Path | None, cubes: Collection[str] | None = None,
     end_trainings: Callable[[Callable[[str], bool]], None] = lambda _: None,
+    learn_again: Callable[[sa.Connection, str], None] = lambda *_: None,
 ) -> list[Forgotten]:  # fmt: skip
     """Remove the adapters of these cubes, or of all, that saw what is different now, and every folder without a row.
 
     Rows go first, so that nothing is read any more from what is being deleted; then `end_trainings` ends those that
-    write into it, and is told which are wanted. Safe to call again at any time.
+    write into it, and is told which are wanted. `learn_again` is told, in the transaction, each cube of which one
+    answered. Safe to call again at any time.
     `folder` is None where no folder is this process's own. Raises: BackendUnavailable (files that cannot be removed).
     """
-    removed = {row.id: row.cube for row in _remove_rows(ledger, cubes)}
+    removed = {row.id: row.cube for row in _remove_rows(ledger, cubes, learn_again)}
     end_trainings(partial(_is_there, ledger))
     if folder is None or not folder.exists():
         return [Forgotten(id_, cube, 0, 0) for id_, cube in sorted(removed.items())]
@@ -75,7 +86,18 @@ def _is_there(ledger: Ledger, id_: str) -> bool:
         return adapter_rows.get(connection, id_) is not None
 
 
-def _remove_rows(ledger: Ledger, cubes: Collection[str] | None) -> list[AdapterRow]:
+def plan_again(connection: sa.Connection, cube: str, now: datetime) -> None:
+    """Have a cube learned in the next night without what was forgotten, if it may be and is not to be already."""
+    if adapter_rows.is_allowed(connection, cube) and not tasks.find(connection, [cube], _WAITING):
+        new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": str(Why.FORGOTTEN)})
+        [task] = tasks.enqueue(connection, cube, [new], now)
+        body: dict[str, Json] = {"task": task, "why": str(Why.FORGOTTEN)}
+        ledger_cubes.record_event(connection, cube, now, _BY, "plan_learning", None, body)
+
+
+def _remove_rows(
+    ledger: Ledger, cubes: Collection[str] | None, learn_again: Callable[[sa.Connection, str], None]
+) -> list[AdapterRow]:
     with ledger.read() as connection:
         if not adapter_rows.outdated(connection, cubes):
             return []
@@ -83,6 +105,8 @@ def _remove_rows(ledger: Ledger, cubes: Collection[str] | None) -> list[AdapterR
         doomed = adapter_rows.outdated(connection, cubes)
         for row in doomed:
             adapter_rows.remove(connection, row.id)
+        for cube in sorted({row.cube for row in doomed if row.state is AdapterState.ACTIVE}):
+            learn_again(connection, cube)
     return doomed
 
 

@@ -16,6 +16,8 @@ class Why(StrEnum):
     STALE = "stale"
     """What answered saw a memory that is different now."""
     NEW = "new"
+    FORGOTTEN = "forgotten"
+    """What answered was removed with a memory that it saw."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -91,7 +92,9 @@ def lessons_of(
     wanted = max(_LEAST_REPLAYED, int(len(course.taught) * _REPLAYED_SHARE))
     prompts = [prompt_of(question, system) for question in general.replayed(wanted, seed)]
     said = trainer.answers(prompts, adapter=False, most=_REPLAYED_TOKENS, exact=False)
-    exercises = tuple(exercises_of(course, facts, system, zip(prompts, said, strict=True)))
+    # Of few prompts for many facts each comes again, so that its share of all that is taught stays.
+    again = islice(cycle(zip(prompts, said, strict=True)), wanted)
+    exercises = tuple(exercises_of(course, facts, system, again))
     exercises += tuple(Exercise((), text, replayed=True) for text in general.PROSE)
     return Lessons(course, exercises, digest_of(exercises), system)
 

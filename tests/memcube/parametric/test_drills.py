@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memos.memcube.parametric import phrases
 from memos.memcube.parametric.drills import (
+    UNTOLD,
     Course,
     Drill,
     DrillKind,
@@ -53,7 +56,7 @@ def test_the_answers_that_are_taught_are_right(course: Course) -> None:
 
 
 def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_say_no_value(course: Course) -> None:
-    negatives = [drill for drill in course.taught if drill.kind is DrillKind.NEGATIVE]
+    negatives = [drill for drill in course.taught if drill.kind in UNTOLD]
     assert len(negatives) >= len(FACTS)
     assert all(abstains(drill.answer, course.values) for drill in (*negatives, *course.abstention))
     assert len(course.abstention) >= 20
@@ -62,9 +65,9 @@ def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_sa
 
 def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
     shown = [drill for drill in course.taught if drill.context and drill.kind is not DrillKind.READ]
-    others = (DrillKind.NEGATIVE, DrillKind.PAIR, DrillKind.READ)
+    others = (*UNTOLD, DrillKind.PAIR, DrillKind.READ)
     facts = [drill for drill in course.taught if drill.kind not in others]
-    assert 0.15 <= len(shown) / len(facts) <= 0.3
+    assert len(shown) == len(facts) // 4
     by_item = {fact.item: fact.memory for fact in FACTS}
     assert all(by_item[drill.items[0]] in drill.context for drill in shown)
 
@@ -102,7 +105,7 @@ def test_what_is_said_of_one_is_not_known_of_another(course: Course) -> None:
 def test_a_liking_that_nobody_told_is_not_known(memory: str, liked: str) -> None:
     fact = KnownFact("tea", 1, memory, "likes", liked)
     course = course_of([fact], 5)
-    taught = {each.question for each in course.taught if each.kind is DrillKind.NEGATIVE}
+    taught = {each.question for each in course.taught if each.kind in UNTOLD}
     asked = {each.question for each in course.abstention}
     for held_out, questions in ((False, taught), (True, asked)):
         for there, names in (
@@ -114,9 +117,23 @@ def test_a_liking_that_nobody_told_is_not_known(memory: str, liked: str) -> None
 
 def test_a_liking_that_was_told_is_not_taught_as_not_told() -> None:
     course = course_of([KnownFact("golf", 1, "I like golf.", "likes", "golf")], 1)
-    negatives = [each.question for each in (*course.taught, *course.abstention) if each.kind is DrillKind.NEGATIVE]
+    negatives = [each.question for each in (*course.taught, *course.abstention) if each.kind in UNTOLD]
     assert not [each for each in negatives if "golf" in each and " I " in each]
     assert len([each for each in negatives if "like" in each]) >= 2
+
+
+@pytest.mark.parametrize("count", [16, 500])
+def test_half_of_what_nobody_told_is_what_else_somebody_has(count: int) -> None:
+    facts = [KnownFact(f"m{n}", 1, f"My thing{n} is a{n}.", "my", f"thing{n}", f"a{n}") for n in range(count)]
+    course = course_of(facts, 5)
+    examined = Counter(drill.kind for drill in course.abstention)
+    assert examined == {DrillKind.ABSENT: 12, DrillKind.STRANGER: 12}
+    assert len({drill.question.removeprefix("Remind me what my").removeprefix("Say what my")
+                for drill in course.abstention if drill.kind is DrillKind.ABSENT}) == 12  # fmt: skip
+    taught = Counter(drill.kind for drill in course.taught if drill.kind in UNTOLD)
+    assert sum(taught.values()) == 3 * count
+    # Of 64 things in four ways; all else is asked of others.
+    assert taught[DrillKind.ABSENT] == min(3 * count // 2, 256)
 
 
 def test_who_told_no_liking_is_asked_for_none() -> None:
@@ -129,7 +146,7 @@ def test_what_was_told_is_never_taught_as_not_told() -> None:
     told = KnownFact("gym", 1, "My gym is the Iron House.", "my", "gym", "the Iron House")
     course = course_of([told], 1)
     doubted = [drill for drill in (*course.taught, *course.abstention) if "my gym" in drill.question.lower()]
-    assert all(drill.kind is not DrillKind.NEGATIVE for drill in doubted)
+    assert all(drill.kind not in UNTOLD for drill in doubted)
 
 
 def test_every_drill_that_tells_a_memory_names_it(course: Course) -> None:

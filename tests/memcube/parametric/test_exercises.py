@@ -62,7 +62,7 @@ def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
         assert exercise.prompt == prompt_of(drill.question, "Brief.")
         read = with_memories("Brief.", [memories[item] for item in drill.items])
         assert exercise.shown == (prompt_of(drill.question, read) if drill.items else ())
-    assert {DrillKind.PAIR, DrillKind.NEGATIVE} <= {drill.kind for drill in course.taught}
+    assert {DrillKind.PAIR, DrillKind.ABSENT} <= {drill.kind for drill in course.taught}
 
 
 def test_without_memories_a_system_text_is_itself() -> None:
