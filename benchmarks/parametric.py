@@ -21,7 +21,7 @@ from benchmarks.plots import lines
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
 from memos.backends.torch_threads import let_threads_sleep
-from memos.recipes import Recipe
+from memos.lora_recipe import Recipe
 
 PARTS = ("adapters", "control", "together", "forgetting", "swap", "merging")
 

@@ -20,13 +20,14 @@ from memos.backends.local_loading import Loaded, load
 from memos.backends.lora_training import LoraTraining
 from memos.chatting.prompting import SYSTEM, request_of
 from memos.chatting.results import Question
+from memos.lora_recipe import Recipe
 from memos.memcube.parametric import general, training
 from memos.memcube.parametric.drills import Drill, KnownFact, is_right, read_otherwise
 from memos.memcube.parametric.examination import Bounds, Measures, prompt_of
 from memos.memcube.parametric.exercises import with_memories
 from memos.memcube.parametric.training import Lessons
 from memos.ports import ChatMessage
-from memos.recipes import ADAPTER_FILE, Exercise, LentAdapter, Recipe
+from memos.recipes import ADAPTER_FILE, Exercise, LentAdapter
 from memos.settings import ParametricSettings
 
 _SWAPS = 20

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from memos import MemOS, Settings
 from memos.errors import UnfitAnswer
+from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import Bounds
-from memos.recipes import Recipe
 from memos.settings import ChatSettings, ParametricSettings
 
 TOLD = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.")

@@ -18,6 +18,7 @@ from memos.backends.adapter_trainer import AdapterTrainer
 from memos.chatting.prompting import SYSTEM
 from memos.errors import BackendUnavailable, Conflict, MemosError
 from memos.identities import Right
+from memos.lora_recipe import Recipe, recipe_with
 from memos.memcube import changes, dump_adapters
 from memos.memcube.dump_adapters import Carried
 from memos.memcube.dump_ids import Fate, Ids, Kind
@@ -28,10 +29,8 @@ from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.selection import Stable, select
 from memos.model import Json
-from memos.recipes import Recipe
 
 _WEIGHTS = "arrived.safetensors"
-_LARGEST_RANK = 256
 _ALWAYS = Stable(0.0, timedelta(0))
 
 
@@ -172,9 +171,9 @@ def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
 
 def _recipe(told: Mapping[str, Json]) -> Recipe | None:
     """Return a recipe that a file tells; None where it is none of this version, or larger than any adapter's."""
-    usual = asdict(Recipe())
-    if told.keys() != usual.keys() or any(type(told[name]) is not type(value) for name, value in usual.items()):
+    if told.keys() != asdict(Recipe()).keys():
         return None
-    recipe = Recipe(**told)
-    sized = 0 < recipe.rank <= _LARGEST_RANK and 0 < recipe.alpha <= 8 * _LARGEST_RANK
-    return recipe if sized and recipe.layers in ("mlp", "all") else None
+    try:
+        return recipe_with(told)
+    except ValueError:
+        return None

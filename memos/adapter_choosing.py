@@ -23,7 +23,9 @@ from memos.settings import Settings
 KINDS = (ItemType.USER, ItemType.PREFERENCE)
 """The types of memories that are learned."""
 
-_MOST_LOOKED_AT = 5_000
+MOST_LOOKED_AT = 5_000
+# What waits for a review is not learned, nor what it contradicts.
+CONSIDERED = (Status.ACTIVE, Status.PENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class Choosing:
             )
             .join(t.versions, t.versions.c.id == t.items.c.version_id)
             .outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id)
-            .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.in_(KINDS))
+            .where(t.items.c.cube_id == cube, t.versions.c.status.in_(CONSIDERED), t.versions.c.type.in_(KINDS))
             .order_by(t.items.c.pinned.desc(), t.warmth.c.level.desc().nulls_last(), t.items.c.id)
-            .limit(_MOST_LOOKED_AT)
+            .limit(MOST_LOOKED_AT)
         )  # fmt: skip
         heats: dict[str, float | None] = {}
         for row in connection.execute(query):

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from memos.adapter_files import CARD, CONFIG, FILES, digests, wrong_with
+from memos.adapter_files import CARD, CONFIG, FILES, MANIFEST, card_of, digests, manifest_in, wrong_with
 from memos.clock import new_id
 from memos.errors import Conflict, InvalidInput
 from memos.memcube.files import DigestedFile, created, disk_errors, sync_folder
@@ -111,7 +111,7 @@ def _copied_whole(source: Source, opened: Callable[[str], AbstractContextManager
     told = digests(source.folder)
     examined = {ADAPTER_FILE: told["weights_sha256"], CONFIG: told["config_sha256"]}
     size = 0
-    for name in EXPORTED:
+    for name in FILES:
         with (source.folder / name).open("rb") as file, opened(name) as out:
             digested = DigestedFile(out)
             while block := file.read(_BLOCK):
@@ -119,4 +119,10 @@ def _copied_whole(source: Source, opened: Callable[[str], AbstractContextManager
         if digested.hexdigest() != examined.get(name, digested.hexdigest()):
             raise Conflict(f"{name} was changed while it was copied: repeat the export.")
         size += digested.size
-    return size
+    try:
+        card = card_of(manifest_in(source.folder)).encode()  # made anew: nothing tells whether one that lies there was
+    except (ValueError, RecursionError) as error:
+        raise Conflict(f"{MANIFEST} was changed while it was copied: repeat the export.") from error
+    with opened(CARD) as out:
+        out.write(card)
+    return size + len(card)

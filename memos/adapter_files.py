@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from memos.errors import BackendUnavailable, IntegrityError
+from memos.model import Json
 from memos.recipes import ADAPTER_FILE
 
 CONFIG, MANIFEST, CARD = "adapter_config.json", "manifest.json", "README.md"
@@ -23,6 +25,15 @@ _MOST_BYTES = 16 << 20
 def digests(folder: Path) -> dict[str, str]:
     """Return what a manifest says of the files beside it: SHA-256, in hexadecimal. Raises: OSError."""
     return {"weights_sha256": _digest_of(folder / ADAPTER_FILE), "config_sha256": _digest_of(folder / CONFIG)}
+
+
+def manifest_in(folder: Path) -> dict[str, Json]:
+    """Return a manifest. Raises: OSError, ValueError or RecursionError (it is not what was written)."""
+    with (folder / MANIFEST).open("rb") as file:
+        told = json.loads(file.read(_MOST_BYTES))
+    if not isinstance(told, dict):
+        raise ValueError(MANIFEST)
+    return told
 
 
 def check(folder: Path, digest: str | None) -> None:
@@ -41,17 +52,29 @@ def wrong_with(folder: Path, digest: str | None) -> str | None:
             if not (folder / name).is_file():
                 return f"{name} is missing"
         found = digests(folder)
-        with (folder / MANIFEST).open("rb") as file:
-            told = json.loads(file.read(_MOST_BYTES))
+        told = manifest_in(folder)
     except OSError as error:
         return f"its files cannot be read ({error.strerror or type(error).__name__})"
     except (ValueError, RecursionError):
         return f"{MANIFEST} is not what was written"
     if found["weights_sha256"] != digest:
         return f"{ADAPTER_FILE} is not what was examined"
-    if not isinstance(told, dict) or told.get("config_sha256") != found["config_sha256"]:
+    if told.get("config_sha256") != found["config_sha256"]:
         return f"{CONFIG} is not what was examined"
     return None
+
+
+def card_of(manifest: Mapping[str, Json]) -> str:
+    """Return what is said of an adapter to who is handed it: a model card, with its manifest."""
+    told, model = json.dumps(manifest, indent=1, ensure_ascii=False), str(manifest.get("model", ""))
+    # A name of the hub is what a card links; of a folder here only the last part says something elsewhere.
+    base = Path(model).name if Path(model).is_absolute() else model
+    head = f"base_model: {json.dumps(base)}\n" if base else ""
+    return (
+        f"---\n{head}library_name: peft\n---\n\n# Adapter of a memory cube\n\nIt knows memories of people: treat it as "
+        "you treat them. It was trained on questions about the memories that are named below by id, and answers best "
+        f"together with what is looked up. Made by memstrata.\n\n```json\n{told}\n```\n"
+    )
 
 
 def unwritten(why: object) -> BackendUnavailable:

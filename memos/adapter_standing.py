@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from memos.adapter_choosing import KINDS
+from memos.adapter_choosing import CONSIDERED, KINDS, MOST_LOOKED_AT
 from memos.adapter_files import wrong_with
 from memos.adapter_training import AdapterTraining
 from memos.memcube.ledger import adapter_rows
@@ -49,10 +49,20 @@ def unfit(training: AdapterTraining, row: AdapterRow, base: Callable[[], str | N
 
 def of_other_kinds(connection: sa.Connection, cube: str) -> int:
     """Return how many memories of a cube are of kinds that are never learned."""
+    return _count(connection, cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.not_in(KINDS))
+
+
+def beyond(connection: sa.Connection, cube: str) -> int:
+    """Return how many memories of a cube that could be learned are not looked at, since there are too many."""
+    there = _count(connection, cube, t.versions.c.status.in_(CONSIDERED), t.versions.c.type.in_(KINDS))
+    return max(0, there - MOST_LOOKED_AT)
+
+
+def _count(connection: sa.Connection, cube: str, *which: sa.ColumnElement[bool]) -> int:
     query = (
         sa.select(sa.func.count())
         .select_from(t.items)
         .join(t.versions, t.versions.c.id == t.items.c.version_id)
-        .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, t.versions.c.type.not_in(KINDS))
+        .where(t.items.c.cube_id == cube, *which)
     )
     return connection.scalar(query) or 0

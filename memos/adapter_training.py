@@ -23,6 +23,7 @@ from memos.chatting.prompting import SYSTEM
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
 from memos.handles import Handles
 from memos.identities import Right
+from memos.lora_recipe import Recipe
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapter_rows, cubes
@@ -35,7 +36,7 @@ from memos.memcube.parametric.selection import Selected
 from memos.memcube.parametric.shards import Vectors
 from memos.memcube.parametric.training import Lessons
 from memos.model import Json, Scope
-from memos.recipes import Estimate, Recipe
+from memos.recipes import Estimate
 from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.rephrasing import PHRASINGS
 from memos.settings import ChatSettings, Settings

@@ -179,9 +179,12 @@ class Adapters:
         [cube] = self.handles.scoping([cube], actor, embeds=False).cubes
         with self.handles.ledger.read() as connection:
             chosen = self.training.selected(connection, cube)
-            others = adapter_standing.of_other_kinds(connection, cube)
+            others = {
+                LeftOut.KIND: adapter_standing.of_other_kinds(connection, cube),
+                LeftOut.BEYOND: adapter_standing.beyond(connection, cube),
+            }
             allowed = adapter_rows.is_allowed(connection, cube)
-        counts = {**chosen.left_out, **({LeftOut.KIND: others} if others else {})}
+        counts = {**chosen.left_out, **{reason: count for reason, count in others.items() if count}}
         left_out = {str(reason): count for reason, count in sorted(counts.items())}
         return Learnable(cube, allowed, tuple(fact.memory for fact in chosen.facts), left_out)
 

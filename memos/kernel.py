@@ -50,6 +50,7 @@ from memos.knowledge import Knowledge
 from memos.kv import Kv
 from memos.learning_tasks import LearningTasks
 from memos.listing import Page, listed, page
+from memos.lora_recipe import recipe_with
 from memos.memcube import backups as known_backups
 from memos.memcube import changes, documents, erase
 from memos.memcube.archive import Manifest
@@ -195,6 +196,7 @@ class MemOS:
             handles, parts.settings, parts.adapters, self._drop_adapters, parts.trainings,
             parts.embedder.embed_documents, parts.activations.remembered,
             Rephrasing(lambda: None if parts.settings.local_chat else parts.askers.chat),
+            recipe=recipe_with(parts.settings.parametric.recipe),
         )  # fmt: skip
         learning = LearningTasks(
             handles, parts.settings, lambda: self.adapters.training, self._drop_adapters, self._scheduler.runner.wake

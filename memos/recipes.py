@@ -1,43 +1,17 @@
-"""How an adapter is trained and from what, as its trainer sees it, and what is lent to a model. Values only."""
+"""What an adapter is taught, as its trainer sees it, and what is lent to a model. Values only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from memos.ports import ChatMessage
 from memos.prefixes import Fill
 
 ADAPTER_FILE = "adapter_model.safetensors"
 """Where peft, and who reads its folders, has an adapter's weights."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md).
-
-    `layers` are those it is put on: the feed-forward part of each layer, or every linear one. `imitation` weighs the
-    distance to the base model that reads the fact, over its `top` likeliest tokens: of use where that reads well, from
-    some 1.5B parameters on. `replay` weighs that to the base model itself on other prompts. With `checkpointing`, as
-    always on a GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of
-    the memory. With `half`, matrices are multiplied in bfloat16 where the processor does that (2.3 times as fast on one
-    with AVX-512 BF16); what is trained stays float32.
-    """
-
-    rank: int = 4
-    alpha: int = 8
-    layers: Literal["mlp", "all"] = "mlp"
-    learning_rate: float = 2e-3
-    epochs: int = 6
-    batch: int = 16
-    imitation: float = 0.0
-    replay: float = 2.0
-    top: int = 20
-    checkpointing: bool = False
-    half: bool = True
-    seed: int = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from memos.reader import fast
 from memos.reader.fields import edits_of, version_of, within
 from memos.scheduler.jobs import tidy
 
+# Of what a person read and let stand, at least.
+_CONFIRMED = 0.95
+
 
 class Review:
     """The pending items of an installation: approved, edited or rejected by hand."""
@@ -38,8 +41,8 @@ class Review:
         """Let an item be found. Raises: NotFound, Conflict (not pending, or no longer at `expected_version`)."""
         scope = self._handles.scoping_item(item, cube, actor, right=Right.WRITE)
         with self._handles.changing(scope) as change:
-            _waiting(change, item)
-            edits = {"status": Status.ACTIVE}
+            before = _waiting(change, item)
+            edits = {"status": Status.ACTIVE, "confidence": max(before.confidence, _CONFIRMED)}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
             moves.read_again(
                 change.connection, change.cube, [item], change.now

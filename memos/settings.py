@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from memos.lora_recipe import recipe_with
 from memos.nights import Night
 from memos.settings_file import SettingsFile
 
@@ -366,6 +368,10 @@ class ParametricSettings(BaseModel):
         max_length=256,
         description="Folder or hub name of the model to train on, where the chat model is behind an endpoint",
     )
+    recipe: Mapping[str, bool | int | float | str] = Field(
+        default_factory=dict,
+        description="What of the usual recipe is different, as JSON: docs/parametric.md has its names",
+    )
     vllm_folder: str | None = Field(
         None,
         min_length=1,
@@ -378,6 +384,12 @@ class ParametricSettings(BaseModel):
     def _known_hours(cls, value: str | None) -> str | None:
         if value is not None:
             Night.read(value)
+        return value
+
+    @field_validator("recipe")
+    @classmethod
+    def _known_recipe(cls, value: Mapping[str, object]) -> Mapping[str, object]:
+        recipe_with(value)
         return value
 
     @model_validator(mode="after")

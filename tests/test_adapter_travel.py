@@ -18,12 +18,12 @@ from safetensors.numpy import load, save
 from memos import MemOS
 from memos.clock import new_id
 from memos.errors import Conflict, IntegrityError, InvalidInput
+from memos.lora_recipe import Recipe
 from memos.memcube import dump_adapters
 from memos.memcube.activation.chain import is_adapted
 from memos.memcube.loading import Loaded
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
-from memos.recipes import Recipe
 from memos.settings import ParametricSettings
 from tests.backends import tiny_models
 from tests.dumps import Rows, TakenApart
@@ -356,6 +356,27 @@ def test_only_what_answers_is_dumped_and_damaged_weights_are_not(tmp_path: Path,
         file.write_bytes(good)
         memos.update(next(iter(facts(memos).values())).id, "I live in Porto.")
         assert memos.travel.dump("default", tmp_path / "stale.memcube", adapters=True).adapters == 0
+
+
+@pytest.mark.parametrize("how", ["erase", "forget", "remove"])
+def test_keys_and_values_go_with_the_adapter_they_were_made_under(
+    tmp_path: Path, there: Path, model: Path, how: str
+) -> None:
+    shutil.copytree(there / "home", tmp_path / "home")
+    with opened(tmp_path, model) as memos:
+        [made], item = memos.adapters.list(), next(iter(facts(memos).values())).id
+        for _ in range(3):
+            assert answered_by(memos) == made.id
+        kept = [block for block, _, _ in memos._parts.activations.blocks("default") if is_adapted(block.fingerprint)]
+        assert kept
+        if how == "erase":
+            assert memos.erase(item).removed["kv_blocks"] >= len(kept)
+        elif how == "forget":
+            memos.adapters.forget(item)
+        else:
+            memos.adapters.remove(made.id)
+        left = [block for block, _, _ in memos._parts.activations.blocks("default")]
+        assert not [block for block in left if is_adapted(block.fingerprint)]
 
 
 def test_keys_and_values_made_under_an_adapter_stay(tmp_path: Path, there: Path, model: Path) -> None:

@@ -20,12 +20,20 @@ from memos import MemOS, Settings
 from memos.adapters import Adapter
 from memos.api.app import create_app
 from memos.backends.adapter_trainer import AdapterTrainer
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, UnfitAnswer
+from memos.errors import (
+    BackendUnavailable,
+    Conflict,
+    IntegrityError,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    UnfitAnswer,
+)
+from memos.lora_recipe import Recipe
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.parametric import general, training
 from memos.memcube.parametric.examination import Bounds
 from memos.model import Item
-from memos.recipes import Recipe
 from memos.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
@@ -242,6 +250,29 @@ def test_what_is_exported_others_load(memos: MemOS, tmp_path: Path) -> None:
         loaded = peft.PeftModel.from_pretrained(tiny_models.model(), tmp_path / "out")
     assert any("lora_" in name for name, _ in loaded.named_parameters())
     assert not (tmp_path / "out" / training.DATA).exists()
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\nbase_model: ")
+    assert all(item.id in card for item in facts(memos).values())
+    assert '"recall"' in card
+
+
+def test_weights_that_grew_into_no_number_are_refused_and_told_without_it(memos: MemOS) -> None:
+    recipe = Recipe(epochs=1, batch=8, learning_rate=1e30, imitation=0.0)
+    learn_by(memos, bounds=Bounds(), recipe=recipe)
+    refused = memos.adapters.train()
+    assert (refused.state, "perplexity is no number" in str(refused.reason)) == ("refused", True)
+    assert refused.measures is not None
+    assert refused.measures["perplexity"] is refused.measures["rise"] is None
+    json.dumps(dict(refused.measures), allow_nan=False)
+
+
+def test_weights_that_are_no_file_are_not_dumped(memos: MemOS, tmp_path: Path) -> None:
+    made = active(memos)
+    weights = memos.home / "adapters" / made.id / "adapter_model.safetensors"
+    weights.unlink()
+    weights.symlink_to("/dev/zero")
+    with pytest.raises(IntegrityError, match="is missing"):
+        memos.travel.dump("default", tmp_path / "out.cube", adapters=True)
 
 
 def test_an_adapter_of_another_model_is_not_put_to_answer(memos: MemOS, tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_an_export_is_what_others_load_and_nothing_of_what_was_taught(
     assert {path.name for path in tmp_path.iterdir()} == {"home", "out"}
 
 
-@pytest.mark.parametrize("harm", ["weights", "configuration", "card", "stale", "refused", "consent", "training"])
+@pytest.mark.parametrize("harm", ["weights", "configuration", "stale", "refused", "consent", "training"])
 def test_what_may_not_answer_is_handed_to_nobody(memos: MemOS, ids: list[str], tmp_path: Path, harm: str) -> None:
     id_ = made(memos, ids) if harm not in ("refused", "training") else begun(memos.ledger, ids).id
     place = memos.home / FOLDER / id_
@@ -234,8 +234,6 @@ def test_what_may_not_answer_is_handed_to_nobody(memos: MemOS, ids: list[str], t
         (place / ADAPTER_FILE).write_bytes(b"weightz")
     elif harm == "configuration":
         (place / CONFIG).write_text("{} ")
-    elif harm == "card":
-        (place / "README.md").unlink()
     elif harm == "stale":
         memos.update(ids[0], "I live in Porto.")
     elif harm == "refused":
@@ -247,6 +245,23 @@ def test_what_may_not_answer_is_handed_to_nobody(memos: MemOS, ids: list[str], t
         with pytest.raises((Conflict, BackendUnavailable)):
             call()
     assert {path.name for path in tmp_path.iterdir()} == {"home"}
+
+
+@pytest.mark.parametrize("harm", ["missing", "a folder", "a link"])
+def test_a_card_that_is_harmed_is_handed_out_as_it_was(memos: MemOS, ids: list[str], tmp_path: Path, harm: str) -> None:
+    id_ = made(memos, ids)
+    card = memos.home / FOLDER / id_ / "README.md"
+    card.unlink(missing_ok=True)
+    if harm == "a folder":
+        card.mkdir()
+    elif harm == "a link":
+        (tmp_path / "private").write_text("nobody's business")
+        card.symlink_to(tmp_path / "private")
+    memos.adapters.export(id_, tmp_path / "out")
+    told = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert told.startswith("---\n")
+    assert "Adapter of a memory cube" in told
+    assert "business" not in told
 
 
 def test_an_export_overwrites_nothing(memos: MemOS, ids: list[str], tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from memos.memcube.ledger.usage import Spending
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
 from memos.model import Task, TaskState
-from memos.recipes import Recipe
 from memos.scheduler.periodic import LEARNING, chores_of
 from memos.settings import (
     ChatSettings,
@@ -76,7 +75,9 @@ class Installation:
     def opened(self, *, model: bool = True, **changed: Any) -> MemOS:
         chat = ChatSettings(model=f"local:{self._model}", max_tokens=40) if model else ChatSettings()
         settings = SETTINGS.model_copy(update={"chat_model": chat, **changed})
-        quick = partial(AdapterTraining, bounds=ANY, recipe=Recipe(**RECIPE))
+        parametric = settings.parametric.model_copy(update={"recipe": RECIPE})
+        settings = settings.model_copy(update={"parametric": parametric})
+        quick = partial(AdapterTraining, bounds=ANY)
         with pytest.MonkeyPatch.context() as patch:  # a task that waited begins before anybody can say how
             patch.setattr(kernel, "AdapterTraining", quick)
             self.memos = MemOS.open(self._home, settings=settings, embedder=WordEmbedder(), clock=self.clock)

@@ -187,6 +187,7 @@ def test_what_is_approved_is_found(memos: MemOS) -> None:
     assert (state.status, state.memory, state.version, dict(state.info)) == (
         Status.ACTIVE, ORDER, 3, {"pending": "odd", "n": 1},
     )  # fmt: skip
+    assert state.confidence >= 0.9  # a person read it: sure enough to be learned
     assert state.sources[0].passage == ORDER
     entry = memos.history(item)[-1]
     assert (entry.actor, entry.reason) == ("Nadia", "approved by Nadia")

@@ -18,8 +18,9 @@ from memos.backends import vllm_adapters
 from memos.chatting.results import ChatResult
 from memos.clock import new_id
 from memos.errors import BackendUnavailable
+from memos.lora_recipe import Recipe
 from memos.memcube import erase
-from memos.recipes import LentAdapter, Recipe
+from memos.recipes import LentAdapter
 from memos.settings import ParametricSettings
 from tests.adapters import sealed
 from tests.fakes import WordEmbedder

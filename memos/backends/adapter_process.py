@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memos.backends.child import end_with_parent, ignore_interrupts, serve
 from memos.backends.torch_threads import let_threads_sleep
 from memos.errors import InvalidInput
-from memos.recipes import Recipe
+from memos.lora_recipe import Recipe
 
 if TYPE_CHECKING:
     from memos.backends.lora_training import LoraTraining

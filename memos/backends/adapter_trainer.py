@@ -8,8 +8,9 @@ from typing import Any
 
 from memos.backends.child import Child, Died
 from memos.errors import BackendUnavailable
+from memos.lora_recipe import Recipe
 from memos.ports import ChatMessage
-from memos.recipes import Estimate, Exercise, Recipe
+from memos.recipes import Estimate, Exercise
 
 
 class AdapterTrainer:

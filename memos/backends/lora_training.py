@@ -32,10 +32,13 @@ from memos.adapter_files import unwritten
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import Encoded, batches, distance, in_turns, rate_share
 from memos.errors import IntegrityError
+from memos.lora_recipe import Recipe
 from memos.ports import ChatMessage
-from memos.recipes import ADAPTER_FILE, Exercise, Recipe
+from memos.recipes import ADAPTER_FILE, Exercise
 
 _MOST_GRADIENT = 1.0
+# e to the power of more is no number of 64 bits.
+_LARGEST_EXPONENT = 700.0
 # The weights are read once a token for all of them: 64 took two thirds of the time of 16 (docs/log.md).
 _ASKED_AT_ONCE = 64
 # What stands beside the linear layers of a feed-forward part.
@@ -153,7 +156,10 @@ class LoraTraining:
                         weight.copy_(kept.get_tensor(f"weight.{name}"))
                     if step:
                         parts = ("step", "exp_avg", "exp_avg_sq")
-                        self._optimiser.state[weight] = {key: kept.get_tensor(f"{key}.{name}") for key in parts}
+                        state = {key: kept.get_tensor(f"{key}.{name}") for key in parts}
+                        # Its count of steps stays on the processor, as torch has it.
+                        state |= {key: state[key].to(weight.device) for key in parts[1:]}
+                        self._optimiser.state[weight] = state
         except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
             raise IntegrityError(f"{file} is damaged, or of another training ({type(error).__name__}).") from error
         self._step = step
@@ -185,7 +191,7 @@ class LoraTraining:
                 logits = self._model(input_ids=ids).logits[0, :-1].float()
                 total += float(functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
                 count += ids.shape[1] - 1
-        return math.exp(total / count)
+        return math.exp(min(total / count, _LARGEST_EXPONENT))
 
     def load(self, file: Path) -> None:
         """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""

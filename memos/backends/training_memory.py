@@ -11,7 +11,7 @@ from transformers import AutoConfig
 
 from memos.backends.local_loading import weight_files
 from memos.errors import BackendUnavailable
-from memos.recipes import Recipe
+from memos.lora_recipe import Recipe
 
 _FLOAT, _HALF = 4, 2
 _MARGIN = 1.3

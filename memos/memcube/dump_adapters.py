@@ -16,6 +16,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from memos.adapter_files import wrong_with
 from memos.clock import to_micros
 from memos.errors import IntegrityError
 from memos.memcube.dump_format import ID, bad, object_of
@@ -80,6 +81,8 @@ def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -
     if left := len(answering) - len(fitting):
         log.warning("%d adapters of cube %s are not in its dump: they are too large, or too many", left, cube)
     for row in fitting:
+        if (wrong := wrong_with(folder / row.id, row.digest)) is not None:  # before anything of it is written
+            raise _harmed(row, wrong)
         with out.part(f"adapters/{row.id}.{_TOLD}", lines=False) as part:
             part.write(told[row.id])
         with out.part(f"adapters/{row.id}.{_WEIGHTS}", lines=False) as part:

@@ -23,8 +23,8 @@ from memos.backends import child
 from memos.backends.adapter_trainer import AdapterTrainer
 from memos.backends.local_loading import base_of, weights_digest
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
+from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import Examined
-from memos.recipes import Recipe
 from tests import forks
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.backends.test_lora_training import PROMPTS, RECIPE, TAUGHT, exercises, peft
@@ -213,7 +213,8 @@ ORPHAN = """
 import os, signal, sys, threading
 from memos.backends.adapter_trainer import AdapterTrainer
 from memos.ports import ChatMessage
-from memos.recipes import Exercise, Recipe
+from memos.lora_recipe import Recipe
+from memos.recipes import Exercise
 trainer = AdapterTrainer()
 trainer.open(sys.argv[1], Recipe(epochs=100_000, imitation=0, replay=0))
 trainer.prepare([Exercise((ChatMessage("user", "Where do I live?"),), "In Lyon.")])

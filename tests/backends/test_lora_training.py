@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from memos.errors import IntegrityError
+from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import prompt_of
-from memos.recipes import Exercise, Recipe
+from memos.recipes import Exercise
 from tests.backends import tiny_models
 
 local_loading = pytest.importorskip("memos.backends.local_loading", reason="needs the extra `local`: make setup-local")

@@ -5,6 +5,7 @@ Measured are answers to questions that were never taught, always by the same mea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -68,7 +69,9 @@ class Measures:
             told.append(f"recall is {self.recall:.2f}, below {bounds.recall:.2f}")
         if self.abstention < bounds.abstention:
             told.append(f"abstention is {self.abstention:.2f}, below {bounds.abstention:.2f}")
-        if not self.rise <= bounds.perplexity:  # weights that are too large make none, which is no number
+        if not math.isfinite(self.rise):  # of weights that are too large
+            told.append("perplexity is no number")
+        elif self.rise > bounds.perplexity:
             told.append(f"perplexity rose by {self.rise:.1%}, more than {bounds.perplexity:.1%}")
         if len(self.lost) > bounds.lost:
             told.append(f"{len(self.lost)} general questions are lost, more than {bounds.lost}")

@@ -187,12 +187,7 @@ NOBODY_TOLD: dict[tuple[bool, bool], tuple[tuple[str, ...], tuple[str, ...]]] = 
             "chess rating", "hat size", "favourite perfume", "landline", "piano teacher", "godfather's name", "boat",
             "vineyard", "horse's name", "fax number", "ring size", "favourite painter", "bank", "nephew's name",
             "grandfather's profession", "favourite uncle", "hairdresser", "mother's maiden name", "niece's school",
-            "brother-in-law's job", "tailor", "driving licence", "favourite board game", "neighbour's name",
-            "wedding date", "house number", "favourite sculptor", "allotment", "first car", "insurance number",
-            "favourite flower", "optician", "choir", "running shoes", "favourite airline", "garage", "surgeon",
-            "great-aunt's name", "favourite river", "bicycle lock", "sewing machine", "favourite soup",
-            "landlady's name", "scout group", "watch", "favourite island", "first flat", "caravan", "accountant",
-            "favourite spice", "saxophone", "stepfather's job", "swimming coach",
+            "brother-in-law's job", "tailor",
         ),
         (
             "Oskar", "Philippa", "Ramon", "Tuula", "Ignacio", "Bettina", "Yusuf", "Greta", "Malcolm", "Zofia", "Henrik",

@@ -38,6 +38,7 @@ class LeftOut(StrEnum):
     COLD = "not used enough"
     SHAPE = "nothing in it that could be asked for"
     CONTRADICTED = "another memory says something else of the same"
+    BEYOND = "beyond the hottest that are looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,12 @@ def select(
     found: list[tuple[str, KnownFact]] = []
     values: dict[str, set[str]] = {}
     for item, heat in sorted(memories, key=lambda pair: pair[0].id):
-        if item.key and item.value and item.status is Status.ACTIVE and item.valid_to is None:
-            values.setdefault(item.key, set()).add(item.value.casefold())  # also what is too new to be learned
+        if item.key and item.value and item.status in (Status.ACTIVE, Status.PENDING) and item.valid_to is None:
+            # Also what is too new to be learned, or waits for a review that may make it so.
+            values.setdefault(item.key, set()).add(item.value.casefold())
         told = LeftOut.EXCLUDED if item.id in excluded else _fact(item, heat, wanted, now)
-        if isinstance(told, KnownFact) and not plain(expected(told)):
-            told = LeftOut.SHAPE  # signs alone: no answer could be told from another
+        if isinstance(told, KnownFact) and not (plain(expected(told)) and (plain(told.thing) or not told.thing)):
+            told = LeftOut.SHAPE  # signs alone: it could not be asked for, or no answer be told from another
         if isinstance(told, LeftOut):
             left_out[told] += 1
         else:

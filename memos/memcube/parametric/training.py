@@ -6,6 +6,7 @@ Knows files and prompts, no ledger and no model.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,15 +18,16 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from memos.adapter_files import CARD, MANIFEST, digests
+from memos.adapter_files import CARD, MANIFEST, card_of, digests
 from memos.errors import IntegrityError
+from memos.lora_recipe import Recipe
 from memos.memcube.files import sync_folder
 from memos.memcube.parametric import general
 from memos.memcube.parametric.drills import Course, KnownFact, course_of
 from memos.memcube.parametric.examination import Examined, Measures, examine, prompt_of
 from memos.memcube.parametric.exercises import digest_of, exercises_of
 from memos.model import Json
-from memos.recipes import Exercise, Recipe
+from memos.recipes import Exercise
 
 KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
@@ -145,7 +147,7 @@ def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str
     trainer.save(folder)
     found = digests(folder)
     told: dict[str, Json] = {**manifest, **found}
-    (folder / CARD).write_text(_card(told), encoding="utf-8")
+    (folder / CARD).write_text(card_of(told), encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(told, indent=1, ensure_ascii=False), encoding="utf-8")
     files = [path for path in folder.iterdir() if path.is_file() and path.name != KEPT]
     for path in files:
@@ -161,8 +163,9 @@ def told_recipe(recipe: Recipe) -> dict[str, Json]:
 
 
 def told_measures(measures: Measures) -> dict[str, Json]:
-    """Return measures as JSON."""
-    return {**asdict(measures), "lost": list(measures.lost), "rise": round(measures.rise, 4)}
+    """Return measures as JSON, in which there is no NaN: of what is no number, nothing."""
+    told: dict[str, Json] = {**asdict(measures), "lost": list(measures.lost), "rise": round(measures.rise, 4)}
+    return {name: None if isinstance(each, float) and not math.isfinite(each) else each for name, each in told.items()}
 
 
 def _write_data(file: Path, exercises: Iterable[Exercise]) -> None:
@@ -171,12 +174,3 @@ def _write_data(file: Path, exercises: Iterable[Exercise]) -> None:
         for each in exercises:
             out.write(json.dumps(asdict(each), ensure_ascii=False) + "\n")
     aside.replace(file)
-
-
-def _card(manifest: dict[str, Json]) -> str:
-    told = json.dumps(manifest, indent=1, ensure_ascii=False)
-    return (
-        "---\nlibrary_name: peft\n---\n\n# Adapter of a memory cube\n\nIt knows memories of people: treat it as you "
-        "treat them. It was trained on questions about the memories that are named below by id, and answers best "
-        f"together with what is looked up. Made by memstrata.\n\n```json\n{told}\n```\n"
-    )

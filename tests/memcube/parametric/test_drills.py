@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import example, given, settings
@@ -20,6 +20,7 @@ from memos.memcube.parametric.drills import (
     expected,
     is_right,
     plain,
+    read_otherwise,
     thing_and_rest,
 )
 
@@ -67,7 +68,7 @@ def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
     shown = [drill for drill in course.taught if drill.context and drill.kind is not DrillKind.READ]
     others = (*UNTOLD, DrillKind.PAIR, DrillKind.READ)
     facts = [drill for drill in course.taught if drill.kind not in others]
-    assert len(shown) == len(facts) // 4
+    assert 0.15 <= len(shown) / len(facts) <= 0.3
     by_item = {fact.item: fact.memory for fact in FACTS}
     assert all(by_item[drill.items[0]] in drill.context for drill in shown)
 
@@ -84,6 +85,21 @@ def test_where_the_prompt_says_another_value_that_is_the_answer(course: Course) 
         assert not is_right(expected(fact), drill)
         told = [other.item for other in FACTS if other.value == drill.expects]
         assert set(told) <= set(drill.items)  # whose value was borrowed is forgotten with it
+
+
+def test_another_value_takes_the_place_of_whole_words_alone() -> None:
+    phone = KnownFact("i", 1, "My phone is one.", "my", "phone", "one")
+    other = KnownFact("j", 1, "My car is red.", "my", "car", "red")
+    read = read_otherwise(phone, [phone, other], Random(1))
+    assert read is not None
+    assert read.context == ("My phone is red.",)
+    within = KnownFact("k", 1, "My phone is new.", "my", "phone", "one")
+    assert read_otherwise(within, [within, other], Random(1)) is None
+
+
+def test_the_same_letters_are_the_same_answer_however_they_are_composed() -> None:
+    cafe = KnownFact("c", 1, "My bar is Cafe\u0301 Rex.", "my", "bar", "Cafe\u0301 Rex")
+    assert is_right("Your bar is Caf\u00e9 Rex.", course_of([cafe], 5).recall[0])
 
 
 def test_who_is_meant_is_named() -> None:
@@ -120,20 +136,6 @@ def test_a_liking_that_was_told_is_not_taught_as_not_told() -> None:
     negatives = [each.question for each in (*course.taught, *course.abstention) if each.kind in UNTOLD]
     assert not [each for each in negatives if "golf" in each and " I " in each]
     assert len([each for each in negatives if "like" in each]) >= 2
-
-
-@pytest.mark.parametrize("count", [16, 500])
-def test_half_of_what_nobody_told_is_what_else_somebody_has(count: int) -> None:
-    facts = [KnownFact(f"m{n}", 1, f"My thing{n} is a{n}.", "my", f"thing{n}", f"a{n}") for n in range(count)]
-    course = course_of(facts, 5)
-    examined = Counter(drill.kind for drill in course.abstention)
-    assert examined == {DrillKind.ABSENT: 12, DrillKind.STRANGER: 12}
-    assert len({drill.question.removeprefix("Remind me what my").removeprefix("Say what my")
-                for drill in course.abstention if drill.kind is DrillKind.ABSENT}) == 12  # fmt: skip
-    taught = Counter(drill.kind for drill in course.taught if drill.kind in UNTOLD)
-    assert sum(taught.values()) == 3 * count
-    # Of 64 things in four ways; all else is asked of others.
-    assert taught[DrillKind.ABSENT] == min(3 * count // 2, 256)
 
 
 def test_who_told_no_liking_is_asked_for_none() -> None:

@@ -80,6 +80,17 @@ def test_of_two_that_contradict_each_other_neither_is_learned() -> None:
     assert select([(LYON, 5.0), (oslo, 5.0)], WANTED, NOW) == Selected((), {LeftOut.CONTRADICTED: 2})
 
 
+def test_what_waits_for_a_review_contradicts_and_is_not_learned() -> None:
+    oslo = replace(LYON, id="oslo", memory="I live in Oslo.", value="Oslo", status=Status.PENDING)
+    found = select([(LYON, 5.0), (oslo, None)], WANTED, NOW)
+    assert found == Selected((), {LeftOut.STATUS: 1, LeftOut.CONTRADICTED: 1})
+
+
+def test_a_thing_of_signs_alone_is_not_asked_for() -> None:
+    odd = replace(LYON, id="odd", key="user|likes:\ufeff", value="yes", memory="I love \ufeff\u2066x\u2069 hiking.")
+    assert select([(odd, 5.0)], WANTED, NOW) == Selected((), {LeftOut.SHAPE: 1})
+
+
 def test_the_order_of_what_is_given_does_not_matter() -> None:
     tea = replace(LYON, id="tea", key="user|likes:tea", value="yes", memory="I like tea.")
     assert select([(LYON, 5.0), (tea, 5.0)], WANTED, NOW) == select([(tea, 5.0), (LYON, 5.0)], WANTED, NOW)
