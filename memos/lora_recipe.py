@@ -59,5 +59,6 @@ def recipe_with(told: Mapping[str, object]) -> Recipe:
         least, most = _BOUNDS.get(name, (0, 0))
         if name in _BOUNDS and not (isinstance(value, int | float) and least <= value <= most):
             raise ValueError(f"{name} must be from {least:,} to {most:,}, not {shown(value)}")
-    alpha = {} if "alpha" in told or "rank" not in told else {"alpha": 2 * Recipe(rank=told["rank"]).rank}  # type: ignore[arg-type]
-    return replace(Recipe(), **told, **alpha)  # type: ignore[arg-type]  # checked above, name by name
+    if type(rank := told.get("rank")) is int and "alpha" not in told:
+        told = {**told, "alpha": 2 * rank}
+    return replace(Recipe(), **told)  # type: ignore[arg-type]  # checked above, name by name

@@ -18,7 +18,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from memos.adapter_files import wrong_with
-from memos.errors import BackendUnavailable
+from memos.errors import BackendUnavailable, NotFound
 from memos.memcube.files import sync_folder
 from memos.memcube.ledger import adapter_rows, tasks
 from memos.memcube.ledger import cubes as ledger_cubes
@@ -89,6 +89,8 @@ def _is_there(ledger: Ledger, id_: str) -> bool:
 def plan_again(connection: sa.Connection, cube: str, now: datetime) -> None:
     """Have a cube learned in the next night without what was forgotten, if it may be and is not to be already."""
     if adapter_rows.is_allowed(connection, cube) and not tasks.find(connection, [cube], _WAITING):
+        recorded = ledger_cubes.lock(connection, cube)
+        now = now if recorded is None else max(now, recorded)
         new = adapter_rows.learn_task({adapter_rows.OF_NIGHT: True, "why": str(Why.FORGOTTEN)})
         [task] = tasks.enqueue(connection, cube, [new], now)
         body: dict[str, Json] = {"task": task, "why": str(Why.FORGOTTEN)}
@@ -102,6 +104,9 @@ def _remove_rows(
         if not adapter_rows.outdated(connection, cubes):
             return []
     with ledger.write() as connection:
+        for cube in sorted({row.cube for row in adapter_rows.outdated(connection, cubes)}):
+            with suppress(NotFound):  # dropped; of all others before any row, as whoever changes a cube's adapters does
+                ledger_cubes.lock(connection, cube)
         doomed = adapter_rows.outdated(connection, cubes)
         for row in doomed:
             adapter_rows.remove(connection, row.id)
