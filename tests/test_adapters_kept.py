@@ -12,7 +12,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.adapter_export import EXPORTED
-from memos.adapter_files import CONFIG
+from memos.adapter_files import CONFIG, FILES
 from memos.adapters import Adapter, open_export
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.memcube import dump_adapters
