@@ -138,8 +138,8 @@ class Adapters:
                 adapter_rows.remove(change.connection, id_)
             if new or saw:
                 changes.record(change, "exclude_learning", {"items": [*new], "adapters": [*saw]})
-            if answered and self.training.settings.parametric.night is not None:
-                plan_again(change.connection, change.cube, change.now)
+            if answered:
+                plan_again(change.connection, change.cube, self.training.settings.parametric.night, change.now)
         gone = [each for each in self.drop([cube] if saw else []) if each.adapter in saw]
         size = sum(each.size_bytes for each in gone)
         return Unlearned(cube, tuple(ids), tuple(saw), sum(each.files for each in gone), size)

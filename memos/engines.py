@@ -135,8 +135,7 @@ class Parts:
         return found
 
     def _learn_again(self, connection: sa.Connection, cube: str) -> None:
-        if self.settings.parametric.night is not None:
-            forgetting.plan_again(connection, cube, self.clock.now())
+        forgetting.plan_again(connection, cube, self.settings.parametric.night, self.clock.now())
 
     def take_back(self) -> None:
         """Have servers unload the adapters that may not answer any more. Raises: BackendUnavailable."""

@@ -86,8 +86,10 @@ def _is_there(ledger: Ledger, id_: str) -> bool:
         return adapter_rows.get(connection, id_) is not None
 
 
-def plan_again(connection: sa.Connection, cube: str, now: datetime) -> None:
-    """Have a cube learned in the next night without what was forgotten, if it may be and is not to be already."""
+def plan_again(connection: sa.Connection, cube: str, night: str | None, now: datetime) -> None:
+    """Have a cube learned in the next `night` without what was forgotten, if it may be and is not to be already."""
+    if night is None:
+        return
     if adapter_rows.is_allowed(connection, cube) and not tasks.find(connection, [cube], _WAITING):
         recorded = ledger_cubes.lock(connection, cube)
         now = now if recorded is None else max(now, recorded)
