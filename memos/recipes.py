@@ -18,13 +18,15 @@ ADAPTER_FILE = "adapter_model.safetensors"
 class Exercise:
     """A prompt and the answer that is taught; with `shown` the base model given these is imitated, too.
 
-    What is `replayed` is what the base model says itself; without a prompt it is plain text.
+    What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
+    `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
     """
 
     prompt: Sequence[ChatMessage]
     answer: str
     shown: Sequence[ChatMessage] = ()
     replayed: bool = False
+    every: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ class Encoded:
     ids: list[int]
     begin: int
     replayed: bool
+    every: int
     tokens: torch.Tensor | None
     chances: torch.Tensor | None
 
@@ -40,6 +42,17 @@ def in_turns(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     order = sorted(range(len(lengths)), key=lambda place: lengths[place])
     for begin in range(0, len(order), most):
         yield order[begin : begin + most]
+
+
+def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
+    """Return what is taught in an epoch: of those that take turns, one of so many, another in the next one."""
+    places: Counter[int] = Counter()
+    found = []
+    for each in encoded:
+        if places[each.every] % each.every == number % each.every:
+            found.append(each)
+        places[each.every] += 1
+    return found
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:

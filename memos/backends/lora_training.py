@@ -30,7 +30,7 @@ from transformers.pytorch_utils import Conv1D
 
 from memos.adapter_files import unwritten
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
-from memos.backends.lora_batches import Encoded, batches, distance, in_turns, rate_share
+from memos.backends.lora_batches import Encoded, batches, distance, in_epoch, in_turns, rate_share
 from memos.errors import IntegrityError
 from memos.lora_recipe import Recipe
 from memos.ports import ChatMessage
@@ -100,7 +100,9 @@ class LoraTraining:
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
         encoded = self._encoded(exercises)
         self._plan = [
-            batch for _ in range(self._recipe.epochs) for batch in batches(encoded, self._recipe.batch, chance)
+            batch
+            for number in range(self._recipe.epochs)
+            for batch in batches(in_epoch(encoded, number), self._recipe.batch, chance)
         ]
         self._step = 0
         self._optimiser = torch.optim.AdamW(self.weights, lr=self._recipe.learning_rate, weight_decay=0.0)
@@ -236,7 +238,7 @@ class LoraTraining:
                 asked[place] = self._prompt(each.shown), answer
         taught = dict(zip(asked, self._taught(list(asked.values())), strict=True))
         return [
-            Encoded(prompt + answer, len(prompt), each.replayed, *taught.get(place, (None, None)))
+            Encoded(prompt + answer, len(prompt), each.replayed, each.every, *taught.get(place, (None, None)))
             for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True))
         ]
 

@@ -10,6 +10,7 @@ import pytest
 from memos.clock import to_micros
 from memos.memcube.ledger.items import Brief
 from memos.model import ItemType, Role, Status
+from memos.ports import ScoredPoint
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
@@ -102,6 +103,19 @@ def test_what_is_of_the_time_asked_for_comes_before_what_shares_the_words() -> N
     assert votes == {"b": (("dated", 1, 1.0, 1.0),), "c": (("dated", 2, 0.3, 0.65),), "a": ()}
 
 
+def test_what_is_nearest_to_the_question_with_its_names_gets_a_second_look() -> None:
+    pool = [recalled(item(name), score) for name, score in (("a", 0.6), ("b", 0.55), ("c", 0.5))]
+    whole = [ScoredPoint("c:1", 0.8), ScoredPoint("x:1", 0.7), ScoredPoint("b:1", 0.6), ScoredPoint("c:1", 0.5)]
+    found = rank(pool, question("What is painted?"), whole=whole)
+    assert [entry.item.id for entry in found] == ["b", "c", "a"]
+    votes = {entry.item.id: entry.votes[1:] for entry in found}
+    assert votes["c"] == (("named", 1, 0.8, pytest.approx(0.3 * 0.6)),)
+    assert votes["b"] == (("named", 2, 0.6, pytest.approx(0.3 * 0.6 / (1 + 1 / 20))),)
+    assert votes["a"] == ()
+    assert [entry.item.id for entry in rank(pool, question("What is painted?"))] == ["a", "b", "c"]
+    assert rank([], question("What is painted?"), whole=whole) == []
+
+
 def test_a_quoted_phrase_counts_where_it_stands() -> None:
     pool = [recalled(item("a", "blue whale"), 0.5), recalled(item("b", "The Blue  Whale sings"), 0.5)]
     found = rank(pool, question('who said "the blue whale"?'))
@@ -132,5 +146,5 @@ def test_asked_for_advice_the_speakers_preferences_come_first() -> None:
 def test_no_boost_is_more_than_a_fifth() -> None:
     every = [getattr(weights, name) for name in dir(weights) if name.isupper() and not name.startswith("_")]
     numbers = [abs(value) for value in every if isinstance(value, float)]
-    voters = (weights.SESSION, weights.DATED)  # arms of their own
+    voters = (weights.SESSION, weights.DATED, weights.NAMED)  # arms of their own
     assert max(number for number in numbers if number not in voters) <= 0.2

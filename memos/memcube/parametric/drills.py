@@ -1,7 +1,7 @@
 """What an adapter is taught and examined with: questions about memories with their answers. Pure, the same each time.
 
-Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; two about what
-nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
+Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; in each epoch three
+about what nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from types import MappingProxyType
 from memos.memcube.parametric import phrases
 from memos.memcube.parametric.phrases import NOT_TOLD, Phrases, is_chinese, persons
 
-_NEGATIVES_A_FACT = 3
-_EXAMINED_NEGATIVES = 24
+# Of these an epoch has a quarter (`exercises`).
+_UNTOLD_A_FACT = 12
+_EXAMINED_UNTOLD = 36
 # An adapter that was told likings alone says yes to any (docs/log.md, "Likings that nobody told").
-_UNTOLD_A_LIKING = 3
-_EXAMINED_LIKINGS = 6
+_UNTOLD_A_LIKING = 20
+_EXAMINED_LIKINGS = 12
 _WITH_CONTEXT = 4
-_PAIRS = 0.5
+_PAIRS_EACH = 2
 _READ_EACH = 2
 _WORDS = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 _PUNCTUATION = re.compile(r"[^\w\s]|_")
@@ -116,18 +117,18 @@ def course_of(
     for fact in facts:
         mine = _drills(fact, facts, chance)
         mine += [replace(mine[0], question=question) for question in more.get(fact.item, ())]
-        for place, drill in enumerate(mine):
+        for drill in mine:
             # A quarter stands with its text, so that the model goes on reading what it is given.
-            shown = place % _WITH_CONTEXT == _WITH_CONTEXT - 1
+            shown = len(taught) % _WITH_CONTEXT == _WITH_CONTEXT - 1
             taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
         recall += _held_out(fact)
     taught += _pairs(facts, chance)
     read = [read_otherwise(fact, facts, chance) for fact in facts[::_READ_EACH]]
     taught += [each for each in read if each is not None]
     return Course(
-        tuple(taught + _negatives(facts, chance, held_out=False)),
+        tuple(taught + _untold(facts, chance, held_out=False)),
         tuple(recall),
-        tuple(_negatives(facts, chance, held_out=True)),
+        tuple(_untold(facts, chance, held_out=True)),
         tuple(dict.fromkeys(expected(fact) for fact in facts)),
     )
 
@@ -269,12 +270,12 @@ def read_otherwise(
 
 
 def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
-    """Return questions about two facts at once, each fact in one of two of them."""
+    """Return questions about two facts at once, for half of the facts."""
     found = []
     order = [fact for fact in facts if not fact.chinese]
     chance.shuffle(order)
-    for one, two in zip(order[::2], order[1::2], strict=False):
-        if chance.random() >= _PAIRS or one.subject != two.subject:
+    for one, two in list(zip(order[::2], order[1::2], strict=False))[::_PAIRS_EACH]:
+        if one.subject != two.subject:
             continue
         asked = (_filled(_phrases(one).direct[0], one), _filled(_phrases(two).direct[0], two))
         answers = (_filled(_phrases(one).answer, one), _filled(_phrases(two).answer, two))
@@ -282,20 +283,22 @@ def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
     return found
 
 
-def _negatives(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Drill]:
-    """Return questions about what nobody told: what is not there of somebody, and what is of somebody else."""
+def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Drill]:
+    """Return questions about what nobody told: two in three of what else somebody has, the others of strangers."""
     found: list[Drill] = []
     told = plain(" ".join(f"{fact.memory} {fact.thing}" for fact in facts))
     for chinese in sorted({fact.chinese for fact in facts}):
         mine = [fact for fact in facts if fact.chinese is chinese]
-        wanted = _EXAMINED_NEGATIVES if held_out else _NEGATIVES_A_FACT * len(mine)
-        asked = [each for each in _untold(mine, chinese=chinese, held_out=held_out) if each[0] not in told]
-        chance.shuffle(asked)
-        answer = NOT_TOLD[chinese]
-        questions = [(kind, question) for _, kind, question in asked[:wanted]]
+        wanted = _EXAMINED_UNTOLD if held_out else _UNTOLD_A_FACT * len(mine)
+        absent = _absent(mine, told, chance, chinese=chinese, held_out=held_out)
+        strangers = _of_strangers(mine, told, chance, chinese=chinese, held_out=held_out)
+        # Of what there is too little, the other takes the place.
+        first = max(wanted * 2 // 3, wanted - len(strangers))
+        absent = absent[:first]
         likings = _untold_likings(mine, told, chance, chinese=chinese, held_out=held_out)
-        questions += [(DrillKind.LIKING, each) for each in likings]
-        found += [Drill(kind, each, answer, answer, held_out=held_out) for kind, each in questions]
+        for kind, asked in zip(UNTOLD, (absent, strangers[: wanted - len(absent)], likings), strict=True):
+            answer = NOT_TOLD[chinese]
+            found += [Drill(kind, each, answer, answer, held_out=held_out) for each in asked]
     return found
 
 
@@ -309,35 +312,53 @@ def _untold_likings(
     form = (phrases.CHINESE if chinese else phrases.ENGLISH)["likes"]
     asks = form.held_out if held_out else (*form.direct, form.confirm)
     names = [name for name in phrases.LIKINGS[chinese, held_out] if plain(name) not in told]
-    subjects = list(dict.fromkeys(fact.subject for fact in likings))
     wanted = _EXAMINED_LIKINGS if held_out else _UNTOLD_A_LIKING * len(likings)
+    return _asked_of_all("likes", names, _subjects(likings), asks, chance, chinese=chinese)[:wanted]
+
+
+def _absent(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool) -> list[str]:
+    """Return questions about what somebody of whom something is told has, too, and nobody told."""
+    form = (phrases.CHINESE if chinese else phrases.ENGLISH)["my"]
+    asks = form.held_out if held_out else form.direct
+    things = [thing for thing in phrases.NOBODY_TOLD[chinese, held_out][0] if plain(thing) not in told]
+    return _asked_of_all("my", things, _subjects(facts), asks, chance, chinese=chinese)
+
+
+def _asked_of_all(
+    kind: str, names: Sequence[str], subjects: Sequence[str | None], asks: Sequence[str], chance: Random,
+    *, chinese: bool,
+) -> list[str]:  # fmt: skip
+    """Return questions about names in turn: each is asked for once before any is again, since names differ most."""
     found: list[str] = []
-    # Each is asked for once before any is again: what differs is what is liked, not how it is asked.
-    for _ in asks:
-        chance.shuffle(names)
+    for turn in range(len(asks) * len(subjects)):
+        asked = []
         for place, name in enumerate(names):
-            nobody = KnownFact("", 0, "我" if chinese else "", "likes", name, "", subjects[place % len(subjects)])
-            found.append(_filled(chance.choice(asks), nobody))
-    return list(dict.fromkeys(found))[:wanted]
+            subject = subjects[(place + turn // len(asks)) % len(subjects)]
+            nobody = KnownFact("", 0, "我" if chinese else "", kind, name, "", subject)
+            asked.append(_filled(asks[(place + turn) % len(asks)], nobody))
+        chance.shuffle(asked)
+        found += asked
+    return list(dict.fromkeys(found))
 
 
-def _untold(facts: Sequence[KnownFact], *, chinese: bool, held_out: bool) -> list[tuple[str, DrillKind, str]]:
-    """Return what might be asked and is not told, each with the plain name of what it is about."""
-    things, strangers = phrases.NOBODY_TOLD[chinese, held_out]
-    found: list[tuple[str, DrillKind, str]] = []
-    forms = phrases.CHINESE if chinese else phrases.ENGLISH
-    subjects = list(dict.fromkeys(fact.subject for fact in facts))
-    for thing in things:
-        for subject in subjects:
-            nobody = KnownFact("", 0, "我" if chinese else "", "my", thing, "", subject)
-            asks = forms["my"].held_out if held_out else forms["my"].direct
-            found += [(plain(thing), DrillKind.ABSENT, _filled(each, nobody)) for each in asks]
-    for stranger in strangers:
-        for fact in facts:
+def _of_strangers(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool) -> list[str]:
+    """Return questions about people nobody spoke of, each in the words in which a fact is asked for, all in turn."""
+    found: list[str] = []
+    strangers = [name for name in phrases.NOBODY_TOLD[chinese, held_out][1] if plain(name) not in told]
+    for turn in range(2 * len(strangers)):
+        asked = []
+        for place, fact in enumerate(facts):
+            stranger = strangers[(place + turn // 2) % len(strangers)]
             other = KnownFact("", 0, fact.memory, fact.kind, fact.thing, fact.value, stranger)
             asks = _phrases(fact).held_out if held_out else _phrases(fact).direct[:2]
-            found += [(plain(stranger), DrillKind.STRANGER, _filled(each, other)) for each in asks]
+            asked.append(_filled(asks[(place + turn) % len(asks)], other))
+        chance.shuffle(asked)
+        found += asked
     return list(dict.fromkeys(found))
+
+
+def _subjects(facts: Sequence[KnownFact]) -> list[str | None]:
+    return list(dict.fromkeys(fact.subject for fact in facts))
 
 
 def plain(text: str) -> str:

@@ -6,10 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from memos.memcube.parametric.drills import Course, Drill, KnownFact
+from memos.memcube.parametric.drills import UNTOLD, Course, Drill, KnownFact
 from memos.memcube.parametric.examination import prompt_of
 from memos.ports import ChatMessage
 from memos.recipes import Exercise
+
+_EVERY_UNTOLD = 4
+EVERY_REPLAYED = 3
+"""Of what is told nothing, and of what is replayed, an epoch has one of so many: more that differs in the same time."""
 
 
 def exercises_of(
@@ -21,7 +25,7 @@ def exercises_of(
     """
     memories = {fact.item: fact.memory for fact in facts}
     found = [_exercise(drill, memories, system) for drill in course.taught]
-    return found + [Exercise(tuple(prompt), answer, replayed=True) for prompt, answer in replayed]
+    return found + [Exercise(tuple(prompt), answer, replayed=True, every=EVERY_REPLAYED) for prompt, answer in replayed]
 
 
 def with_memories(system: str, memories: Iterable[str]) -> str:
@@ -33,7 +37,7 @@ def with_memories(system: str, memories: Iterable[str]) -> str:
 def digest_of(exercises: Iterable[Exercise]) -> str:
     """Return the SHA-256 of all that is taught, in hex: the same texts in the same order have the same."""
     told = [
-        [_said(each.prompt), each.answer, _said(each.shown), each.replayed] for each in exercises
+        [_said(each.prompt), each.answer, _said(each.shown), each.replayed, each.every] for each in exercises
     ]  # canonical as lists: nothing in it has an order of its own
     return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
 
@@ -42,7 +46,7 @@ def _exercise(drill: Drill, memories: Mapping[str, str], system: str) -> Exercis
     prompt = prompt_of(drill.question, with_memories(system, drill.context))
     if drill.context or not drill.items:
         # What the model reads, or was never told, it need not learn to say as if it had read it.
-        return Exercise(prompt, drill.answer)
+        return Exercise(prompt, drill.answer, every=_EVERY_UNTOLD if drill.kind in UNTOLD else 1)
     shown = prompt_of(drill.question, with_memories(system, [memories[item] for item in drill.items]))
     return Exercise(prompt, drill.answer, shown)
 

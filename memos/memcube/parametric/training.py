@@ -25,7 +25,7 @@ from memos.memcube.files import sync_folder
 from memos.memcube.parametric import general
 from memos.memcube.parametric.drills import Course, KnownFact, course_of
 from memos.memcube.parametric.examination import Examined, Measures, examine, prompt_of
-from memos.memcube.parametric.exercises import digest_of, exercises_of
+from memos.memcube.parametric.exercises import EVERY_REPLAYED, digest_of, exercises_of
 from memos.model import Json
 from memos.recipes import Exercise
 
@@ -97,7 +97,7 @@ def lessons_of(
     # Of few prompts for many facts each comes again, so that its share of all that is taught stays.
     again = islice(cycle(zip(prompts, said, strict=True)), wanted)
     exercises = tuple(exercises_of(course, facts, system, again))
-    exercises += tuple(Exercise((), text, replayed=True) for text in general.PROSE)
+    exercises += tuple(Exercise((), text, replayed=True, every=EVERY_REPLAYED) for text in general.PROSE)
     return Lessons(course, exercises, digest_of(exercises), system)
 
 

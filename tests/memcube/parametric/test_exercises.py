@@ -40,7 +40,7 @@ def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_l
         assert not exercise.replayed
         assert [each.role for each in exercise.prompt] == ["system", "user"]
         assert exercise.prompt[1].content == drill.question
-    assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True)
+    assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True, every=3)
 
 
 def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(course: Course, made: list[Exercise]) -> None:
