@@ -44,6 +44,7 @@ class Bench:
         if len(self._facts) < most:
             raise CannotRun(f"there are {len(self._facts)} facts; ask for at most so many")
         self._made: dict[tuple[object, ...], tuple[Lessons, Path]] = {}
+        self._steps: dict[tuple[object, ...], int] = {}
 
     def adapter(self, count: int, recipe: Recipe) -> dict[str, Any]:
         """Return what an adapter of so many facts knows, and what it took."""
@@ -54,6 +55,7 @@ class Bench:
         training.save(training_, folder, {})
         training_.detach()
         self._made[count, recipe] = lessons, folder
+        self._steps[count, recipe] = training_.steps
         return {
             **_told(measures), "steps": training_.steps, "train_s": round(took, 1),
             "s": round(time.perf_counter() - began, 1),
@@ -64,8 +66,7 @@ class Bench:
         """Return what is learned from the sentences themselves, in as many steps as from questions about them."""
         lessons, _ = self._of(few, recipe)
         raw = [Exercise((), fact.memory) for fact in self._facts[:few]]
-        steps = recipe.epochs * -(-len(lessons.exercises) // recipe.batch)
-        epochs = max(1, round(steps / -(-len(raw) // recipe.batch)))
+        epochs = max(1, round(self._steps[few, recipe] / -(-len(raw) // recipe.batch)))
         taught = LoraTraining(self._loaded, replace(recipe, epochs=epochs))
         taught.prepare(raw)
         while taught.step < taught.steps:

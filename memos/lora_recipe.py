@@ -13,12 +13,13 @@ from memos.errors import shown
 class Recipe:
     """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md).
 
-    `layers` are those it is put on: the feed-forward part of each layer, or every linear one. `imitation` weighs the
-    distance to the base model that reads the fact, over its `top` likeliest tokens: of use where that reads well, from
-    some 1.5B parameters on. `replay` weighs that to the base model itself on other prompts. With `checkpointing`, as
-    always on a GPU, what layers keep for their gradients is computed a second time instead: slower, in a fraction of
-    the memory. With `half`, matrices are multiplied in bfloat16 where the processor does that (2.3 times as fast on one
-    with AVX-512 BF16); what is trained stays float32.
+    `epochs` are those of a course of 16 facts; a larger one has fewer. `layers` are those it is put on: the
+    feed-forward part of each layer, or every linear one. `imitation` weighs the distance to the base model that reads
+    the fact, over its `top` likeliest tokens: of use where that reads well, from some 1.5B parameters on. `replay`
+    weighs that to the base model itself on other prompts. With `checkpointing`, as always on a GPU, what layers keep
+    for their gradients is computed a second time instead: slower, in a fraction of the memory. With `half`, matrices
+    are multiplied in bfloat16 where the processor does that (2.3 times as fast on one with AVX-512 BF16); what is
+    trained stays float32.
     """
 
     rank: int = 16

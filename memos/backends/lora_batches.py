@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 
 _WARM_UP = 0.1
+_COURSE = 304
+"""Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,16 @@ def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
             found.append(each)
         places[each.every] += 1
     return found
+
+
+def epochs_of(most: int, exercises: int) -> int:
+    """Return in how many epochs of so many exercises a course is taught: in fewer than `most` when it is a large one.
+
+    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts passed after half of
+    the epochs of 16 (docs/log.md, "What an examination asks").
+    """
+    share = math.pow(_COURSE / max(_COURSE, exercises), 0.4)
+    return max(1, round(most * share))
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:

@@ -30,7 +30,7 @@ from transformers.pytorch_utils import Conv1D
 
 from memos.adapter_files import unwritten
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
-from memos.backends.lora_batches import Encoded, batches, distance, in_epoch, in_turns, rate_share
+from memos.backends.lora_batches import Encoded, batches, distance, epochs_of, in_epoch, in_turns, rate_share
 from memos.errors import IntegrityError
 from memos.lora_recipe import Recipe
 from memos.ports import ChatMessage
@@ -99,9 +99,10 @@ class LoraTraining:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
         encoded = self._encoded(exercises)
+        epochs = epochs_of(self._recipe.epochs, len(in_epoch(encoded, 0)))
         self._plan = [
             batch
-            for number in range(self._recipe.epochs)
+            for number in range(epochs)
             for batch in batches(in_epoch(encoded, number), self._recipe.batch, chance)
         ]
         self._step = 0
