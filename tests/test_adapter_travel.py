@@ -210,7 +210,7 @@ FORGED: list[tuple[str, Callable[[Rows], object], str]] = [
     ("another base", lambda told: told.update(base_sha256="0" * 64), "another model"),
     ("a huge rank", lambda told: told["recipe"].update(rank=1 << 30), "recipe"),
     ("another rank", lambda told: told["recipe"].update(rank=2), "of another shape"),
-    ("other layers", lambda told: told["recipe"].update(layers="all"), "of another shape"),
+    ("other layers", lambda told: told["recipe"].update(layers="mlp"), "of another shape"),
     ("strange layers", lambda told: told["recipe"].update(layers="../x"), "recipe"),
     ("a recipe of nobody", lambda told: told.update(recipe={"steps": 5}), "recipe"),
 ]

@@ -199,7 +199,7 @@ def test_an_adapter_that_was_saved_can_be_taken_up(tmp_path: Path) -> None:
     assert not all(map(torch.equal, one.weights, two.weights))
     two.load(file)
     assert all(map(torch.equal, one.weights, two.weights))
-    for other in (replace(recipe, rank=4), replace(recipe, layers="all")):
+    for other in (replace(recipe, rank=4), replace(recipe, layers="mlp")):
         with pytest.raises(IntegrityError, match="another shape"):
             trained(recipe=other).load(file)
     file.write_bytes(b"harmed")

@@ -1,0 +1,30 @@
+"""What the steps of a training are made of: which exercises an epoch has, and how many epochs there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from memos.backends.lora_batches import Encoded, epochs_of, in_epoch
+
+
+def encoded(number: int, every: int) -> Encoded:
+    return Encoded([number], 1, False, every, None, None)
+
+
+def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each() -> None:
+    facts, untold, replayed = ([encoded(n, every) for n in range(count)] for count, every in ((5, 1), (8, 4), (7, 3)))
+    epochs = [in_epoch([*facts, *untold, *replayed], number) for number in range(12)]
+    seen = Counter((each.every, each.ids[0]) for epoch in epochs for each in epoch)
+    assert seen == Counter({(every, n): 12 // every for count, every in ((5, 1), (8, 4), (7, 3)) for n in range(count)})
+    assert {len(epoch) for epoch in epochs} <= {5 + 2 + 2, 5 + 2 + 3}
+    assert in_epoch([], 3) == []
+
+
+@pytest.mark.parametrize(
+    ("most", "exercises", "epochs"),
+    [(10, 304, 10), (10, 20, 10), (10, 1072, 6), (10, 2100, 5), (10, 10**9, 1), (1, 5000, 1), (10, 0, 10)],
+)
+def test_large_courses_have_fewer_epochs(most: int, exercises: int, epochs: int) -> None:
+    assert epochs_of(most, exercises) == epochs
