@@ -35,7 +35,7 @@ DATED = 1.0
 Half of it for being of that time, half for what its words say among the others that are.
 """
 
-NAMED = 0.30
+NAMED = 0.15
 _NAMED_HALVES = 20
 _LOOKED_AT = 50
 """A second look by the question's vector with its names, as a share of the best score; at this rank half of it."""

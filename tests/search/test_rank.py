@@ -104,13 +104,13 @@ def test_what_is_of_the_time_asked_for_comes_before_what_shares_the_words() -> N
 
 
 def test_what_is_nearest_to_the_question_with_its_names_gets_a_second_look() -> None:
-    pool = [recalled(item(name), score) for name, score in (("a", 0.6), ("b", 0.55), ("c", 0.5))]
+    pool = [recalled(item(name), score) for name, score in (("a", 0.6), ("b", 0.56), ("c", 0.52))]
     whole = [ScoredPoint("c:1", 0.8), ScoredPoint("x:1", 0.7), ScoredPoint("b:1", 0.6), ScoredPoint("c:1", 0.5)]
     found = rank(pool, question("What is painted?"), whole=whole)
     assert [entry.item.id for entry in found] == ["b", "c", "a"]
     votes = {entry.item.id: entry.votes[1:] for entry in found}
-    assert votes["c"] == (("named", 1, 0.8, pytest.approx(0.3 * 0.6)),)
-    assert votes["b"] == (("named", 2, 0.6, pytest.approx(0.3 * 0.6 / (1 + 1 / 20))),)
+    assert votes["c"] == (("named", 1, 0.8, pytest.approx(0.15 * 0.6)),)
+    assert votes["b"] == (("named", 2, 0.6, pytest.approx(0.15 * 0.6 / (1 + 1 / 20))),)
     assert votes["a"] == ()
     assert [entry.item.id for entry in rank(pool, question("What is painted?"))] == ["a", "b", "c"]
     assert rank([], question("What is painted?"), whole=whole) == []
@@ -146,5 +146,5 @@ def test_asked_for_advice_the_speakers_preferences_come_first() -> None:
 def test_no_boost_is_more_than_a_fifth() -> None:
     every = [getattr(weights, name) for name in dir(weights) if name.isupper() and not name.startswith("_")]
     numbers = [abs(value) for value in every if isinstance(value, float)]
-    voters = (weights.SESSION, weights.DATED, weights.NAMED)  # arms of their own
+    voters = (weights.SESSION, weights.DATED)  # arms of their own
     assert max(number for number in numbers if number not in voters) <= 0.2
