@@ -63,7 +63,7 @@ def epochs_of(most: int, exercises: int) -> int:
     What its facts have in common, such as when to abstain, is learned from all of them: 64 facts passed after half of
     the epochs of 16 (docs/log.md, "What an examination asks").
     """
-    share = math.pow(_COURSE / max(_COURSE, exercises), 0.4)
+    share = math.pow(_COURSE / max(_COURSE, exercises), 0.55)
     return max(1, round(most * share))
 
 
