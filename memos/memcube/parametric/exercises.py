@@ -13,7 +13,7 @@ from memos.recipes import Exercise
 
 _EVERY_UNTOLD = 4
 EVERY_REPLAYED = 3
-"""Of what is told nothing, and of what is replayed, an epoch has one of so many: more that differs in the same time."""
+"""Of what nobody told, and of what is replayed, an epoch has one in so many: more that differs in the same time."""
 
 
 def exercises_of(
