@@ -10,7 +10,6 @@ import pytest
 from memos.clock import to_micros
 from memos.memcube.ledger.items import Brief
 from memos.model import ItemType, Role, Status
-from memos.ports import ScoredPoint
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
@@ -101,19 +100,6 @@ def test_what_is_of_the_time_asked_for_comes_before_what_shares_the_words() -> N
     assert [entry.item.id for entry in found] == ["b", "c", "a"]
     votes = {entry.item.id: entry.votes[1:] for entry in found}
     assert votes == {"b": (("dated", 1, 1.0, 1.0),), "c": (("dated", 2, 0.3, 0.65),), "a": ()}
-
-
-def test_what_is_nearest_to_the_question_with_its_names_gets_a_second_look() -> None:
-    pool = [recalled(item(name), score) for name, score in (("a", 0.6), ("b", 0.56), ("c", 0.52))]
-    whole = [ScoredPoint("c:1", 0.8), ScoredPoint("x:1", 0.7), ScoredPoint("b:1", 0.6), ScoredPoint("c:1", 0.5)]
-    found = rank(pool, question("What is painted?"), whole=whole)
-    assert [entry.item.id for entry in found] == ["b", "c", "a"]
-    votes = {entry.item.id: entry.votes[1:] for entry in found}
-    assert votes["c"] == (("named", 1, 0.8, pytest.approx(0.15 * 0.6)),)
-    assert votes["b"] == (("named", 2, 0.6, pytest.approx(0.15 * 0.6 / (1 + 1 / 20))),)
-    assert votes["a"] == ()
-    assert [entry.item.id for entry in rank(pool, question("What is painted?"))] == ["a", "b", "c"]
-    assert rank([], question("What is painted?"), whole=whole) == []
 
 
 def test_a_quoted_phrase_counts_where_it_stands() -> None:
