@@ -182,7 +182,7 @@ class MemOS:
             *self._upkeep.jobs(),
             Job(READ, ReadFileJob(parts.documents, parts.embedder.split, self._settle, self._scopes.masking_of).run),
         ]
-        near = Nearness(parts.ledger, parts.vector, parts.embedder).of
+        near = Nearness(parts.vector, parts.embedder).of
         means = Means(
             parts.vector_follower.turns_of, near, parts.askers, self._settle, self._scopes.masking_of, upkeep,
             self.listeners.busy,

@@ -175,6 +175,8 @@ class Arm(StrEnum):
     TURN = "turn"
     WINDOW = "window"
     STANDING = "standing"
+    NAMED = "named"
+    DATED = "dated"
     TURN_BM25 = "turn_bm25"
     WINDOW_BM25 = "window_bm25"
 

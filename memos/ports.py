@@ -52,7 +52,10 @@ class VectorPoint:
 
 @dataclass(frozen=True, slots=True)
 class ArmQuery:
-    """One recall arm's question: a dense vector for TURN and WINDOW, terms for the BM25 arms."""
+    """One recall arm's question: terms for the BM25 arms, a dense vector for the others.
+
+    STANDING, NAMED and DATED ask the turn vectors; DATED finds also what points away from the question.
+    """
 
     arm: Arm
     query: Vector | SparseVector

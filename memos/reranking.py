@@ -17,9 +17,9 @@ from memos.tokens import estimate_tokens
 
 MOST_TEXTS: Final = 500
 # The weights of `memos.search.relevance` for a memory alone: its cosine, and its words by the number of the question's.
-_COSINE: Final = 3.784
-_TERMS: Final = 1.577
-_BIAS: Final = -3.966
+_COSINE: Final = 2.739
+_TERMS: Final = 1.205
+_BIAS: Final = -2.705
 
 
 @dataclass(frozen=True, slots=True)

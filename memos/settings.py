@@ -235,7 +235,7 @@ class HeatSettings(BaseModel):
     )
     mid_capacity: int = Field(2000, ge=1, description="Segments of one cube in the mid tier")
     similarity: float = Field(
-        0.6, ge=0, le=2, description="Cosine plus shared keywords from which a page joins a segment"
+        0.5, ge=0, le=2, description="Cosine plus shared keywords from which a page joins a segment"
     )
 
     @model_validator(mode="after")

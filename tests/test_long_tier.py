@@ -295,7 +295,7 @@ def test_the_coldest_beyond_the_capacity_are_archived_but_never_a_pinned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics = ["violin lessons", "kitchen tiles", "bicycle tyres", "tax papers", "orchid soil"]
-    with MemOS.open(tmp_path, settings=settings_of(mid_capacity=2, tau_days=20), embedder=WordEmbedder()) as memos:
+    with MemOS.open(tmp_path, settings=settings_of(mid_capacity=2, tau_days=20), embedder=WordEmbedder(512)) as memos:
         for day, topic in enumerate(topics, start=1):
             memos.add({"role": "user", "content": topic, "chat_time": f"2026-11-0{day}"})
             settled(memos)

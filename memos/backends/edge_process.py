@@ -23,6 +23,7 @@ from memos.backends.edge_keys import KEYS_FILE, PointKeys
 from memos.backends.qdrant_filters import compile_search, standing
 from memos.backends.qdrant_points import (
     ASKED,
+    AT_LEAST,
     BUILD_WIDTH,
     DENSE,
     INTEGERS,
@@ -146,7 +147,7 @@ class Shard:
         ranked = []
         answers: list[list[Any]] = self._shard.query_batch(edge.QueryBatchRequest(requests))
         for (name, _), found in zip(arms, answers, strict=True):
-            least = 0.0 if name in SPARSE else _NOISE
+            least = AT_LEAST.get(name, _NOISE)
             kept = [(places.setdefault(p.id.int, len(places)), p.score) for p in found if p.score > least]
             ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
         return self._keys.of(list(places), self._ask_keys), [(at.tobytes(), scores.tobytes()) for at, scores in ranked]

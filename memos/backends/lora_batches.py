@@ -60,10 +60,10 @@ def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 def epochs_of(most: int, exercises: int) -> int:
     """Return in how many epochs of so many exercises a course is taught: in fewer than `most` when it is a large one.
 
-    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts passed after half of
-    the epochs of 16 (docs/log.md, "What an examination asks").
+    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts passed after six
+    where 16 need ten (docs/log.md, "What an examination asks").
     """
-    share = math.pow(_COURSE / max(_COURSE, exercises), 0.55)
+    share = math.pow(_COURSE / max(_COURSE, exercises), 0.45)
     return max(1, round(most * share))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from memos.backends import qdrant_collection
 from memos.backends.qdrant_calls import Connection, IdfCorpusParams, connect, models
 from memos.backends.qdrant_filters import compile_search, standing
-from memos.backends.qdrant_points import ASKED, SEARCH_WIDTH, SPARSE, point_key, stored_payload
+from memos.backends.qdrant_points import ASKED, AT_LEAST, SEARCH_WIDTH, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
 from memos.model import Arm
@@ -123,7 +123,7 @@ class QdrantServerIndex:
                 lambda left_s: self._client.query_batch_points(self._name, list(asked.values()), timeout=left_s)
             )
             for place, answer in zip(asked, answers, strict=True):
-                least = 0.0 if request.arms[place].arm in SPARSE else _NOISE
+                least = AT_LEAST.get(request.arms[place].arm.value, _NOISE)
                 found[place] = [ScoredPoint(point_key(p.payload), p.score) for p in answer.points if p.score > least]
         return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from memos.clock import to_micros
 from memos.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.memcube.changes import WINDOW
-from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
 from memos.model import FOUND, UNUSED, Item, ItemType, Json, Role
 from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
@@ -24,13 +23,13 @@ from memos.text.standing import stands
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
-POINT_FORMAT = 5
-"""Grows when points are made otherwise: 5 says of each whether it states what holds on."""
+POINT_FORMAT = 6
+"""Grows when points are made otherwise: since 6 no text begins with its day, which a question's times ask for."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
 _POINTS_PER_WRITE = 256
-# About 230 tokens of English, under the embedder's 256 with date and marks.
+# About 230 tokens of English, under the embedder's 256 with names and marks.
 _WINDOW_CHARS = 900
 _LEAST_CONTEXT_CHARS = 100
 
@@ -73,12 +72,11 @@ class VectorFollower:
             states = items.all_versions(connection, item_ids)
             revisions = items.revisions(connection, item_ids)
             before = self._before(connection, states)
-            zones = cubes.zones(connection, {versions[-1].cube for versions in states.values()})
         chunks = [
             chunk
             for versions in states.values()
             for version in versions
-            for chunk in self._chunks(version, before.get(version.id, ()), zones[version.cube])
+            for chunk in self._chunks(version, before.get(version.id, ()))
         ]
         for start in range(0, len(chunks), _POINTS_PER_WRITE):
             self._index.upsert(self._points(chunks[start : start + _POINTS_PER_WRITE], revisions))
@@ -101,7 +99,7 @@ class VectorFollower:
 
     def first_turn(self, state: Item) -> str:
         """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
-        return self._chunks(state, (), UTC)[0].turn
+        return self._chunks(state, ())[0].turn
 
     def turns_of(self, states: Sequence[Item]) -> Vector:
         """Return float32 (len(states), dimension): the turn vectors of items as they are now.
@@ -129,9 +127,8 @@ class VectorFollower:
         known = {**states, **items.all_versions(connection, missing)}
         return {item_id: tuple(known[other] for other in reversed(others)) for item_id, others in ids.items()}
 
-    def _chunks(self, item: Item, before: Sequence[list[Item]], zone: tzinfo) -> list[_Chunk]:
-        """Cut one version; a chunk's window is the two pieces said before it, then itself, all on one day's line."""
-        day = None if item.said_at is None else _local(item.said_at, zone)
+    def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[_Chunk]:
+        """Cut one version; a chunk's window is the two pieces said before it, then itself."""
         pieces = [
             render.said(state.speaker, state.memory)
             for versions in before
@@ -144,7 +141,7 @@ class VectorFollower:
             context = pieces[-WINDOW:-1]
             room = _WINDOW_CHARS - len(said)
             window = render.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
-            chunks.append(_Chunk(item, number, render.dated(day, said), render.dated(day, window)))
+            chunks.append(_Chunk(item, number, said, window))
         return chunks
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
@@ -194,13 +191,6 @@ def _rendered(item: Item, text: str) -> str:
     path, header = item.info.get("path"), item.info.get("table")
     titles = [str(title) for title in path] if isinstance(path, list) else []
     return render.passage(item.speaker, titles, header if isinstance(header, str) else None, text)
-
-
-def _local(moment: datetime, zone: tzinfo) -> datetime:
-    try:
-        return moment.astimezone(zone)
-    except OverflowError:  # the calendar's first or last hours, in a zone beyond them
-        return moment
 
 
 def _tail(text: str, room: int) -> str:

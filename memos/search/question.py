@@ -100,18 +100,19 @@ class Question:
         return named is not None and named.search(self.text) is not None
 
 
-def without_names(text: str, speakers: Iterable[str]) -> str:
-    """Return a question without the names of who speaks, and as it is when nothing else is asked.
+def without_names(text: str, speakers: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """Return a question without the names of who speaks, and these; as it is when nothing else is asked.
 
     A vector of "What does Ann paint?" lies near whatever is said to Ann or of her; that Ann says it, speakers tell.
     """
-    left = text
+    left, names = text, []
     for speaker in speakers:
         named = _named(speaker)
-        if named is not None:
+        if named is not None and named.search(left) is not None:
             left = named.sub(" ", left)
+            names.append(speaker)
     left = " ".join(left.split())
-    return left if len(_WORD.findall(left)) >= _LEAST_WORDS else text
+    return (left, tuple(names)) if names and len(_WORD.findall(left)) >= _LEAST_WORDS else (text, ())
 
 
 def _named(speaker: str) -> re.Pattern[str] | None:

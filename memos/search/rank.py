@@ -35,6 +35,11 @@ DATED = 1.0
 Half of it for being of that time, half for what its words say among the others that are.
 """
 
+NAMED = 0.15
+_NAMED_HALVES = 20
+_LOOKED_AT = 50
+"""A second look by the question's vector with its names, as a share of the best score; at this rank half of it."""
+
 PHRASE = 0.20
 CALLED = 0.20
 """A call with its outcome, when the question is whether something was done, or worked, before."""
@@ -85,12 +90,14 @@ def rank(
     newer: Mapping[str, str] = MappingProxyType({}),
     standing: Sequence[ScoredPoint] = (),
     dated: Sequence[Fused] = (),
+    whole: Sequence[ScoredPoint] = (),
 ) -> list[Ranked]:
     """Return the candidates by their final score, best first; votes and boosts add up to it.
 
     `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced,
     `standing` what may be lifted of what states what holds on (`liftable`), the nearest to the question first,
-    `dated` what is of the time that the question names, fused by itself.
+    `dated` what is of the time that the question names, fused by itself, `whole` what is near the question as it was
+    asked, where the names of who speaks were left out of its vector.
     """
     of_then: dict[str, Vote] = {
         entry.version_key: ("dated", place, entry.score, DATED * (1 + entry.score) / 2)
@@ -101,7 +108,8 @@ def rank(
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
     places = {_place(entry.item, 0): entry.item.id for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
-    newest = _recency(pool) if Intent.LATEST in question.intents else {}
+    latest = Intent.LATEST in question.intents
+    newest = _recency(pool) if latest else {}
     ranked = []
     for entry in pool:
         item, base = entry.item, base_of[entry.item.id]
@@ -122,7 +130,25 @@ def rank(
             votes = (*votes, then)
         score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
-    return _with_standing(_newer_first(ranked, newer), question, standing)
+    newer = {**newer, **_told_since(pool)} if latest else newer
+    return _with_standing(_newer_first(_second_look(ranked, whole), newer), question, standing)
+
+
+def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ranked]:
+    """Add to those of the first candidates that are near the whole question, by their place among these."""
+    order = sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
+    first = {f"{entry.item.id}:{entry.item.version}": place for place, entry in enumerate(order[:_LOOKED_AT])}
+    best = order[0].score if order else 0.0
+    near: dict[str, float] = {}
+    for point in whole:
+        if point.key in first:
+            near.setdefault(point.key, point.score)
+    for rank_, (key, cosine) in enumerate(near.items()):
+        entry = order[first[key]]
+        gave = NAMED * best / (1 + rank_ / _NAMED_HALVES)
+        vote = ("named", rank_ + 1, cosine, gave)
+        order[first[key]] = entry._replace(score=entry.score + gave, votes=(*entry.votes, vote))
+    return order
 
 
 def liftable(question: Question, standing: Sequence[ScoredPoint]) -> list[ScoredPoint]:
@@ -238,6 +264,19 @@ def asking_share(text: str) -> float:
         if sentence.rstrip().endswith(("?", "？")):
             asked += length
     return asked / told if told else 0.0
+
+
+def _told_since(pool: Sequence[Recalled]) -> Mapping[str, str]:
+    """Return what says last what others of the pool said before, by these: who works where, by the key of both."""
+    by_key: dict[tuple[str, str], list[Brief]] = defaultdict(list)
+    for entry in pool:
+        if entry.item.key is not None and entry.item.valid_from is not None:
+            by_key[entry.item.cube, entry.item.key].append(entry.item)
+    found: dict[str, str] = {}
+    for told in by_key.values():
+        last = max(told, key=lambda item: (item.valid_from or 0, item.id))
+        found |= {item.id: last.id for item in told if (item.valid_from or 0) < (last.valid_from or 0)}
+    return found
 
 
 def _recency(pool: Sequence[Recalled]) -> Mapping[str, float]:

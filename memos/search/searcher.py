@@ -58,8 +58,9 @@ _MAX_UNINDEXED = 256
 _NEIGHBOURS = 10
 # Of what states what holds on, those nearest to a question that are looked at.
 _STANDING = 10
-# What is asked once more of the time that a question names.
-_TURNS = (Arm.TURN, Arm.TURN_BM25)
+# What others order by, and recalls nothing by itself.
+_BESIDE = (Arm.STANDING, Arm.NAMED)
+_NAME_SHARE = np.float32(0.6)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
 # A message tells of something; that it is over does not make the message wrong. A fact that ended is.
@@ -82,6 +83,13 @@ class SearchRequest:
 
 
 Arms = dict[str, list[ScoredPoint] | None]
+
+
+class _Vectors(NamedTuple):
+    """A question's vector, and about the one with the names that were left out of it, None where none were."""
+
+    asked: Vector
+    named: Vector | None
 
 
 class _Beside(NamedTuple):
@@ -139,19 +147,22 @@ class Searcher:
         helped = self.helper.submit(self._beside_embedding, request, rules, limit)
         with clock.stage("embed"):
             speaking = speakers.few(connection, request.scope.cubes)
-            dense = self.embedder.embed_query(without_names(request.query, speaking))
+            asked, names = without_names(request.query, speaking)
+            dense = self.embedder.embed_query(asked)
+            vectors = _Vectors(dense, _with_names(dense, [self.embedder.embed_query(name) for name in names]))
         with clock.stage("recall"):
             beside = helped.result()
             known = candidates_of(connection, request, rules)
-            arms = self._recall(request, rules, _dense_arms(dense), limit, partial(_read_ahead, known, beside))
+            arms = self._recall(request, rules, _dense_arms(vectors), limit, partial(_read_ahead, known, beside))
             arms |= beside.arms
-            dated = self._dated(connection, request, rules, dense, beside, limit)
+            dated = self._dated(connection, request, rules, vectors, beside, limit)
         while True:
             with clock.stage("recall"):
-                missing = tuple(arm for arm, found in arms.items() if found is None and arm != Arm.STANDING)
+                missing = tuple(arm for arm, found in arms.items() if found is None and arm not in _BESIDE)
                 recalled = {arm: found or [] for arm, found in arms.items()}
-                self._add_unindexed(connection, request, rules, recalled, dense, beside, down=bool(missing))
+                self._add_unindexed(connection, request, rules, recalled, vectors, beside, down=bool(missing))
                 stands = liftable(beside.question, recalled.pop(Arm.STANDING.value, [])[:_STANDING])
+                of_them = recalled.pop(Arm.NAMED.value, [])
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
@@ -160,7 +171,7 @@ class Searcher:
                 newer = dict(told_by_calls(connection, beside.question, pool))
                 newer |= {} if request.as_of is not None else _with_successors(known, pool)
             with clock.stage("rank"):
-                order = rank(pool, beside.question, beside.near or [], newer, stands, dated)
+                order = rank(pool, beside.question, beside.near or [], newer, stands, dated, of_them)
                 ranked, copies = _collapse(connection, order, request.as_of)
             full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
@@ -169,7 +180,7 @@ class Searcher:
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):
-                arms = self._recall(request, rules, (*_dense_arms(dense), *_term_arms(beside.terms)), limit)
+                arms = self._recall(request, rules, (*_dense_arms(vectors), *_term_arms(beside.terms)), limit)
 
     def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> _Beside:
         """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
@@ -204,7 +215,7 @@ class Searcher:
         connection: sa.Connection,
         request: SearchRequest,
         rules: Rules,
-        dense: Vector,
+        vectors: _Vectors,
         beside: _Beside,
         limit: int,
     ) -> list[Fused]:
@@ -212,12 +223,19 @@ class Searcher:
         if not beside.question.spans:
             return []
         of_then = rules.narrowed(of_spans(beside.question.spans))
-        queries = tuple(each for each in (*_dense_arms(dense), *_term_arms(beside.terms)) if each.arm in _TURNS)
+        queries = (ArmQuery(Arm.DATED, vectors.asked), *_term_arms(beside.terms)[:1])
         arms = self._recall(request, of_then, queries, limit)
         recalled = {arm: found or [] for arm, found in arms.items()}
-        self._add_unindexed(connection, request, of_then, recalled, dense, beside, down=None in arms.values())
-        recalled.pop(Arm.STANDING.value, None)
-        return fuse(recalled, len(beside.terms.indices))[: max(_MIN_POOL, request.top_k)]
+        recalled[Arm.TURN.value] = recalled.pop(Arm.DATED.value)
+        self._add_unindexed(connection, request, of_then, recalled, vectors, beside, down=None in arms.values())
+        for arm in _BESIDE:
+            recalled.pop(arm.value, None)
+        found = fuse(recalled, len(beside.terms.indices))
+        # What has nothing to do with the words was said then all the same; where nothing has, all is as good.
+        rest = dict.fromkeys(point.key for points in recalled.values() for point in points)
+        for fused in found:
+            rest.pop(fused.version_key, None)
+        return [*found, *(Fused(key, 0.0 if found else 1.0, ()) for key in rest)][: max(_MIN_POOL, request.top_k)]
 
     def _add_unindexed(
         self,
@@ -225,7 +243,7 @@ class Searcher:
         request: SearchRequest,
         rules: Rules,
         arms: dict[str, list[ScoredPoint]],
-        dense: Vector,
+        vectors: _Vectors,
         beside: _Beside,
         *,
         down: bool,
@@ -251,10 +269,13 @@ class Searcher:
         arms["unindexed_terms"] = sorted(by_terms, key=_score, reverse=True)
         # A text the embedder refuses (it is parked for that) must not take the others' answer away.
         with suppress(ModelError):
-            cosines = self.embedder.embed_documents(texts) @ dense
-            found = [ScoredPoint(key, float(cosine)) for key, cosine in zip(keys, cosines, strict=True)]
+            given = self.embedder.embed_documents(texts)
+            found = _by_cosine(keys, given, vectors.asked)
             standing = [point for point, state in zip(found, wanted, strict=True) if is_standing(state)]
-            for arm, more in ((Arm.TURN, found), (Arm.STANDING, standing)):
+            by_arm = {Arm.TURN: found, Arm.STANDING: standing}
+            if vectors.named is not None:
+                by_arm[Arm.NAMED] = _by_cosine(keys, given, vectors.named)
+            for arm, more in by_arm.items():
                 arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
     def _near_the_best(self, request: SearchRequest, arms: Arms) -> list[str] | None:
@@ -412,8 +433,25 @@ def _same(
     return next(same, None)
 
 
-def _dense_arms(dense: Vector) -> tuple[ArmQuery, ...]:
-    return ArmQuery(Arm.TURN, dense), ArmQuery(Arm.WINDOW, dense), ArmQuery(Arm.STANDING, dense)
+def _by_cosine(keys: Sequence[str], given: Vector, asked: Vector) -> list[ScoredPoint]:
+    return [ScoredPoint(key, float(cosine)) for key, cosine in zip(keys, given @ asked, strict=True)]
+
+
+def _dense_arms(vectors: _Vectors) -> tuple[ArmQuery, ...]:
+    own = [ArmQuery(arm, vectors.asked) for arm in (Arm.TURN, Arm.WINDOW, Arm.STANDING)]
+    return tuple(own) if vectors.named is None else (*own, ArmQuery(Arm.NAMED, vectors.named))
+
+
+def _with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
+    """Return about the vector of the question with its names, which are known by heart: a sum instead of a second run.
+
+    None without names. On LoCoMo's questions its cosine with that vector is 0.90, and 0.78 without them.
+    """
+    if not names:
+        return None
+    both = dense + _NAME_SHARE * np.mean(names, axis=0)
+    vector: Vector = both / np.linalg.norm(both)
+    return vector
 
 
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:

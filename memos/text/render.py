@@ -36,7 +36,7 @@ def _short(title: str) -> str:
 
 
 def dated(day: datetime | None, text: str) -> str:
-    """Return a turn, or a window of them, as the arms index it: after the day it was said, with its weekday."""
+    """Return a text after the day it was said, with its weekday."""
     return text if day is None else f"[{_day(day)}] {text}"
 
 

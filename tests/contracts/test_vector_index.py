@@ -16,7 +16,7 @@ from memos.backends.bm25 import QdrantBm25
 from memos.backends.qdrant_edge import QdrantEdgeIndex
 from memos.backends.qdrant_server import QdrantServerIndex
 from memos.errors import InvalidInput
-from memos.filters import matches, parse
+from memos.filters import Condition, Op, matches, parse
 from memos.model import Arm
 from memos.ports import ArmQuery, VectorIndex, VectorPoint, VectorSearch
 from tests.servers.qdrant_grpc import grpc_settings
@@ -100,6 +100,16 @@ def test_what_stands_is_asked_by_its_turn_vectors_and_nothing_else_is(index: Vec
     assert ask(index, Arm.STANDING, near, cubes=("b",)) == []
     both = index.search(VectorSearch(("a",), (ArmQuery(Arm.TURN, near), ArmQuery(Arm.STANDING, near)), 10))
     assert [len(found) for found in both] == [4, 2]
+
+
+def test_of_a_time_also_what_points_away_is_found_and_with_names_only_what_is_near(index: VectorIndex) -> None:
+    index.upsert([point(1), point(2, said_at=5), point(3, said_at=5), point(4, cube="b", said_at=5)])
+    then = Condition("said_at", Op.EQ, 5)
+    away = axis(1) - axis(2) * np.float32(0.5)
+    arms = [ArmQuery(arm, away) for arm in (Arm.TURN, Arm.NAMED, Arm.DATED)]
+    found = index.search(VectorSearch(("a",), tuple(arms), 10, then))
+    assert [[point.item for point in its] for its in found] == [[], [], ["item-3", "item-2"]]
+    assert ask(index, Arm.NAMED, axis(1)) == ["item-1"]
 
 
 def test_turn_vectors_of_points_that_are_there_come_back(index: VectorIndex) -> None:

@@ -67,7 +67,7 @@ def test_the_default_is_forward_decay() -> None:
     settings = Settings().heat
     rules = rules_of(settings)
     assert rules.policy == DecayPolicy(ForwardDecay(timedelta(days=20)))
-    assert (rules.short_capacity, rules.mid_capacity, rules.similarity) == (10, 2000, 0.6)
+    assert (rules.short_capacity, rules.mid_capacity, rules.similarity) == (10, 2000, 0.5)
     assert rules.thresholds.demote_below < rules.thresholds.promote_above
 
 

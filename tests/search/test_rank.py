@@ -10,6 +10,7 @@ import pytest
 from memos.clock import to_micros
 from memos.memcube.ledger.items import Brief
 from memos.model import ItemType, Role, Status
+from memos.ports import ScoredPoint
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
@@ -22,7 +23,7 @@ def item(name: str, memory: str = "We talked.", **fields: object) -> Brief:
     made = Brief(
         id=name, version=1, cube="c", memory=memory, length=len(memory), type=ItemType.MESSAGE, status=Status.ACTIVE,
         speaker="Ann", role=Role.USER, conversation=None, session=None, position=None, said_at=to_micros(NOON),
-        valid_from=to_micros(NOON), valid_to=None, cold=False, outdated=False,
+        valid_from=to_micros(NOON), valid_to=None, cold=False, outdated=False, key=None,
     )  # fmt: skip
     stored = {key: to_micros(value) if isinstance(value, datetime) else value for key, value in fields.items()}
     return made._replace(**stored)  # type: ignore[arg-type]
@@ -47,6 +48,16 @@ def test_without_anything_to_say_the_fused_order_stays() -> None:
         ("a", 0.5),
         ("c", 0.1),
     ]
+
+
+def test_who_asks_what_holds_now_gets_first_what_was_said_of_it_last() -> None:
+    old = item("old", "I work at Renault.", key="ann|employer", valid_from=NOON - timedelta(days=90))
+    new = item("new", "I work at the clinic.", key="ann|employer")
+    pool = [recalled(old, 0.9), recalled(item("else"), 0.8), recalled(new, 0.2)]
+    assert [entry.item.id for entry in rank(pool, question("Who do I work for now?"))] == ["new", "old", "else"]
+    assert [entry.item.id for entry in rank(pool, question("Who did I work for?"))] == ["old", "else", "new"]
+    elsewhere = [pool[0], pool[1], recalled(new._replace(cube="other"), 0.2)]
+    assert rank(elsewhere, question("Who do I work for now?"))[0].item.id == "old"
 
 
 def test_arms_and_boosts_add_up_to_the_score() -> None:
@@ -100,6 +111,19 @@ def test_what_is_of_the_time_asked_for_comes_before_what_shares_the_words() -> N
     assert [entry.item.id for entry in found] == ["b", "c", "a"]
     votes = {entry.item.id: entry.votes[1:] for entry in found}
     assert votes == {"b": (("dated", 1, 1.0, 1.0),), "c": (("dated", 2, 0.3, 0.65),), "a": ()}
+
+
+def test_what_is_nearest_to_the_question_with_its_names_gets_a_second_look() -> None:
+    pool = [recalled(item(name), score) for name, score in (("a", 0.6), ("b", 0.56), ("c", 0.52))]
+    whole = [ScoredPoint("c:1", 0.8), ScoredPoint("x:1", 0.7), ScoredPoint("b:1", 0.6), ScoredPoint("c:1", 0.5)]
+    found = rank(pool, question("What is painted?"), whole=whole)
+    assert [entry.item.id for entry in found] == ["b", "c", "a"]
+    votes = {entry.item.id: entry.votes[1:] for entry in found}
+    assert votes["c"] == (("named", 1, 0.8, pytest.approx(0.15 * 0.6)),)
+    assert votes["b"] == (("named", 2, 0.6, pytest.approx(0.15 * 0.6 / (1 + 1 / 20))),)
+    assert votes["a"] == ()
+    assert [entry.item.id for entry in rank(pool, question("What is painted?"))] == ["a", "b", "c"]
+    assert rank([], question("What is painted?"), whole=whole) == []
 
 
 def test_a_quoted_phrase_counts_where_it_stands() -> None:

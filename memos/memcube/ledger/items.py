@@ -189,6 +189,7 @@ class Brief(NamedTuple):
     valid_to: int | None
     cold: bool
     outdated: bool
+    key: str | None
 
 
 BRIEF_CHARS = 2_000
@@ -213,6 +214,7 @@ _BRIEF = (
         # A number in SQLite, which is as good.
         sa.type_coerce(items.c.cold, sa.Integer),
         sa.type_coerce(items.c.outdated, sa.Integer),
+        versions.c.key,
     )
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))

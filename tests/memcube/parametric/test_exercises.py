@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memos.memcube.parametric.drills import Course, DrillKind, KnownFact, course_of
+from memos.memcube.parametric.drills import UNTOLD, Course, DrillKind, KnownFact, course_of
 from memos.memcube.parametric.examination import prompt_of
 from memos.memcube.parametric.exercises import digest_of, exercises_of, with_memories
 from memos.ports import ChatMessage
@@ -41,6 +41,18 @@ def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_l
         assert [each.role for each in exercise.prompt] == ["system", "user"]
         assert exercise.prompt[1].content == drill.question
     assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True, every=3)
+
+
+@pytest.mark.parametrize(("count", "every"), [(4, 4), (32, 4), (64, 8), (120, 15)])
+def test_of_what_nobody_told_a_large_course_has_no_more_in_an_epoch_than_one_of_32_facts(
+    count: int, every: int
+) -> None:
+    facts = [KnownFact(f"f{n}", 1, f"My thing {n} is odd {n}.", "my", f"thing {n}", f"odd {n}") for n in range(count)]
+    lessons = course_of(facts, 5)
+    made = exercises_of(lessons, facts, "Brief.", [])
+    untold = [each.every for drill, each in zip(lessons.taught, made, strict=True) if drill.kind in UNTOLD]
+    assert set(untold) == {every}
+    assert len(untold) / every <= 1.05 * 12 * 32 / 4
 
 
 def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(course: Course, made: list[Exercise]) -> None:
