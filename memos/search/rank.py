@@ -39,6 +39,7 @@ NAMED = 0.15
 _NAMED_HALVES = 20
 _LOOKED_AT = 50
 """A second look by the question's vector with its names, as a share of the best score; at this rank half of it."""
+_AS_NEAR = 1e-6
 
 PHRASE = 0.20
 CALLED = 0.20
@@ -143,10 +144,14 @@ def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ran
     for point in whole:
         if point.key in first:
             near.setdefault(point.key, point.score)
-    for rank_, (key, cosine) in enumerate(near.items()):
+    place, before = 0, float("inf")
+    for number, (key, cosine) in enumerate(near.items()):
+        # What is as near has one place: its order is the index's own, and another after a rebuild.
+        if cosine < before - _AS_NEAR:
+            place, before = number, cosine
         entry = order[first[key]]
-        gave = NAMED * best / (1 + rank_ / _NAMED_HALVES)
-        vote = ("named", rank_ + 1, cosine, gave)
+        gave = NAMED * best / (1 + place / _NAMED_HALVES)
+        vote = ("named", place + 1, cosine, gave)
         order[first[key]] = entry._replace(score=entry.score + gave, votes=(*entry.votes, vote))
     return order
 

@@ -126,6 +126,19 @@ def test_what_is_nearest_to_the_question_with_its_names_gets_a_second_look() -> 
     assert rank([], question("What is painted?"), whole=whole) == []
 
 
+def test_what_is_as_near_the_whole_question_gets_as_much_in_whatever_order_an_index_gives_it() -> None:
+    pool = [recalled(item(name), 0.5) for name in "abcd"]
+    near = [ScoredPoint("a:1", 0.8), ScoredPoint("b:1", 0.7), ScoredPoint("c:1", 0.7 - 1e-8), ScoredPoint("d:1", 0.6)]
+    asked = question("What is painted?")
+    found = rank(pool, asked, whole=near)
+    votes = {entry.item.id: entry.votes[-1] for entry in found}
+    assert votes["b"][1] == votes["c"][1] == 2
+    assert votes["b"][3] == votes["c"][3] < votes["a"][3]
+    assert votes["d"][1] == 4
+    turned = rank(pool, asked, whole=[near[0], near[2], near[1], near[3]])
+    assert [(each.item.id, each.score) for each in turned] == [(each.item.id, each.score) for each in found]
+
+
 def test_a_quoted_phrase_counts_where_it_stands() -> None:
     pool = [recalled(item("a", "blue whale"), 0.5), recalled(item("b", "The Blue  Whale sings"), 0.5)]
     found = rank(pool, question('who said "the blue whale"?'))
