@@ -103,7 +103,8 @@ from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task_run import Job
 from memos.scheduler.worker import Worker
 from memos.scoping import Scopes
-from memos.search.searcher import Searcher, SearchRequest
+from memos.search.request import SearchRequest
+from memos.search.searcher import Searcher
 from memos.search.whynot import why_not
 from memos.settings import Settings
 from memos.stages import Listeners

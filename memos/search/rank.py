@@ -273,14 +273,14 @@ def asking_share(text: str) -> float:
 
 def _told_since(pool: Sequence[Recalled]) -> Mapping[str, str]:
     """Return what says last what others of the pool said before, by these: who works where, by the key of both."""
-    by_key: dict[tuple[str, str], list[Brief]] = defaultdict(list)
-    for entry in pool:
-        if entry.item.key is not None and entry.item.valid_from is not None:
-            by_key[entry.item.cube, entry.item.key].append(entry.item)
+    by_key: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for item, _ in pool:
+        if item.key is not None and item.valid_from is not None:
+            by_key[item.cube, item.key].append((item.valid_from, item.id))
     found: dict[str, str] = {}
     for told in by_key.values():
-        last = max(told, key=lambda item: (item.valid_from or 0, item.id))
-        found |= {item.id: last.id for item in told if (item.valid_from or 0) < (last.valid_from or 0)}
+        at, last = max(told)
+        found |= {id_: last for then, id_ in told if then < at}
     return found
 
 

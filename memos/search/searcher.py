@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import sqlalchemy as sa
 
 from memos.clock import to_micros
 from memos.errors import BackendUnavailable, ModelError
-from memos.filters import And, Condition, Node, Not, Op, fields_of, matches
+from memos.filters import matches
 from memos.memcube.ledger import items, speakers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
 from memos.memcube.vectors import VectorFollower, is_standing
-from memos.model import DERIVED, FOUND, Arm, ArmScore, Boost, Hit, ItemType, Scope, SearchResult, Status
+from memos.model import DERIVED, Arm, ArmScore, Boost, Hit, ItemType, SearchResult
 from memos.ports import (
     ArmQuery,
     Embedder,
@@ -42,6 +41,7 @@ from memos.search.pushdown import recall
 from memos.search.question import Question, read_question, without_names
 from memos.search.rank import Ranked, Recalled, liftable, rank
 from memos.search.relevance import relevance
+from memos.search.request import Rules, SearchRequest
 from memos.search.spans import of_spans
 from memos.stages import StageClock
 
@@ -63,23 +63,6 @@ _BESIDE = (Arm.STANDING, Arm.NAMED)
 _NAME_SHARE = np.float32(0.6)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
-# A message tells of something; that it is over does not make the message wrong. A fact that ended is.
-_TOLD = (ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """One question: `filter` is parsed, `as_of` a record time, `reference_time` when it is asked, in `zone`."""
-
-    query: str
-    scope: Scope
-    top_k: int
-    filter: Node | None
-    as_of: datetime | None
-    reference_time: datetime
-    zone: ZoneInfo
-    token_budget: int | None
-    explain: bool
 
 
 Arms = dict[str, list[ScoredPoint] | None]
@@ -480,47 +463,3 @@ def _words(item: items.Brief) -> tuple[str, ...]:
     """Return what makes two hits look alike: cube, speaker, words, and the length of what is longer than its brief."""
     length = str(item.length) if item.length > items.BRIEF_CHARS else ""
     return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What may come back: the caller's filter, and what every search leaves out unless the filter names it.
-
-    That is other statuses than active and archived, and facts that have ended. What awaits review is left out whatever
-    the filter names. `wanted` says all of it; `pushed` is what the index judges besides `live`; `hold` judges the rest
-    on a brief.
-    """
-
-    wanted: Node
-    pushed: Node | None
-    live: bool
-    statuses: frozenset[Status]
-    ended_by: int | None
-
-    @classmethod
-    def of(cls, request: SearchRequest) -> Rules:
-        """Return the rules of one search."""
-        named = fields_of(request.filter)
-        parts: list[Node] = [] if request.filter is None else [request.filter]
-        statuses = frozenset(Status) - {Status.PENDING} if "status" in named else FOUND
-        parts.append(Condition("status", Op.IN, tuple(str(status) for status in sorted(statuses))))
-        ended_by = None if named & {"valid_to", "status"} else to_micros(request.reference_time)
-        if ended_by is not None:
-            fact = Condition("type", Op.NIN, tuple(str(kind) for kind in _TOLD))
-            parts.append(Not(And((fact, Condition("valid_to", Op.LTE, ended_by)))))
-        wanted = And(tuple(parts))
-        live = "status" not in named and request.as_of is None
-        return cls(wanted, request.filter if live else wanted, live, statuses, ended_by)
-
-    def narrowed(self, node: Node) -> Rules:
-        """Return these rules for what passes another filter, too."""
-        pushed = node if self.pushed is None else And((self.pushed, node))
-        return replace(self, wanted=And((self.wanted, node)), pushed=pushed)
-
-    def hold(self, brief: items.Brief) -> bool:
-        """Say whether the standing rules let a candidate through; the caller's filter is judged by the ledger."""
-        if brief.status not in self.statuses:
-            return False
-        if self.ended_by is None or brief.valid_to is None or brief.type in _TOLD:
-            return True
-        return brief.valid_to > self.ended_by

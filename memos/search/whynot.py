@@ -8,12 +8,11 @@ from memos.filters import And, Condition, Node, Not, Op, Or, matches
 from memos.memcube.ledger import items
 from memos.model import Item, Status, WhyNot
 from memos.search.context import assemble
+from memos.search.request import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
     Found,
-    Rules,
     Searcher,
-    SearchRequest,
     arm_scores,
     boosts,
     candidates_of,

@@ -13,25 +13,9 @@ from memos.search.relevance import relevance
 def entry(**scores: float) -> Ranked:
     votes: tuple[Vote, ...] = tuple((arm, 1, score, 0.1) for arm, score in scores.items())
     brief = Brief(
-        "a",
-        1,
-        "c",
-        "text",
-        4,
-        "message",
-        "active",
-        "Ann",
-        "user",
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-        False,
-        False,
-        None,
-    )
+        "a", 1, "c", "text", 4, "message", "active", "Ann", "user",
+        None, None, None, None, None, None, False, False, None,
+    )  # fmt: skip
     return Ranked(brief, 1.0, votes, ())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from memos.memcube.parametric.drills import UNTOLD, Course, Drill, KnownFact
@@ -16,7 +17,8 @@ _FACTS_A_TURN = 8
 EVERY_REPLAYED = 3
 """Of what nobody told, and of what is replayed, an epoch has one in so many: more that differs in the same time.
 
-Of a course of more than 32 facts as many untold ones as of 32: 64 facts abstained too readily with more (docs/log.md).
+Of more than 32 facts an epoch has no more of what nobody told than of 32: with more, 64 facts abstained too readily
+(docs/log.md).
 """
 
 
@@ -28,7 +30,7 @@ def exercises_of(
     `facts` are those that the course was made of, `replayed` prompts with the base model's answers.
     """
     memories = {fact.item: fact.memory for fact in facts}
-    untold = max(_EVERY_UNTOLD, round(len(memories) / _FACTS_A_TURN))
+    untold = max(_EVERY_UNTOLD, math.ceil(len(memories) / _FACTS_A_TURN))
     found = [_exercise(drill, memories, system, untold) for drill in course.taught]
     return found + [Exercise(tuple(prompt), answer, replayed=True, every=EVERY_REPLAYED) for prompt, answer in replayed]
 

@@ -43,7 +43,7 @@ def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_l
     assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True, every=3)
 
 
-@pytest.mark.parametrize(("count", "every"), [(4, 4), (32, 4), (64, 8), (120, 15)])
+@pytest.mark.parametrize(("count", "every"), [(4, 4), (32, 4), (36, 5), (64, 8), (120, 15)])
 def test_of_what_nobody_told_a_large_course_has_no_more_in_an_epoch_than_one_of_32_facts(
     count: int, every: int
 ) -> None:
