@@ -120,7 +120,7 @@ class Bench:
             told[name]["after"] = _recall(after, drills, adapter=True)
             told[name]["base"] = _recall(after, drills, adapter=False)
         after.detach()
-        return {**told, "retraining": {"s": round(took, 1), "passes": not measures.failures(Bounds())}}
+        return {**told, "retraining": {**_told(measures), "s": round(took, 1)}}
 
     def swap(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
         """Return how long it takes to put an adapter on the model: first, again, and by turns with another."""

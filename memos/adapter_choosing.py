@@ -9,6 +9,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from memos.handles import Handles
+from memos.lora_recipe import taught_alike
 from memos.memcube.ledger import adapter_exclusions, adapter_rows, items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterState
@@ -84,7 +85,7 @@ class Choosing:
             row, learned = newest.get(shard), answering.get(shard)
             stands = {(fact.item, fact.version) for fact in shards[shard]}
             begun = row is not None and row.state is AdapterState.TRAINING
-            failed = row is not None and row.state is AdapterState.REFUSED and dict(row.recipe) == recipe
+            failed = row is not None and row.state is AdapterState.REFUSED and taught_alike(row.recipe, recipe)
             hopeless = failed and row is not None and seen[row.id] == stands
             return begun, not hopeless, learned is None, len(stands ^ (learned or set()))
 

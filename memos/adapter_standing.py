@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from memos.adapter_choosing import CONSIDERED, KINDS, MOST_LOOKED_AT
 from memos.adapter_files import wrong_with
 from memos.adapter_training import AdapterTraining
+from memos.lora_recipe import taught_alike
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
@@ -26,7 +27,9 @@ def answering(training: AdapterTraining, connection: sa.Connection, cube: str) -
     rows = [row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.ACTIVE]
     stale = {row.id for row in adapter_rows.stale(connection, cube)}
     model, recipe = training.settings.learning_model, lessons.told_recipe(training.recipe)
-    if model is None or any(row.id in stale or (row.model, row.recipe) != (model.model, recipe) for row in rows):
+    if model is None or not all(row.model == model.model and taught_alike(row.recipe, recipe) for row in rows):
+        return []
+    if any(row.id in stale for row in rows):
         return []
     known = {(each.item, each.version) for row in rows for each in adapter_rows.seen(connection, row.id)}
     wanted = {(fact.item, fact.version) for fact in training.selected(connection, cube).facts}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from memos import adapter_earlier
 from memos.adapter_choosing import Choosing
 from memos.adapter_files import unwritten, wrong_with
 from memos.asking.meter import Meter
@@ -23,7 +24,7 @@ from memos.chatting.prompting import SYSTEM
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
 from memos.handles import Handles
 from memos.identities import Right
-from memos.lora_recipe import Recipe
+from memos.lora_recipe import Recipe, next_seed
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapter_rows, cubes
@@ -41,6 +42,9 @@ from memos.scheduler.jobs.overflow import ACTOR
 from memos.scheduler.rephrasing import PHRASINGS
 from memos.settings import ChatSettings, Settings
 from memos.trainings import Trainings
+
+ATTEMPTS = 2
+"""Trainings at one go, each with another seed: what fails by little passes with another as likely as not."""
 
 _LOOK_EVERY = 8  # steps; who erases a memory in the middle of a training ends it by that
 
@@ -81,6 +85,7 @@ class _Ready:
     shard: str
     facts: tuple[KnownFact, ...]
     trainer: AdapterTrainer
+    recipe: Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class AdapterTraining:
         """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
         [cube] = self._owned(cube, actor).cubes
         with self._ready(cube, Attendance()) as ready:
-            lessons = training.lessons_of(ready.trainer, ready.facts, SYSTEM, self.recipe.seed)
+            lessons = training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed)
             ready.trainer.prepare(lessons.exercises)
             return ready.trainer.estimate()
 
@@ -146,6 +151,15 @@ class AdapterTraining:
         return chosen.facts
 
     def _learned(self, scope: Callable[[], Scope], attendance: Attendance, *, anew: bool) -> AdapterRow:
+        """Train, and again with the next seed where that may well pass; each attempt is in the registry."""
+        for attempt in range(1, ATTEMPTS + 1):
+            row, may_pass = self._attempt(scope, attendance, anew=anew)
+            if not may_pass or attempt == ATTEMPTS:
+                break
+        return row
+
+    def _attempt(self, scope: Callable[[], Scope], attendance: Attendance, *, anew: bool) -> tuple[AdapterRow, bool]:
+        """Return what came of one training, and whether it failed by so little that another seed may pass."""
         [cube] = scope().cubes
         folder = self._folder()
         with self._ready(cube, attendance) as ready:
@@ -153,10 +167,10 @@ class AdapterTraining:
                 with self.handles.changing(scope()) as change:
                     removed = pruned(change)
                 self._forget_removed(cube, removed)
-                return same
+                return same, False
             lessons = self._lessons(ready, attendance)
             new = NewAdapter(
-                cube, str(self._model().model), ready.trainer.base, training.told_recipe(self.recipe),
+                cube, str(self._model().model), ready.trainer.base, training.told_recipe(ready.recipe),
                 lessons.data_hash, ready.shard,
             )  # fmt: skip
             row = self._begun(new, ready.facts)
@@ -174,11 +188,14 @@ class AdapterTraining:
         """Yield a model that is loaded, and the facts it is to be taught. Raises: as `Adapters.train`."""
         model = self._model()
         with self.alone():
-            recipe = training.told_recipe(self.recipe)
-            shard, facts = self.choosing.next_shard(cube, self._facts(cube), recipe)
+            usual = training.told_recipe(self.recipe)
+            shard, facts = self.choosing.next_shard(cube, self._facts(cube), usual)
+            with self.handles.ledger.read() as connection:
+                failed = adapter_earlier.refused(connection, cube, shard, facts, usual)
+            recipe = self.recipe if failed is None else replace(self.recipe, seed=next_seed(self.recipe, failed.recipe))
             with AdapterTrainer() as trainer, attendance.ending(trainer.kill):
-                trainer.open(str(model.local), self.recipe, remembered=self.remembered)
-                yield _Ready(cube, shard, facts, trainer)
+                trainer.open(str(model.local), recipe, remembered=self.remembered)
+                yield _Ready(cube, shard, facts, trainer, recipe)
 
     def _lessons(self, ready: _Ready, attendance: Attendance) -> Lessons:
         """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
@@ -194,7 +211,7 @@ class AdapterTraining:
                 adapter_rows.check_current(connection, ready.cube, seen)
 
         more = self.rephrase(ready.facts, attendance.meter(ready.cube), check)
-        return training.lessons_of(ready.trainer, ready.facts, SYSTEM, self.recipe.seed, more)
+        return training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed, more)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -216,23 +233,19 @@ class AdapterTraining:
         return self.choosing.selected(connection, cube)
 
     def _kept(self, ready: _Ready) -> Lessons | None:
-        wanted = ready.shard, ready.trainer.base, training.told_recipe(self.recipe)
+        told = training.told_recipe(ready.recipe)
         with self.handles.ledger.read() as connection:
-            for row in adapter_rows.of(connection, ready.cube):
-                same = (row.shard, row.base, dict(row.recipe)) == wanted and _saw(connection, row, ready.facts)
-                if same and row.state is AdapterState.TRAINING:
-                    folder = self._folder() / row.id
-                    return training.kept_lessons(folder, row.data_hash, ready.facts, SYSTEM, self.recipe.seed)
-        return None
+            row = adapter_earlier.ended(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
+        if row is None:
+            return None
+        return training.kept_lessons(self._folder() / row.id, row.data_hash, ready.facts, SYSTEM, ready.recipe.seed)
 
     def _known(self, ready: _Ready, folder: Path) -> AdapterRow | None:
         """Return the adapter that answers and learned the very same in the same way, if its files are whole."""
-        wanted = ready.shard, training.told_recipe(self.recipe)
+        told = training.told_recipe(ready.recipe)
         with self.handles.ledger.read() as connection:
-            for row in adapter_rows.serving(connection, ready.cube, ready.trainer.base):
-                if (row.shard, dict(row.recipe)) == wanted and _saw(connection, row, ready.facts):
-                    return None if wrong_with(folder / row.id, row.digest) else row
-        return None
+            row = adapter_earlier.serving(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
+        return None if row is None or wrong_with(folder / row.id, row.digest) else row
 
     def _begun(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
         """Return the row of the training: a new one, or that of one which was ended and learns the very same."""
@@ -243,7 +256,7 @@ class AdapterTraining:
                     if (row.base, row.data_hash, dict(row.recipe)) == (new.base, new.data_hash, dict(new.recipe)):
                         return row
                     adapter_rows.remove(connection, row.id)
-            new = replace(new, parent=_answering(connection, new.cube, new.shard))
+            new = replace(new, parent=adapter_earlier.answering(connection, new.cube, new.shard))
             row = adapter_rows.begin(connection, new, seen_of(facts), self.handles.clock.now())
         self.forget(())  # what those others had written
         return row
@@ -251,7 +264,7 @@ class AdapterTraining:
     def _trained(
         self, trainer: AdapterTrainer, lessons: Lessons, row: AdapterRow, folder: Path, attendance: Attendance,
         scope: Callable[[], Scope],
-    ) -> AdapterRow:  # fmt: skip
+    ) -> tuple[AdapterRow, bool]:  # fmt: skip
         def tell(step: int, steps: int) -> None:
             attendance.progress(step, steps)
             self.handles.check_open()
@@ -264,7 +277,8 @@ class AdapterTraining:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            outcome = self.outcome(trainer, training.train(trainer, lessons, folder, tell), row, folder)
+            measures = training.train(trainer, lessons, folder, tell)
+            outcome = self.outcome(trainer, measures, row, folder)
         except OSError as error:
             raise unwritten(error.strerror or error) from error
         with self.handles.changing(scope()) as change:
@@ -274,13 +288,13 @@ class AdapterTraining:
             passed = done.state is AdapterState.READY
             body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed}
             changes.record(change, "learn", body if passed else {**body, "why": done.reason})
-            answered = _answering(change.connection, row.cube, row.shard)
+            answered = adapter_earlier.answering(change.connection, row.cube, row.shard)
             if passed:
                 done = activated(change, row.id)
             removed = pruned(change, answered)
         tidy(folder, done)
         self._forget_removed(row.cube, removed)
-        return done
+        return done, not passed and measures.nearly_pass(self.bounds)
 
     def _forget_removed(self, cube: str, removed: Sequence[str]) -> None:
         if removed:
@@ -348,11 +362,6 @@ def seen_of(facts: Sequence[KnownFact]) -> list[Seen]:
     return [Seen(fact.item, fact.version, hashlib.sha256(fact.memory.encode()).hexdigest()) for fact in facts]
 
 
-def _saw(connection: sa.Connection, row: AdapterRow, facts: Sequence[KnownFact]) -> bool:
-    seen = {(each.item, each.version) for each in adapter_rows.seen(connection, row.id)}
-    return seen == {(fact.item, fact.version) for fact in facts}
-
-
 def activated(change: Change, id_: str) -> AdapterRow:
     """Let an adapter answer, and tell it. Raises: Conflict (refused, or it saw what is different now)."""
     row = adapter_rows.activate(change.connection, id_)
@@ -382,11 +391,6 @@ def check_allowed(connection: sa.Connection, cube: str) -> None:
         raise Conflict(
             f"The owner of cube {cube!r} has not allowed that its memories are learned: `memos adapters allow`."
         )
-
-
-def _answering(connection: sa.Connection, cube: str, shard: str) -> str | None:
-    rows = (each for each in adapter_rows.of(connection, cube) if each.shard == shard)
-    return next((each.id for each in rows if each.state is AdapterState.ACTIVE), None)
 
 
 def is_outdated(connection: sa.Connection, row: AdapterRow) -> bool:

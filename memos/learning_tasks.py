@@ -20,6 +20,7 @@ from memos.asking.meter import Meter
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.handles import Handles
 from memos.identities import Right
+from memos.lora_recipe import taught_alike
 from memos.memcube import changes
 from memos.memcube.ledger import adapter_rows, tasks, usage
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
@@ -171,7 +172,7 @@ class LearningTasks:
                 gone |= adapter_rows.gone(connection, row.id)
         newest = {row.shard: row for row in reversed(alike)}
         for row in newest.values():
-            if row.state is AdapterState.REFUSED and dict(row.recipe) == recipe:
+            if row.state is AdapterState.REFUSED and taught_alike(row.recipe, recipe):
                 mine = _seen(connection, row)
                 # Of which enough has left since may pass now.
                 tried |= mine if len(mine - chosen) < settings.parametric.new_facts else frozenset()

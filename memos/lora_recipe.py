@@ -63,3 +63,13 @@ def recipe_with(told: Mapping[str, object]) -> Recipe:
     if type(rank := told.get("rank")) is int and "alpha" not in told:
         told = {**told, "alpha": 2 * rank}
     return replace(Recipe(), **told)  # type: ignore[arg-type]  # checked above, name by name
+
+
+def taught_alike(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Say whether two recipes, by the names of their fields, differ in nothing but the seed, if in that."""
+    return {**one, "seed": 0} == {**other, "seed": 0}
+
+
+def next_seed(recipe: Recipe, refused: Mapping[str, object]) -> int:
+    """Return the seed with which to train again what a recipe alike failed at: the next one, or what is told now."""
+    return max(recipe.seed, (int(str(refused["seed"])) + 1) % 2**63)

@@ -63,3 +63,16 @@ class FixedClock:
 
     def advance(self, by: timedelta) -> None:
         self._now += by
+
+
+class HeldClock:
+    """Says the same moment, from any thread, until a test moves it."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def now(self) -> datetime:
+        return self.at
+
+    def advance(self, by: timedelta) -> None:
+        self.at += by

@@ -305,6 +305,76 @@ def test_one_that_fails_changes_nothing_and_says_why(memos: MemOS) -> None:
         memos.adapters.activate(refused.id)
 
 
+NEAR = replace(ANY, recall=0.1)
+"""What the random model, which remembers nothing, misses by little."""
+
+
+def seeds(memos: MemOS) -> list[tuple[int, str]]:
+    with memos.ledger.read() as connection:
+        rows = sorted(adapter_rows.of(connection, "default"), key=lambda row: row.number)
+    return [(int(str(row.recipe["seed"])), str(row.state)) for row in rows]
+
+
+def tries(memos: MemOS) -> list[bool]:
+    return [bool(event.body["passed"]) for event in memos.events.list(cube="default", kinds=["learn"])]
+
+
+def test_what_fails_by_little_is_trained_again_with_another_seed_and_later_with_the_next(fresh: MemOS) -> None:
+    fresh.adapters.allow()
+    learn_by(fresh, bounds=replace(ANY, recall=0.2))
+    assert (fresh.adapters.train().state, tries(fresh), seeds(fresh)) == ("refused", [False], [(5, "refused")])
+    learn_by(fresh, bounds=NEAR, recipe=replace(fresh.adapters.training.recipe, seed=20))
+    assert (fresh.adapters.train().state, tries(fresh)) == ("refused", [False] * 3)
+    assert seeds(fresh)[-1] == (21, "refused")
+    fresh.adapters.train()
+    assert (seeds(fresh)[-1], tries(fresh)) == ((23, "refused"), [False] * 5)
+    learn_by(fresh, recipe=replace(fresh.adapters.training.recipe, rank=2))
+    fresh.adapters.train()
+    assert seeds(fresh)[-1] == (21, "refused")  # of another recipe no seed is tried yet
+
+
+def test_where_another_seed_passes_it_answers(fresh: MemOS) -> None:
+    fresh.adapters.allow()
+    recipe, rises = fresh.adapters.training.recipe, list[float]()
+    for seed in range(1, 20):
+        learn_by(fresh, recipe=replace(recipe, seed=seed))
+        rises.append(float(str(fresh.adapters.train().measures["rise"])))
+        if len(rises) > 1 and rises[-2] > max(rises[-1], 0.01) + 0.001:
+            break
+    high, low = rises[-2], max(rises[-1], 0.005)
+    assert high > low, rises
+    bound = max((high + low) / 2, 0.6 * high)
+    learn_by(fresh, bounds=replace(ANY, perplexity=bound), recipe=replace(recipe, seed=len(rises) - 1))
+    before = len(tries(fresh))
+    made = fresh.adapters.train()
+    assert (made.state, tries(fresh)[before:]) == ("active", [False, True])
+    assert seeds(fresh)[-2:] == [(len(rises) - 1, "refused"), (len(rises), "active")]
+    assert answered_by(fresh) == made.id
+    [why] = [event.body["why"] for event in fresh.events.list(cube="default", kinds=["learn"]) if "why" in event.body]
+    assert "perplexity rose by" in str(why)
+
+
+def test_a_second_try_that_was_ended_goes_on(fresh: MemOS, tmp_path: Path, model: Path) -> None:
+    fresh.adapters.allow()
+    learn_by(fresh, bounds=NEAR)
+
+    class Ended(Exception):
+        pass
+
+    def end(done: int, _: int) -> None:
+        if done >= 2 and tries(fresh):
+            raise Ended
+
+    with pytest.raises(Ended):
+        fresh.adapters.train(on_progress=end)
+    assert seeds(fresh) == [(5, "refused"), (6, "training")]
+    fresh.close()
+    with opened(tmp_path, model) as again:
+        made = again.adapters.train()
+        assert (made.state, tries(again)) == ("active", [False, True])
+        assert seeds(again)[-1] == (6, "active")
+
+
 @pytest.mark.parametrize("how", ["update", "delete", "erase"])
 def test_a_memory_that_changes_takes_what_saw_it_out_of_service(memos: MemOS, how: str) -> None:
     made, other = active(memos), active(memos, "other")

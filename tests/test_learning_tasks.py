@@ -35,7 +35,7 @@ from memos.settings import (
     TaskSettings,
     UpkeepSettings,
 )
-from tests.fakes import FixedClock, WordEmbedder
+from tests.fakes import FixedClock, HeldClock, WordEmbedder
 from tests.test_adapters import ANY, LIMIT_S, answered_by, facts, folders, learn_by, model, short_examination, until
 
 __all__ = ["model", "short_examination"]  # fixtures; where the extra `local` is missing, all here is skipped with them
@@ -68,7 +68,7 @@ class Installation:
     """An installation whose clock is held; periodic tasks run when a test says so."""
 
     def __init__(self, home: Path, model: Path) -> None:
-        self.clock = FixedClock(NOON + timedelta(minutes=30))
+        self.clock = HeldClock(NOON + timedelta(minutes=30))
         self._home, self._model = home, model
         self.memos = self.opened()
 
@@ -145,6 +145,9 @@ def test_a_task_trains_and_the_same_again_is_for_nothing(here: Installation) -> 
     assert [each.id for each in memos.adapters.list()] == [made.id]
     assert len(memos.events.list(kinds=["learn"])) == 1
     learn_by(memos, bounds=Bounds(), recipe=replace(memos.adapters.training.recipe, seed=6))
+    another_seed = waited(memos, memos.adapters.submit())
+    assert (another_seed.note, len(memos.events.list(kinds=["learn"]))) == (f"adapter {made.id} is active", 1)
+    learn_by(memos, recipe=replace(memos.adapters.training.recipe, epochs=2))
     refused = waited(memos, memos.adapters.submit())
     assert refused.state is TaskState.DONE
     assert "was refused: recall is" in str(refused.note)
@@ -449,6 +452,7 @@ def test_the_others_are_learned_again_without_what_was_forgotten(
         assert here.learning() == here.plans() == []
         return
     here.look()
+    assert [(task.state, task.note) for task in here.learning() if task.state is not TaskState.DONE] == []
     [second] = memos.adapters.list()
     with memos.ledger.read() as connection:
         seen = {each.item for each in adapter_rows.seen(connection, second.id)}

@@ -34,24 +34,13 @@ from memos.memcube.ledger.usage import Spending
 from memos.model import Fact, ItemType, Scope, Span
 from memos.overview import BUSIEST, Asked, overview
 from memos.scheduler.task_run import Job, Run
-from tests.fakes import WordEmbedder
+from tests.fakes import HeldClock, WordEmbedder
 from tests.ledgers import Store
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 GARDEN = "The tomato plants in the garden need water and compost."
 ENGINE = "The motorcycle engine lost oil near the gasket again."
-
-
-class SetClock:
-    """A clock that says what a test sets."""
-
-    def __init__(self) -> None:
-        self.at = NOW
-
-    def now(self) -> datetime:
-        """Return the moment that was set last."""
-        return self.at
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +50,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HeldClock:
+    return HeldClock(NOW)
 
 
 @pytest.fixture
-def quiet(tmp_path: Path, settings: Settings, clock: SetClock) -> Iterator[MemOS]:
+def quiet(tmp_path: Path, settings: Settings, clock: HeldClock) -> Iterator[MemOS]:
     """An installation whose clock stands still and that does no work in the background."""
     idle = settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"workers": 0})})
     with MemOS.open(tmp_path / "quiet", settings=idle, embedder=WordEmbedder(), clock=clock) as opened:
@@ -201,16 +190,16 @@ def test_tasks_are_counted_by_kind_and_state(memos: MemOS, go: tuple[threading.E
     assert memos.overview(["default"]).running == ()
 
 
-def test_what_ended_long_ago_is_not_counted(quiet: MemOS, clock: SetClock) -> None:
+def test_what_ended_long_ago_is_not_counted(quiet: MemOS, clock: HeldClock) -> None:
     with quiet.ledger.write() as connection:
         [task] = tasks.enqueue(connection, "default", [NewTask("old")], NOW)
         tasks.cancel(connection, tasks.get(connection, task), NOW)
     assert quiet.overview().tasks["old"] == {"cancelled": 1}
-    clock.at += timedelta(hours=1, seconds=1)
+    clock.advance(timedelta(hours=1, seconds=1))
     assert "old" not in quiet.overview().tasks
 
 
-def test_tokens_of_today_are_added_up(quiet: MemOS, clock: SetClock) -> None:
+def test_tokens_of_today_are_added_up(quiet: MemOS, clock: HeldClock) -> None:
     quiet.cubes.create("other")
     with quiet.ledger.write() as connection:
         for cube, at, prompt in (
@@ -222,42 +211,42 @@ def test_tokens_of_today_are_added_up(quiet: MemOS, clock: SetClock) -> None:
     assert {cube.cube: cube.tokens_today for cube in seen.cubes} == {"default": 214, "other": 54}
     assert seen.tokens_today == 214 + 54 + 20
     assert quiet.overview(["other"]).tokens_today == 54
-    clock.at += timedelta(days=1)
+    clock.advance(timedelta(days=1))
     assert quiet.overview().tokens_today == 0
 
 
-def test_rates_are_those_since_the_last_overview_or_of_the_last_minute(quiet: MemOS, clock: SetClock) -> None:
+def test_rates_are_those_since_the_last_overview_or_of_the_last_minute(quiet: MemOS, clock: HeldClock) -> None:
     def rates(**how: Any) -> tuple[float, float]:
         [cube] = quiet.overview(**how).cubes
         return round(cube.adds_per_s, 3), round(cube.moves_per_min, 3)
 
     for number in range(6):
-        clock.at += timedelta(milliseconds=1)
+        clock.advance(timedelta(milliseconds=1))
         quiet.add(f"Note {number}.", conversation="c")
     assert rates() == (0.1, 0)
     first = quiet.overview()
     assert rates(since=first) == (0, 0)  # no time has passed
-    clock.at += timedelta(seconds=2)
+    clock.advance(timedelta(seconds=2))
     assert rates(since=first) == (0, 0)
     quiet.add("Another note.", conversation="c")
     with quiet._change(Scope("test", ("default",), right=Right.WRITE)) as change:
         for _ in range(3):
             facts.changes.record(change, "move", {"tier": "mid"})
     assert rates(since=first) == (0.5, 90)
-    clock.at += timedelta(seconds=61)
+    clock.advance(timedelta(seconds=61))
     assert rates() == (0, 0)
     back = overview(quiet.ledger, quiet._scheduler, Asked(NOW - timedelta(days=1), None, first))
     assert (back.seconds, back.cubes[0].adds_per_s, back.cubes[0].moves_per_min) == (0, 0, 0)
 
 
-def test_what_did_not_change_is_not_counted_again_and_what_did_is(quiet: MemOS, clock: SetClock) -> None:
+def test_what_did_not_change_is_not_counted_again_and_what_did_is(quiet: MemOS, clock: HeldClock) -> None:
     item = quiet.add("One.").item_ids[0]
     before = quiet.overview(["default"])
     asked = statements(quiet)
     again = quiet.overview(["default"], since=before)
     assert not any("FROM messages" in statement for statement, _ in asked)
     assert again.cubes[0].messages == 1
-    clock.at += timedelta(seconds=1)
+    clock.advance(timedelta(seconds=1))
     remember(quiet, item)
     third = quiet.overview(["default"], since=again)
     assert (third.cubes[0].messages, third.cubes[0].long_items) == (1, 1)
@@ -265,10 +254,10 @@ def test_what_did_not_change_is_not_counted_again_and_what_did_is(quiet: MemOS, 
     assert quiet.overview(["default"], since=third).cubes[0].messages == 2
 
 
-def test_the_busiest_cubes_come_first_and_the_rest_is_counted(quiet: MemOS, clock: SetClock) -> None:
+def test_the_busiest_cubes_come_first_and_the_rest_is_counted(quiet: MemOS, clock: HeldClock) -> None:
     names = [f"cube{number:02}" for number in range(BUSIEST + 5)]
     for name in names:
-        clock.at += timedelta(seconds=1)
+        clock.advance(timedelta(seconds=1))
         quiet.cubes.create(name)
     with quiet.ledger.write() as connection:
         tasks.enqueue(connection, names[0], [NewTask("x")], clock.now())

@@ -180,8 +180,9 @@ def thing_and_rest(memory: str) -> tuple[str, str, str] | None:
     # The last third of what tells something is asked for, by what stands first.
     place = max(1, len(telling) - max(1, len(telling) // 3))
     about = next((word for _, word in telling[:place] if word.lower() not in _NUMBERS), telling[0][1])
-    begin = telling[place][0]
-    return about, text[:begin].rstrip(" ,"), text[begin:]
+    begin, rest = text[: telling[place][0]].rstrip(" ,"), text[telling[place][0] :]
+    # A sign such as U+32CC divides words here and is letters where answers are compared.
+    return (about, begin, rest) if _says(plain(text), plain(rest)) else None
 
 
 def _phrases(fact: KnownFact) -> Phrases:

@@ -225,6 +225,7 @@ def test_a_sentence_is_asked_for_by_what_stands_first_in_it(memory: str, found: 
 @settings(max_examples=60, deadline=None)
 @example("0:\N{MICRO SIGN}", 0)  # whose capital is another letter's
 @example("000\u3400:\U00018cd6", 0)  # ends with no letter at all
+@example("0\u32cc0", 0)  # a sign between them that is letters where answers are compared
 @given(st.text(max_size=80), st.integers(0, 5))
 def test_any_sentence_makes_a_course_or_none(memory: str, seed: int) -> None:
     if thing_and_rest(memory) is None:

@@ -75,6 +75,22 @@ def test_each_bound_fails_by_itself_and_is_named(worse: Measures, said: str) -> 
     assert worse.failures(Bounds()) == [said]
 
 
+@pytest.mark.parametrize(
+    ("worse", "nearly"),
+    [
+        (GOOD, True),
+        (replace(GOOD, recall=0.78, abstention=0.68, perplexity=13.8, lost=("a", "b", "c", "d")), True),
+        (replace(GOOD, recall=0.76), False),
+        (replace(GOOD, abstention=0.66), False),
+        (replace(GOOD, perplexity=13.9), False),
+        (replace(GOOD, perplexity=math.nan), False),
+        (replace(GOOD, lost=("a", "b", "c", "d", "e")), False),
+    ],
+)
+def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(worse: Measures, nearly: bool) -> None:
+    assert worse.nearly_pass(Bounds()) is nearly
+
+
 def test_the_general_questions_are_fifty_and_differ() -> None:
     assert len({question for question, _ in general.QUESTIONS}) == len(general.QUESTIONS) == 50
     assert all(words == words.lower() for _, words in general.QUESTIONS)
