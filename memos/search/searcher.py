@@ -56,6 +56,7 @@ _MIN_POOL = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
 _NEIGHBOURS = 10
+_AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # Of what states what holds on, those nearest to a question that are looked at.
 _STANDING = 10
 # What others order by, and recalls nothing by itself.
@@ -270,7 +271,7 @@ class Searcher:
         if not best or request.as_of is not None:
             return []
         try:
-            return self.graph.adjacent(request.scope.cubes, best[0].item, _NEIGHBOURS)
+            return self.graph.adjacent(request.scope.cubes, best_of(best), _NEIGHBOURS)
         except BackendUnavailable:
             return None
 
@@ -300,6 +301,14 @@ class Searcher:
 
 
 _score = attrgetter("score")
+
+
+def best_of(found: Sequence[ScoredPoint]) -> str:
+    """Return the item that one arm found best, of several as good the oldest.
+
+    Which of them stands first is the index's own order, and another after a rebuild.
+    """
+    return min(point.item for point in found if point.score > found[0].score - _AS_GOOD)
 
 
 def _item_of(fused: Fused) -> str:

@@ -14,6 +14,8 @@ from memos import MemOS
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.ledger import items
 from memos.model import SearchResult
+from memos.ports import ScoredPoint
+from memos.search.searcher import best_of
 from memos.text.times import time_expressions
 from tests.fakes import FixedClock, WordEmbedder
 
@@ -58,6 +60,13 @@ def test_what_the_graph_alone_knows_is_found_beside_its_neighbour(memos: MemOS) 
     assert asked in ids(found)
     [hit] = [hit for hit in found if hit.item.id == answer]
     assert {"graph", "window_bm25"} & {vote.arm for vote in hit.arms}
+
+
+def test_of_what_is_as_good_the_graph_is_asked_about_the_oldest_in_whatever_order_an_index_gives_it() -> None:
+    found = [ScoredPoint("b:1", 2.0), ScoredPoint("a:3", 1.999999), ScoredPoint("0:1", 1.9)]
+    assert best_of(found) == "a"
+    assert best_of([found[1]._replace(score=2.0), found[0], found[2]]) == "a"
+    assert best_of(found[:1]) == "b"
 
 
 def test_a_graph_that_is_down_is_named_and_the_rest_answers(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
