@@ -354,7 +354,7 @@ class ParametricSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stable_days: float = Field(7.0, ge=0, le=3650, description="Days for which a memory has to be unchanged")
-    facts: int = Field(500, ge=1, le=500, description="Most memories one adapter learns; a cube with more has several")
+    facts: int = Field(64, ge=1, le=500, description="Most memories one adapter learns; a cube with more has several")
     night: str | None = Field(
         None,
         description="Hours, UTC, in which adapters are trained by themselves, such as `02:00-05:00`; default: none",
