@@ -107,7 +107,8 @@ class Installation:
             [task] = tasks.enqueue(connection, "", [NewTask(LEARNING, key="by hand")], self.memos.clock.now())
         self.memos._scheduler.runner.wake()
         self.memos.tasks.wait(task, timeout_s=LIMIT_S)
-        until(lambda: all(task.ended or task.note for task in self.learning()))
+        # Its note may be of the day before, when what was forgotten asked for a training.
+        until(lambda: all(task.ended or task.not_before > self.clock.now() for task in self.learning()))
 
     def learning(self) -> list[Task]:
         return self.memos.tasks.list(kinds=[LEARN])
