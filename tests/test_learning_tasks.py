@@ -107,8 +107,10 @@ class Installation:
             [task] = tasks.enqueue(connection, "", [NewTask(LEARNING, key="by hand")], self.memos.clock.now())
         self.memos._scheduler.runner.wake()
         self.memos.tasks.wait(task, timeout_s=LIMIT_S)
-        # Its note may be of the day before, when what was forgotten asked for a training.
-        until(lambda: all(task.ended or task.not_before > self.clock.now() for task in self.learning()))
+        # Not by its note, which may be of the day before, when what was forgotten asked for a training;
+        # and a little later than now it may be due at once, as the ledger gives no moment twice.
+        another_night = self.clock.now() + timedelta(hours=1)
+        until(lambda: all(task.ended or task.not_before > another_night for task in self.learning()))
 
     def learning(self) -> list[Task]:
         return self.memos.tasks.list(kinds=[LEARN])
