@@ -27,6 +27,9 @@ _SESSION_TOP = 5
 GRAPH = 0.02
 NEXT = 0.15
 PREVIOUS = 0.05
+ANSWERS = 0.20
+"""Of what stands just before, as far as somebody else asks there: "For three years now" has no other words."""
+
 SPEAKER = 0.15
 TIMED = 0.10
 DATED = 1.0
@@ -63,7 +66,6 @@ COLD = -0.10
 """Of an archived segment: found, after what is as good and in use."""
 
 
-# Who asks at length tells something too.
 _SHORT_CHARS = 200
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
@@ -107,7 +109,7 @@ def rank(
     graph: dict[str, Vote] = {item: ("graph", place, 1.0, GRAPH) for place, item in enumerate(near, start=1)}
     sessions = _sessions(pool)
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
-    places = {_place(entry.item, 0): entry.item.id for entry in pool if entry.item.position is not None}
+    places = {_place(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
     latest = Intent.LATEST in question.intents
     newest = _recency(pool) if latest else {}
@@ -116,10 +118,8 @@ def rank(
         item, base = entry.item, base_of[entry.item.id]
         boosts = [("session", base - entry.fused.score)] if base != entry.fused.score else []
         if item.position is not None:
-            for name, weight, step in (("next", NEXT, 1), ("previous", PREVIOUS, -1)):
-                beside = places.get(_place(item, step))
-                if beside is not None:
-                    boosts.append((name, weight * base_of[beside]))
+            after, before = (places.get(_place(item, step)) for step in (1, -1))
+            boosts += [(name, weight * base_of[other]) for name, weight, other in _neighbours(item, after, before)]
         boosts += [(name, weight * base) for name, weight in _factors(item, question, named, newer)]
         if item.id in newest:
             boosts.append(("newest", NEWEST * newest[item.id] * base))
@@ -226,6 +226,21 @@ def _place(item: Brief, step: int) -> tuple[str | None, int | None, int]:
     return item.conversation, item.session, (item.position or 0) + step
 
 
+def _neighbours(item: Brief, after: Brief | None, before: Brief | None) -> Iterator[tuple[str, float, str]]:
+    """Yield what the messages beside an item give it of their own standing: name, weight, id."""
+    if after is not None:
+        yield "next", NEXT, after.id
+    if before is not None:
+        yield "previous", PREVIOUS, before.id
+        if before.speaker != item.speaker and (asking := _asks(before)):
+            yield "answers", ANSWERS * asking, before.id
+
+
+def _asks(item: Brief) -> float:
+    """Return which part of a short message asks; who asks at length tells something too."""
+    return asking_share(item.memory) if item.length < _SHORT_CHARS else 0.0
+
+
 def _factors(
     item: Brief,
     question: Question,
@@ -248,7 +263,7 @@ def _factors(
         yield "preference", ADVICE
     # Who asks for a call and who makes it tell of it, when that is what the question is about.
     tells_of_call = done and item.id in newer
-    if not tells_of_call and item.length < _SHORT_CHARS and (asking := asking_share(item.memory)):
+    if not tells_of_call and (asking := _asks(item)):
         yield "asking", ASKING * asking
     if not tells_of_call and item.role == Role.ASSISTANT:
         yield "assistant", ASSISTANT

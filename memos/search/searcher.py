@@ -38,7 +38,7 @@ from memos.search.context import assemble
 from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
 from memos.search.pushdown import recall
-from memos.search.question import Question, read_question, without_names
+from memos.search.question import Question, put_to, read_question
 from memos.search.rank import Ranked, Recalled, liftable, rank
 from memos.search.relevance import relevance
 from memos.search.request import Rules, SearchRequest
@@ -131,7 +131,7 @@ class Searcher:
         helped = self.helper.submit(self._beside_embedding, request, rules, limit)
         with clock.stage("embed"):
             speaking = speakers.few(connection, request.scope.cubes)
-            asked, names = without_names(request.query, speaking)
+            asked, names = put_to(request.query, speaking)
             dense = self.embedder.embed_query(asked)
             vectors = _Vectors(dense, _with_names(dense, [self.embedder.embed_query(name) for name in names]))
         with clock.stage("recall"):

@@ -91,6 +91,21 @@ def test_neighbours_of_a_strong_message_in_its_session_rise() -> None:
     assert "previous" not in found["apart"]
 
 
+def test_what_answers_somebodys_question_has_some_of_its_standing() -> None:
+    asked = recalled(item("asked", "How long have you had turtles?", conversation="k", session=0, position=4), 1.0)
+    told = recalled(item("told", "I love turtles.", conversation="k", session=1, position=4), 1.0)
+    answer = item("answer", "Three years now!", speaker="Bob", conversation="k", session=0, position=5)
+    others = [
+        recalled(answer, 0.2), recalled(answer._replace(id="same", speaker="Ann"), 0.2),
+        recalled(answer._replace(id="to_told", session=1), 0.2),
+    ]  # fmt: skip
+    found = {entry.item.id: boosts(entry) for entry in rank([asked, told, *others], question("turtles"))}
+    assert found["answer"]["answers"] == pytest.approx(4 * found["answer"]["previous"])
+    assert "answers" not in found["same"]
+    assert "answers" not in found["to_told"]
+    assert found["to_told"]["previous"] > 0
+
+
 def test_a_named_speaker_is_a_boost_and_never_a_filter() -> None:
     pool = [recalled(item("ann"), 0.50), recalled(item("bob", speaker="Bob"), 0.48), recalled(item("far"), 0.9)]
     found = rank(pool, question("What did Bob cook?"))
