@@ -216,6 +216,25 @@ def test_a_token_budget_gives_a_dated_and_cited_context(memos: MemOS) -> None:
     assert len(result) == 1
 
 
+def test_who_asks_in_what_order_gets_a_context_in_that_order(memos: MemOS) -> None:
+    said = [
+        ("2025-03-01", "Trip to Oslo, a trip by train."),
+        ("2025-01-01", "Trip to Rome."),
+        ("2025-02-01", "Trip to Bern."),
+    ]
+    for day, text in said:
+        memos.add({"role": "user", "name": "Maya", "content": text, "chat_time": f"{day}T08:00:00Z"}, conversation=day)
+    result = memos.search("In what order was the trip to Oslo, the trip to Rome and the trip to Bern?", token_budget=90)
+    assert result.context.splitlines() == [
+        "[1] 2025-01-01 Wed Maya: Trip to Rome.", "[2] 2025-02-01 Sat Maya: Trip to Bern.",
+        "[3] 2025-03-01 Sat Maya: Trip to Oslo, a trip by train.",
+    ]  # fmt: skip
+    assert [hit.item.memory for hit in result] == ["Trip to Rome.", "Trip to Bern.", "Trip to Oslo, a trip by train."]
+    assert result.context_tokens <= 90
+    plain = memos.search("trip to Oslo by train", token_budget=90)
+    assert plain.hits[0].item.memory.startswith("Trip to Oslo")
+
+
 def test_naive_times_are_in_the_cubes_zone(memos: MemOS) -> None:
     memos.cubes.create("paris", time_zone="Europe/Paris")
     item = memos.add({"role": "user", "content": "noon", "chat_time": "2025-07-01T12:00:00"}, cube="paris").item_ids[0]

@@ -82,8 +82,9 @@ class Child:
         """
         lock, channel = self._channels[socket]
         with lock:
+            asked = pickle.dumps((method, arguments), _PICKLE)
             with self._watched(method):
-                channel.send_bytes(pickle.dumps((method, arguments), _PICKLE))
+                channel.send_bytes(asked)
                 if long:
                     channel.poll(None)
             try:
@@ -117,8 +118,8 @@ class Child:
             raise BackendTimeout(f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s.") from error
         except (EOFError, OSError) as error:
             raise Died(f"it ended with status {self._process.poll()}") from error
-        except KeyboardInterrupt:
-            # The answer is still to come: the next call would take it for its own.
+        except BaseException:
+            # Ctrl+C, a signal's SystemExit: the answer is still to come, and the next call would take it for its own.
             self.kill()
             raise
 

@@ -34,6 +34,7 @@ class Intent(StrEnum):
     WHEN = "when"
     DONE = "done"
     REQUEST = "request"
+    ORDER = "order"
 
 
 _INTENTS = {
@@ -42,6 +43,10 @@ _INTENTS = {
     ),
     Intent.LIST: re.compile(
         r"^\s*(?:list|name)\b|\b(?:what|which) (?:are|were|other|all|kinds?|types?|sorts?)\b|\ball the\b"
+        r"|\bboth\b|\bin common\b|\b(?:kinds?|types?|sorts?) of\b|\bshare\b"
+        # "What books has he read?", "which two mystery novels": a plural within three words, and no verb before it.
+        r"|\b(?:what|which) (?:(?!(?:is|was|does|did|do|has|have|had|will|would|can|could|made|makes|kept)\b)\w+ ){0,2}"
+        r"(?!(?:is|was|does|has|this|his|its|as|us)\b)\w{2,}s\b"
         r"|哪些|列出|有什么|どんな",
         re.I,
     ),
@@ -69,6 +74,12 @@ _INTENTS = {
         r"|(?:以前|之前|曾经?|已经).*[过了吗]|有没有.*过|成功了吗|失败了吗",
         re.I | re.S,
     ),
+    Intent.ORDER: re.compile(
+        r"\b(?:in (?:what|which|the right|the correct) order|the order (?:in which|of|that)|what order|"
+        r"chronolog(?:y|ical|ically)|timeline|(?:came|happened|was|were|did) .{1,60}\b(?:first|before|after) or )\b"
+        r"|顺序|先后|时间线|順番|時系列",
+        re.I,
+    ),
     # For the one who is asked to do something, how the asker wants it matters more than what was said of it.
     Intent.REQUEST: re.compile(
         r"\b(?:can|could|would|will) you\b|\bplease\b|\b(?:help|show|teach|give|tell|walk|guide) me\b|"
@@ -93,6 +104,11 @@ class Question:
     names: tuple[str, ...]
     spans: tuple[Span, ...]
     intents: frozenset[Intent]
+
+    @property
+    def asks_order(self) -> bool:
+        """Whether a context for an answer tells things in the order they were said in."""
+        return Intent.ORDER in self.intents
 
     def names_speaker(self, speaker: str) -> bool:
         """Say whether the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""

@@ -7,7 +7,7 @@ Pure. Every weight was chosen with folds by conversation on LoCoMo and kept only
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -61,6 +61,10 @@ _LIFTED = 2
 
 _INSTRUCTED = 0.35
 """Cosine from which an instruction is about a question that asks for nothing to be done."""
+
+SPREAD = -0.05
+_SPREAD_UP_TO = 2
+"""A share of the best score, for each better hit of the same session up to so many, where a question wants several."""
 
 COLD = -0.10
 """Of an archived segment: found, after what is as good and in use."""
@@ -132,7 +136,10 @@ def rank(
         score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
     newer = {**newer, **_told_since(pool)} if latest else newer
-    return _with_standing(_newer_first(_second_look(ranked, whole), newer), question, standing)
+    ranked = _second_look(ranked, whole)
+    if question.intents & {Intent.LIST, Intent.COUNT}:
+        ranked = _spread(ranked)
+    return _with_standing(_newer_first(ranked, newer), question, standing)
 
 
 def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ranked]:
@@ -153,6 +160,26 @@ def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ran
         gave = NAMED * best / (1 + place / _NAMED_HALVES)
         vote = ("named", place + 1, cosine, gave)
         order[first[key]] = entry._replace(score=entry.score + gave, votes=(*entry.votes, vote))
+    return order
+
+
+def _spread(ranked: list[Ranked]) -> list[Ranked]:
+    """Take a little from what comes after others of its session: who asks for several things was told them at times.
+
+    That is maximal marginal relevance by sessions: what is better of one session stays before what is worse.
+    Source: Carbonell and Goldstein, "The Use of MMR", SIGIR 1998.
+    """
+    order = sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
+    best = order[0].score if order else 0.0
+    seen: Counter[tuple[str, int]] = Counter()
+    for place, entry in enumerate(order):
+        session = _session(entry.item)
+        if session is None:
+            continue
+        if seen[session]:
+            took = SPREAD * best * min(seen[session], _SPREAD_UP_TO)
+            order[place] = entry._replace(score=entry.score + took, boosts=(*entry.boosts, ("spread", took)))
+        seen[session] += 1
     return order
 
 

@@ -121,7 +121,7 @@ class Searcher:
                 hits = self.hits(found.candidates, request, found)
         text, tokens = "", 0
         if request.token_budget is not None:
-            hits, text, tokens = assemble(hits, request.token_budget)
+            hits, text, tokens = assemble(hits, request.token_budget, by_time=found.question.asks_order)
         return SearchResult(request.query, hits, text, tokens, found.missing, clock.timings_ms)
 
     def find(self, connection: sa.Connection, request: SearchRequest, limit: int, clock: StageClock) -> Found:

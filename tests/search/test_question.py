@@ -24,8 +24,14 @@ def read(text: str) -> Question:
         ("List the books Bob read", Intent.LIST),
         ("What kinds of tea does she like?", Intent.LIST),
         ("她喜欢哪些菜？", Intent.LIST),
+        ("What books has he read?", Intent.LIST),
+        ("Which two mystery novels does Tim like?", Intent.LIST),
+        ("What do Ann and Bob have in common?", Intent.LIST),
         ("Where does he currently live?", Intent.LATEST),
         ("她现在住在哪里？", Intent.LATEST),
+        ("In what order did I visit the cities?", Intent.ORDER),
+        ("Can you list the order in which I brought up my plans?", Intent.ORDER),
+        ("我按什么顺序去了这些城市？", Intent.ORDER),
         ("Can you recommend a restaurant?", Intent.ADVICE),
         ("有什么推荐的餐厅？", Intent.ADVICE),
         ("When did they meet?", Intent.WHEN),
@@ -37,7 +43,18 @@ def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent)
     assert intent in read(text).intents
 
 
-@pytest.mark.parametrize("text", ["Does Ann like tea?", "whenever I go", "the list is long", "know-how matters"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Does Ann like tea?",
+        "whenever I go",
+        "the list is long",
+        "know-how matters",
+        "What is Ann's job?",
+        "What does she plan?",
+        "Which was his favourite?",
+    ],
+)
 def test_other_words_are_no_intent(text: str) -> None:
     assert read(text).intents == frozenset()
 

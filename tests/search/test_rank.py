@@ -91,6 +91,26 @@ def test_neighbours_of_a_strong_message_in_its_session_rise() -> None:
     assert "previous" not in found["apart"]
 
 
+def test_who_asks_for_several_things_gets_them_of_several_sessions() -> None:
+    pool = [recalled(item(f"m{n}", conversation="k", session=0, position=2 * n), 1.0 - 0.01 * n) for n in range(4)]
+    pool += [
+        recalled(item(f"o{n}", conversation="k", session=1, position=50 + 2 * n), 0.985 - 0.01 * n) for n in range(4)
+    ]
+    pool.append(recalled(item("nowhere"), 0.5))
+    several = rank(pool, question("Which books has Ann read?"))
+    one = rank(pool, question("Has Ann read a book?"))
+    assert {entry.item.session for entry in several[:2]} == {0, 1}
+    assert {entry.item.session for entry in one[:2]} == {0}
+    for session in (0, 1):
+        assert [e.item.id for e in several if e.item.session == session] == [
+            e.item.id for e in one if e.item.session == session
+        ]
+    took = [boosts(entry).get("spread", 0.0) for entry in several if entry.item.session == 0]
+    best = max(entry.score for entry in one)
+    assert took == [0.0] + [pytest.approx(weights.SPREAD * best * times) for times in (1, 2, 2)]
+    assert "spread" not in boosts(next(entry for entry in several if entry.item.id == "nowhere"))
+
+
 def test_what_answers_somebodys_question_has_some_of_its_standing() -> None:
     asked = recalled(item("asked", "How long have you had turtles?", conversation="k", session=0, position=4), 1.0)
     told = recalled(item("told", "I love turtles.", conversation="k", session=1, position=4), 1.0)

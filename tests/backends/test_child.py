@@ -1,0 +1,59 @@
+"""An answer is taken by the call that asked for it, whatever ends a call in the middle."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from memos.backends.child import Child, Died
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    made = Child("tests.backends.echoing_child", "echo")
+    yield made
+    made.kill()
+
+
+def ends(signal_: int, frame: FrameType | None) -> None:
+    raise SystemExit(143)
+
+
+def interrupts(signal_: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("handler", "raised"), [(ends, SystemExit), (interrupts, KeyboardInterrupt)])
+def test_the_answer_to_a_call_that_was_ended_is_not_the_next_ones(
+    child: Child, handler: Callable[[int, FrameType | None], None], raised: type[BaseException]
+) -> None:
+    assert child.call("say", "before", 0.0) == "before"
+    usual = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(raised):
+            child.call("say", "stale", 1.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+    with pytest.raises(Died):
+        child.call("say", "mine", 0.0)
+
+
+def test_what_cannot_be_sent_leaves_the_child_to_others(child: Child) -> None:
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):  # which one depends on the version of Python
+        child.call("say", lambda: None, 0.0)
+    assert child.call("say", "after", 0.0) == "after"
+
+
+def test_what_fails_meanwhile_leaves_no_answer_behind(child: Child) -> None:
+    def fails() -> None:
+        raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        child.call("say", "stale", 0.1, meanwhile=fails)
+    assert child.call("say", "mine", 0.0) == "mine"
