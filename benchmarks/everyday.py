@@ -60,7 +60,7 @@ class Everyday:
         at = self._first + timedelta(minutes=int(self._random.random() * self._span.total_seconds() / 60))
         messages: list[Message] = []
         while len(messages) < count:
-            topic = self._topics[self._random.integers(len(self._topics))]
+            topic = self._topics[int(self._random.integers(len(self._topics)))]
             for _ in range(min(int(self._random.integers(*_ON_TOPIC)), count - len(messages))):
                 name, partner = speakers if len(messages) % 2 == 0 else speakers[::-1]
                 messages.append(Message(str(len(messages) + 1), "user", self._turn(topic, partner), at, name))
@@ -87,4 +87,4 @@ class Everyday:
         return partner if slot == "partner" else self._one(self._phrases.slots[slot])
 
     def _one(self, entries: Sequence[str]) -> str:
-        return entries[self._random.integers(len(entries))]
+        return entries[int(self._random.integers(len(entries)))]

@@ -5,7 +5,7 @@ that cube filled up with distractors to each of `--memories` messages, and of ea
 `--cubes` cubes. Distractors are the chats of BEAM, where `--beam` gives them, then small talk made of templates, by
 people with the names that speak in the file or, with `--strangers`, with others. Sessions are named after their
 conversation, so one of another conversation is never taken for one that is wanted. `growth` is search p50 at the
-largest size over that at the smallest.
+largest size over that at the smallest, `growth_over_embed` that of `search_over_embed`, for a machine whose load changes.
 """
 
 from __future__ import annotations
@@ -161,12 +161,16 @@ def dropped(base: Mapping[str, float], figures: Mapping[str, float]) -> dict[str
 
 def _report(stores: dict[str, dict[str, Any]], rows: list[dict[str, Any]], plan: Plan) -> Report:
     smallest, largest = stores[str(plan.sizes[0])], stores[str(plan.sizes[-1])]
-    growth = round(largest["search_p50_ms"] / smallest["search_p50_ms"], 3) if len(plan.sizes) > 1 else None
+    growth, over_embed = (
+        round(largest[name] / smallest[name], 3) if len(plan.sizes) > 1 else None
+        for name in ("search_p50_ms", "search_over_embed")
+    )
     figures = {
         "n": len(rows),
         "left_out": sum(chat.left_out for chat in plan.chats),
         "background_tasks": plan.workers is None,
         "growth": growth,
+        "growth_over_embed": over_embed,
         "drop": largest["drop"],
         "by_store": stores,
     }
@@ -200,5 +204,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     # A kill ends it as Ctrl+C does: the installations, a gigabyte at the largest, are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
