@@ -5,7 +5,7 @@ that cube filled up with distractors to each of `--memories` messages, and of ea
 `--cubes` cubes. Distractors are the chats of BEAM, where `--beam` gives them, then small talk made of templates, by
 people with the names that speak in the file or, with `--strangers`, with others. Sessions are named after their
 conversation, so one of another conversation is never taken for one that is wanted. `growth` is search p50 at the
-largest size over that at the smallest, `growth_over_embed` that of `search_over_embed`, for a machine whose load changes.
+largest size over that at the smallest, `growth_over_embed` that of `search_over_embed`, for machines with other work.
 """
 
 from __future__ import annotations
