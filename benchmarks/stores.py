@@ -26,6 +26,11 @@ def installation() -> Iterator[MemOS]:
 def fill(memos: MemOS, cube: str, sessions: Sequence[Session]) -> None:
     """Make the cube and add each session as a conversation; everything is indexed when it returns."""
     memos.cubes.create(cube)
+    add_sessions(memos, cube, sessions)
+
+
+def add_sessions(memos: MemOS, cube: str, sessions: Sequence[Session]) -> None:
+    """Add each session as a conversation of a cube that is there; everything is indexed when it returns."""
     for session in sessions:
         for start in range(0, len(session.messages), _MESSAGES_PER_ADD):
             batch = [_message(message) for message in session.messages[start : start + _MESSAGES_PER_ADD]]
