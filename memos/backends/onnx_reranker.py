@@ -66,9 +66,8 @@ class OnnxReranker:
             return []
         loaded = self._load()
         until = time.monotonic() + self._timeout_s
-        asked = loaded.cut(_clean(question))
         scores = np.zeros(len(texts))
-        pairs = [loaded.tokenizer.encode(asked, _clean(text)) for text in texts]
+        pairs = loaded.pairs(question, texts)
         for batch in _batches([len(pair.ids) for pair in pairs]):
             if time.monotonic() > until:
                 raise BackendTimeout(
@@ -84,7 +83,7 @@ class OnnxReranker:
         with self._lock:
             if self._loaded is None:
                 limit = _limit(self._folder)
-                self._loaded = _Loaded(_tokenizer(self._folder, limit), limit, *_session(self._model, self._threads))
+                self._loaded = _Loaded(_tokenizer(self._folder), limit, *_session(self._model, self._threads))
             return self._loaded
 
     def _run(self, loaded: _Loaded, batch: list[Encoding]) -> NDArray[np.float64]:
@@ -125,11 +124,16 @@ class _Loaded(NamedTuple):
         found = (self.tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>"))
         return next((number for number in found if number is not None), 0)
 
-    def cut(self, question: str) -> str:
-        """Return as much of a question as leaves half of the room to the text."""
-        room = self.limit // 2
-        alone = self.tokenizer.encode(question, add_special_tokens=False)
-        return question if len(alone.ids) <= room else question[: alone.offsets[room - 1][1]]
+    def pairs(self, question: str, texts: Sequence[str]) -> list[Encoding]:
+        """Return the tokens of each text with the question's, which takes half of the room at most."""
+        room = self.limit - self.tokenizer.num_special_tokens_to_add(is_pair=True)
+        asked = self._part(question, self.limit // 2)
+        return [self.tokenizer.post_process(asked, self._part(text, room - len(asked.ids))) for text in texts]
+
+    def _part(self, text: str, most: int) -> Encoding:
+        encoding = self.tokenizer.encode(_clean(text), add_special_tokens=False)
+        encoding.truncate(most)
+        return encoding
 
 
 def _clean(text: str) -> str:
@@ -147,15 +151,15 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     yield batch
 
 
-def _tokenizer(folder: Path, limit: int) -> Tokenizer:
-    """Return the tokenizer of a folder, which cuts the text of a pair alone. Raises: ModelError."""
+def _tokenizer(folder: Path) -> Tokenizer:
+    """Return the tokenizer of a folder, without what it says of padding and cutting. Raises: ModelError."""
     path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
         raise ModelError(f"The tokenizer {path} cannot be read ({error!s:.200}): copy the model again.") from error
     tokenizer.no_padding()
-    tokenizer.enable_truncation(limit, strategy="only_second")
+    tokenizer.no_truncation()
     return tokenizer
 
 
