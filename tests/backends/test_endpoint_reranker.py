@@ -48,7 +48,8 @@ def test_it_sends_what_the_protocol_says_and_puts_scores_in_order() -> None:
     "body",
     [
         "no json", "[]", {}, {"results": {}}, {"results": []}, {"results": [{"index": 0, "relevance_score": 1}]},
-        {"results": [{"index": 0, "relevance_score": 1}] * 2}, {"results": [{"index": n, "relevance_score": 1} for n in (0, 2)]},
+        {"results": [{"index": 0, "relevance_score": 1}] * 2},
+        {"results": [{"index": n, "relevance_score": 1} for n in (0, 2)]},
         {"results": [{"index": n, "relevance_score": 1} for n in (-1, 0)]},
         {"results": [{"index": n, "relevance_score": 1} for n in (True, False)]},
         {"results": [{"index": n, "relevance_score": "1"} for n in (0, 1)]},
