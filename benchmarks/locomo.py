@@ -1,7 +1,7 @@
 """LoCoMo: are the messages that hold the evidence among the first found? `--data locomo10.json`.
 
 Each conversation is a cube, each of its sessions a conversation in it; the ranked list is the distinct source
-messages of 50 hits. A question is asked at the time of the last session. No language model takes part, unless `--rerank`
+messages of 50 hits. A question is asked at the time of the last session. No language model takes part unless `--rerank`
 names one (docs/reranking.md): then every question is asked with it and without it, and both are timed.
 """
 
