@@ -1,23 +1,30 @@
 """LoCoMo: are the messages that hold the evidence among the first found? `--data locomo10.json`.
 
 Each conversation is a cube, each of its sessions a conversation in it; the ranked list is the distinct source
-messages of 50 hits. A question is asked at the time of the last session. No language model takes part.
+messages of 50 hits. A question is asked at the time of the last session. No language model takes part unless `--rerank`
+names one (docs/reranking.md): then every question is asked with it and without it, and both are timed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from pydantic import ValidationError
 
 from benchmarks.data import Chat, Question, Session, first_questions, load_locomo
 from benchmarks.floors import Engines, TurnFloors
 from benchmarks.metrics import all_at, any_at, first_seen, fitting, frac_at, mean
-from benchmarks.report import Report, data_parser, figures_table, progress, run
+from benchmarks.report import CannotRun, Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation, source_messages
-from memos import MemOS
+from memos import MemOS, Settings
+from memos.search.context import assemble
 from memos.text import render
 from memos.tokens import estimate_tokens
 
@@ -29,7 +36,8 @@ SESSION_KS = (1, 3, 5, 10)
 BUDGETS = (500, 1000, 2000)
 SHOWN = ("dialog_frac@10", "dialog_frac@50", "session_frac@5", "session_all@5", "budget_frac@1000")
 OURS = "memstrata"
-SYSTEMS = (OURS, "fusion", "bm25", "minilm", "random")
+RERANKED = "reranked"
+FLOORS = ("fusion", "bm25", "minilm", "random")
 
 
 def row_of(ranked: Sequence[str], gold: Sequence[str], kept: Mapping[int, Sequence[str]]) -> dict[str, float]:
@@ -48,21 +56,37 @@ def measure(arguments: argparse.Namespace) -> Report:
     engines = Engines.default()
     floors: dict[str, _Floors] = {}
     rows: list[dict[str, Any]] = []
-    with installation() as memos:
+    # Without the option as settings in the environment say, which is without a reranker by default.
+    ours: dict[str, bool | None] = {OURS: None} if arguments.rerank is None else {OURS: False, RERANKED: True}
+    spent_ms: dict[str, list[float]] = {name: [] for name in ours}
+    with _opened(arguments.rerank) as memos:
         for chat, question in progress(asked, "LoCoMo"):
             if chat.name not in floors:
                 fill(memos, chat.name, chat.sessions)
                 floors[chat.name] = _Floors(chat, engines, arguments.seed)
-            figures = {OURS: _ours(memos, chat, question), **floors[chat.name].rows(question)}
+            figures = {name: _ours(memos, chat, question, spent_ms[name], rerank=on) for name, on in ours.items()}
+            figures |= floors[chat.name].rows(question)
             rows.append({"conversation": chat.name, "category": question.kind, "question": question.text, **figures})
-    systems = {name: summary(rows, name) for name in SYSTEMS}
+    systems: dict[str, dict[str, Any]] = {name: summary(rows, name) for name in (*ours, *FLOORS)}
     if arguments.plot is not None:
         plot(arguments.plot, systems)
-    floor_means = {name: mean(row[name] for row in rows) for name in SYSTEMS if name != OURS}
-    left_out = sum(chat.left_out for chat in chats)
-    return Report(
-        {"n": len(rows), "left_out": left_out, **systems[OURS], "floors": floor_means}, rows, _tables(systems)
-    )
+    floor_means = {name: mean(row[name] for row in rows) for name in FLOORS}
+    for name in ours:
+        systems[name]["search_ms"] = round(median(spent_ms[name]), 2)
+    figures = {"n": len(rows), "left_out": sum(chat.left_out for chat in chats), **systems[OURS], "floors": floor_means}
+    if RERANKED in ours:
+        figures[RERANKED] = {"model": arguments.rerank, **systems[RERANKED]}
+    return Report(figures, rows, _tables(systems))
+
+
+def _opened(reranker: str | None) -> AbstractContextManager[MemOS]:
+    """Open an installation, with a reranker named as MEMOS_RERANK__MODEL names it; the environment says the rest."""
+    if reranker is None:
+        return installation()
+    try:
+        return installation(Settings(rerank={"model": reranker}))  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise CannotRun(f"--rerank {reranker}: {error}") from error
 
 
 def summary(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
@@ -78,12 +102,15 @@ def _averages(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {"n": len(rows), **mean(rows)}
 
 
-def _ours(memos: MemOS, chat: Chat, question: Question) -> dict[str, float]:
-    found = ask(memos, chat.name, question.text, asked=question.asked, top_k=TOP_K)
-    kept = {
-        budget: ask(memos, chat.name, question.text, asked=question.asked, top_k=BUDGET_TOP_K, token_budget=budget).hits
-        for budget in BUDGETS
-    }
+def _ours(
+    memos: MemOS, chat: Chat, question: Question, spent_ms: list[float], *, rerank: bool | None
+) -> dict[str, float]:
+    ask(memos, chat.name, question.text, asked=question.asked, top_k=1, rerank=False)  # embeds the question, untimed
+    began = time.perf_counter()
+    found = ask(memos, chat.name, question.text, asked=question.asked, top_k=TOP_K, rerank=rerank)
+    spent_ms.append((time.perf_counter() - began) * 1000)
+    whole = ask(memos, chat.name, question.text, asked=question.asked, top_k=BUDGET_TOP_K, rerank=rerank)
+    kept = {budget: assemble(whole.hits, budget)[0] for budget in BUDGETS}
     return row_of(_ids(found.hits), question.gold, {budget: _ids(hits) for budget, hits in kept.items()})
 
 
@@ -123,7 +150,7 @@ def _cost(session: Session, place: int) -> int:
 
 def _tables(systems: Mapping[str, Mapping[str, Any]]) -> list[Any]:
     categories = list(systems[OURS]["by_category"])
-    tables = [figures_table("LoCoMo, all questions", SHOWN, systems)]
+    tables = [figures_table("LoCoMo, all questions", (*SHOWN, "search_ms"), systems)]
     for figure in ("dialog_frac@10", "session_frac@5"):
         rows = {
             name: {category: figures["by_category"][category][figure] for category in categories}
@@ -149,6 +176,7 @@ def plot(path: Path, systems: Mapping[str, Mapping[str, Any]]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = data_parser(__doc__, "a LoCoMo file")
+    parser.add_argument("--rerank", metavar="MODEL", help="measure with this reranker, too, such as onnx:FOLDER, judge")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw recall over k (extra `bench`)")
     return run("locomo", parser.parse_args(argv), measure)
 

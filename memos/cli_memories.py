@@ -26,6 +26,7 @@ from memos.cli_shared import (
 )
 from memos.errors import InvalidInput
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
+from memos.search.rerank import ARM
 from memos.text.checks import decode
 from memos.text.render import visible
 from memos.text.secrets import marks
@@ -71,6 +72,9 @@ def search(
     reference_time: Annotated[str | None, typer.Option(help="When the question is asked")] = None,
     token_budget: Annotated[int | None, typer.Option(help="Print a context of at most this many tokens")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say which arm gave what")] = False,
+    rerank: Annotated[
+        bool | None, typer.Option("--rerank/--no-rerank", help="Have the reranker read; default: if there is one")
+    ] = None,
     why_not: Annotated[str | None, typer.Option("--why-not", help="Say where this item falls out instead")] = None,
     actor: Actor = LOCAL_OWNER,
     data_dir: DataDir = None,
@@ -86,6 +90,7 @@ def search(
         "as_of": as_of,
         "reference_time": reference_time,
         "token_budget": token_budget,
+        "rerank": rerank,
     }
     with opened(data_dir) as memos:
         if why_not is not None:
@@ -103,10 +108,17 @@ def search(
             console.print(f"nothing found in {', '.join(map(cell, cube or [DEFAULT_CUBE]))}", highlight=False)
         for hit in result.hits if explain else ():
             console.print(f"{hit.item.id}: {_shares(hit)}", highlight=False, soft_wrap=True)
-        if result.missing_arms:
-            errors.print(f"Not searched, index unavailable: {', '.join(result.missing_arms)}")
+        _say_missing(result.missing_arms)
 
     show(result, as_json, human)
+
+
+def _say_missing(arms: tuple[str, ...]) -> None:
+    down = [arm for arm in arms if arm != ARM]
+    if down:
+        errors.print(f"Not searched, index unavailable: {', '.join(down)}")
+    if ARM in arms:
+        errors.print("Not reranked: the reranker gave no answer in time; the log says why.")
 
 
 def _shares(ranked: Hit | WhyNot) -> str:

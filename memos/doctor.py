@@ -8,6 +8,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,11 +17,11 @@ from pathlib import Path
 import httpx2
 
 from memos.api.endpoint import find
-from memos.engines import embedder_of, reach_graph, reach_vector
+from memos.engines import embedder_of, reach_graph, reach_vector, reranker_of
 from memos.errors import MemosError
 from memos.memcube.ledger.looking import Look, check_schema, look_at_file, look_at_server
 from memos.memcube.lock import FolderLock
-from memos.settings import ChatSettings, Purpose, Settings
+from memos.settings import JUDGE, ChatSettings, Purpose, Settings
 
 _ANSWER_S = 5.0
 _EXTRAS = {
@@ -197,6 +198,21 @@ def _models(settings: Settings) -> Found:
             yield _model(purpose, model)
 
 
+def _reranker(settings: Settings) -> Found:
+    if settings.rerank.model is None:
+        yield State.MISSING, "none (docs/reranking.md)"
+        return
+    with ExitStack() as stack:
+        reranker = reranker_of(settings, stack)
+        assert reranker is not None
+        if settings.rerank.base_url is None and settings.rerank.model == JUDGE:
+            yield State.GOOD, "the judge model, above"
+            return
+        began = time.perf_counter()
+        reranker.scores("Is anybody there?", ["Yes, I am.", "The bus is late."])
+        yield State.GOOD, f"{reranker.name}, loaded and asked in {(time.perf_counter() - began) * 1000:.0f} ms"
+
+
 def _local_model(purpose: str, name: str) -> tuple[State, str]:
     if not all(_installed(module) for module in _EXTRAS["local"]):
         return State.BAD, f"{purpose}: local:{name} needs the extra `local`: pip install '.[local]' in the clone"
@@ -263,5 +279,5 @@ def _all_on_servers(settings: Settings) -> bool:
 
 _CHECKS: dict[str, Callable[[Settings], Found]] = {
     "settings": _config, "folder": _folder, "server": _server, "ledger": _ledger, "clock": _clock,
-    "indexes": _indexes, "embedder": _embedder, "models": _models, "extras": _extras,
+    "indexes": _indexes, "embedder": _embedder, "models": _models, "reranker": _reranker, "extras": _extras,
 }  # fmt: skip

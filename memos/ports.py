@@ -1,4 +1,4 @@
-"""The contracts between memstrata and its engines: embedder, sparse encoder, vector and graph index, language model.
+"""The contracts between memstrata and its engines: embedder, sparse encoder, indexes, reranker, language model.
 
 Each docstring is the contract; `tests/contracts/` runs one suite over every implementation.
 Adapters translate their driver's errors into `memos.errors`, once, with `from`.
@@ -147,6 +147,23 @@ class SparseEncoder(Protocol):
 
     def encode_query(self, text: str) -> SparseVector:
         """Return the query's terms, weight 1 each; empty when it has no indexable term."""
+        ...
+
+
+class Reranker(Protocol):
+    """Says how well texts answer a question, each read together with it; thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as results tell it."""
+        ...
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Return one finite score a text, in the given order: the higher, the better it answers. Any scale.
+
+        A text that is too long is cut, the question is not lost by it. No texts give no scores, and nothing is asked.
+        Raises: ModelError (no usable model, or no usable answer), BackendUnavailable, BackendTimeout.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""Orders texts by how well they answer a question, by vectors and words alone; knows no store and no language model."""
+"""Orders texts by how well they answer a question, by a reranker or by vectors and words alone; knows no store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from memos.errors import InvalidInput
-from memos.ports import Embedder, SparseEncoder, SparseVector
+from memos.ports import Embedder, Reranker, SparseEncoder, SparseVector
 from memos.reader.fields import within
+from memos.search.rerank import checked
 from memos.settings import LimitSettings
 from memos.text.checks import check_text
 from memos.tokens import estimate_tokens
@@ -39,11 +40,17 @@ class Reranked:
     tokens: int
 
 
-def rerank(
-    query: str, documents: Sequence[str], embedder: Embedder, terms: SparseEncoder, limits: LimitSettings,
-    top_n: int | None = None,
-) -> Reranked:  # fmt: skip
-    """Return the texts that answer a question best. Raises: InvalidInput, ModelError."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A question and texts that were checked, and how many results are wanted."""
+
+    query: str
+    texts: tuple[str, ...]
+    wanted: int
+
+
+def check_given(query: str, documents: Sequence[str], limits: LimitSettings, top_n: int | None = None) -> Given:
+    """Return what was given to be put in order. Raises: InvalidInput."""
     query = check_text("query", query, limits.query_chars * 4)
     if not query.strip():
         raise InvalidInput("query", "is empty; ask something")
@@ -51,19 +58,40 @@ def rerank(
         raise InvalidInput("documents", "must be a list of at least one text")
     if len(documents) > MOST_TEXTS:
         raise InvalidInput("documents", f"has {len(documents):,} texts, at most {MOST_TEXTS} are taken")
-    texts = [check_text(f"documents[{n}]", text, limits.message_bytes) for n, text in enumerate(documents)]
+    texts = tuple(check_text(f"documents[{n}]", text, limits.message_bytes) for n, text in enumerate(documents))
     wanted = len(texts) if top_n is None else within("top_n", top_n, 1, 2**31 - 1)
-    cosines = embedder.embed_documents(texts) @ embedder.embed_query(query)
-    asked = terms.encode_query(query)
-    words = _word_scores(asked, [terms.encode_document(text) for text in texts])
+    return Given(query, texts, wanted)
+
+
+def by_reranker(given: Given, reranker: Reranker) -> Reranked:
+    """Return the texts that answer a question best. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+    scores = checked(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
+    if min(scores) < 0 or max(scores) > 1:  # a model's own scale
+        scores = [_logistic(score) for score in scores]
+    return _best(given, scores, reranker.name)
+
+
+def by_vectors_and_words(given: Given, embedder: Embedder, terms: SparseEncoder) -> Reranked:
+    """Return the texts that answer a question best. Raises: ModelError."""
+    cosines = embedder.embed_documents(given.texts) @ embedder.embed_query(given.query)
+    asked = terms.encode_query(given.query)
+    words = _word_scores(asked, [terms.encode_document(text) for text in given.texts])
     by_term = max(1, len(asked.indices))
     scores = [
-        1 / (1 + math.exp(-(_COSINE * float(cosine) + _TERMS * word / by_term + _BIAS)))
+        _logistic(_COSINE * float(cosine) + _TERMS * word / by_term + _BIAS)
         for cosine, word in zip(cosines, words, strict=True)
     ]
-    order = sorted(range(len(texts)), key=lambda place: (-scores[place], place))[:wanted]
-    tokens = estimate_tokens(query) + sum(map(estimate_tokens, texts))
-    return Reranked(embedder.fingerprint.name, tuple(Ranked(n, round(scores[n], 6)) for n in order), tokens)
+    return _best(given, scores, embedder.fingerprint.name)
+
+
+def _best(given: Given, scores: Sequence[float], model: str) -> Reranked:
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[: given.wanted]
+    tokens = estimate_tokens(given.query) + sum(map(estimate_tokens, given.texts))
+    return Reranked(model, tuple(Ranked(n, round(scores[n], 6)) for n in order), tokens)
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-max(-500.0, min(500.0, value))))
 
 
 def _word_scores(asked: SparseVector, texts: Sequence[SparseVector]) -> list[float]:

@@ -114,6 +114,22 @@ LOCAL_MODEL = "local:"
 """What the name of a model in this process begins with."""
 
 
+def plain_url(value: str | None) -> str | None:
+    """Return an endpoint's address without the slash at its end. Raises: ValueError."""
+    if value is None:
+        return None
+    try:
+        url = urlsplit(value)
+        known = url.scheme in ("http", "https") and bool(_HOST.fullmatch(url.hostname or "")) and url.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError("is not a URL such as https://models.example.org/v1")
+    if "@" in url.netloc or url.query or url.fragment:
+        raise ValueError("has a user, a query or a fragment; give a plain URL, and the key as API_KEY")
+    return value.rstrip("/")
+
+
 class ChatSettings(BaseModel):
     """A language model behind an OpenAI-compatible endpoint, or in this process: `local:` and where it is."""
 
@@ -164,18 +180,7 @@ class ChatSettings(BaseModel):
     @field_validator("base_url")
     @classmethod
     def _plain_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        try:
-            url = urlsplit(value)
-            known = url.scheme in ("http", "https") and bool(_HOST.fullmatch(url.hostname or "")) and url.port != 0
-        except ValueError:
-            known = False
-        if not known:
-            raise ValueError("is not a URL such as https://models.example.org/v1")
-        if "@" in url.netloc or url.query or url.fragment:
-            raise ValueError("has a user, a query or a fragment; give a plain URL, and the key as API_KEY")
-        return value.rstrip("/")
+        return plain_url(value)
 
     @field_validator("api_key")
     @classmethod
@@ -188,6 +193,71 @@ class ChatSettings(BaseModel):
             raise ValueError("has a BASE_URL, so it needs a MODEL too")
         if self.base_url is not None and str(self.model).startswith(LOCAL_MODEL):
             raise ValueError("has a BASE_URL and a MODEL in this process; set one of them")
+        return self
+
+
+ONNX_MODEL = "onnx:"
+"""What the name of a reranker in this process begins with."""
+
+JUDGE = "judge"
+"""The name of a reranker that is the judge model."""
+
+
+class RerankSettings(BaseModel):
+    """What reads the first candidates of a search together with its question; without a model nothing does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+    model: str | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="Reranker: `onnx:` and a folder, `judge`, or with a BASE_URL a model's name there; default: none",
+    )
+    base_url: str | None = Field(
+        None, description="Endpoint with a path `/rerank`, up to that path, such as `http://127.0.0.1:8080/v1`"
+    )
+    api_key: SecretStr | None = Field(None, description="Key of that endpoint")
+    timeout_s: float = Field(
+        10.0, gt=0, le=600, description="Longest time a search waits for its reranker; then it answers without"
+    )
+    candidates: int = Field(50, ge=2, le=50, description="Most candidates of a search that are reranked")
+    weight: float = Field(
+        1.0, gt=0, le=100, description="What the reranker's best gets, as a share of the best score without it"
+    )
+
+    @property
+    def folder(self) -> str | None:
+        """Return the folder of a reranker in this process, None for another one or none."""
+        if self.base_url is not None or self.model is None or not self.model.startswith(ONNX_MODEL):
+            return None
+        return self.model.removeprefix(ONNX_MODEL)
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_url(cls, value: str | None) -> str | None:
+        return plain_url(value)
+
+    @field_validator("api_key")
+    @classmethod
+    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        return sendable(value)
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Self:
+        if self.model is None:
+            if self.base_url is not None or self.api_key is not None:
+                raise ValueError("has a BASE_URL or an API_KEY, so it needs a MODEL too")
+        elif self.base_url is not None:
+            if self.model.startswith(ONNX_MODEL):
+                raise ValueError("has a BASE_URL and a MODEL in this process; set one of them")
+        elif self.folder == "":
+            raise ValueError("has a MODEL without a folder; give one, such as onnx:/models/ms-marco-MiniLM-L6-v2")
+        elif self.folder is None and self.model != JUDGE:
+            raise ValueError(
+                "has the MODEL of an endpoint and no BASE_URL; give one, or a MODEL that is `onnx:` and a folder, or "
+                "`judge`"
+            )
         return self
 
 
@@ -457,6 +527,7 @@ class Settings(BaseSettings):
     images: ImageSettings = Field(default_factory=ImageSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
+    rerank: RerankSettings = Field(default_factory=RerankSettings)
     quota: QuotaSettings = Field(default_factory=QuotaSettings)
     activation: ActivationSettings = Field(default_factory=ActivationSettings)
     parametric: ParametricSettings = Field(default_factory=ParametricSettings)

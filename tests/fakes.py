@@ -1,10 +1,10 @@
-"""Stand-ins with answers a person can compute: an embedder of words, a clock that stands still."""
+"""Stand-ins with answers a person can compute: an embedder and a reranker of words, a clock that stands still."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -49,6 +49,30 @@ class WordEmbedder:
             (words[start].start(), words[min(start + max_tokens, len(words)) - 1].end())
             for start in range(0, len(words), max_tokens)
         ]
+
+
+class WordReranker:
+    """Scores a text by how many of the question's words it has, or as a function says."""
+
+    def __init__(self, says: Callable[[str, Sequence[str]], list[float]] | None = None, name: str = "words") -> None:
+        self._says = says
+        self._name = name
+        self.asked: list[tuple[str, list[str]]] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        self.asked.append((question, list(texts)))
+        if self._says is not None:
+            return self._says(question, texts)
+        return [shared_words(question, text) for text in texts]
+
+
+def shared_words(question: str, text: str) -> float:
+    """Return how many different words two texts share."""
+    return float(len(set(_WORD.findall(question.casefold())) & set(_WORD.findall(text.casefold()))))
 
 
 class FixedClock:

@@ -145,6 +145,10 @@ def test_a_search_explains_its_hits_and_what_is_missing(store: Store) -> None:
     assert missing.startswith("filter: it fails the condition tags eq 'no such tag'")
 
 
+def test_a_search_can_be_told_not_to_rerank_and_says_when_nothing_can(store: Store) -> None:
+    assert store.told("search", SPOKEN["cello"], "--no-rerank")["missing_arms"] == []
+
+
 def test_standard_input_is_added_once_for_one_key(store: Store) -> None:
     said = "from standard input: déjà vu\n".encode()
     first = store.told("add", "-", "--idempotency-key", "k", stdin=said)
@@ -288,6 +292,7 @@ def test_verify_fails_when_the_ledger_was_tampered_with(tmp_path: Path, store: S
 WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["add", "   "], ["messages[0].content", "empty"]),
     (InvalidInput.exit_code, ["search", "x", "--filter", "{tags"], ["--filter", "is not JSON"]),
+    (InvalidInput.exit_code, ["search", "x", "--rerank"], ["rerank", "MEMOS_RERANK__MODEL"]),
     (InvalidInput.exit_code, ["list", "--filter", "[" * 5000], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["list", "--filter", '{"version": ' + "9" * 5000 + "}"], ["--filter", "is not JSON"]),
     (InvalidInput.exit_code, ["import", "/no/such/file"], ["/no/such/file", "cannot be read"]),

@@ -18,7 +18,8 @@ import pytest
 from memos import MemOS, Settings
 from memos.api.endpoint import Endpoint, announced
 from memos.doctor import Finding, State, examine
-from memos.settings import ChatSettings, LimitSettings, Neo4jSettings, QdrantSettings
+from memos.settings import ChatSettings, LimitSettings, Neo4jSettings, QdrantSettings, RerankSettings
+from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordEmbedder
 from tests.servers.postgres_server import PostgresServer, free_port
 
@@ -59,7 +60,7 @@ def test_before_the_first_start_nothing_is_bad_and_nothing_is_made(tmp_path: Pat
     settings = Settings(home=tmp_path / "new")
     found = examine(settings)
     assert {finding.what for finding in found} == {
-        "settings", "folder", "server", "ledger", "clock", "indexes", "embedder", "models", "extras",
+        "settings", "folder", "server", "ledger", "clock", "indexes", "embedder", "models", "reranker", "extras",
     }  # fmt: skip
     assert [finding for finding in found if finding.state is State.BAD] == []
     assert list(tmp_path.iterdir()) == []
@@ -112,6 +113,21 @@ def test_models_and_servers_that_do_not_answer_or_refuse(tmp_path: Path, model: 
     assert KEY not in " ".join(finding.told for finding in found)
     low = Settings(home=tmp_path, limits=LimitSettings(min_free_bytes=10**18))
     assert states(low, "folder") == {State.BAD}
+
+
+def test_a_reranker_is_loaded_and_asked(tmp_path: Path) -> None:
+    def with_reranker(model: str | None, **changes: Any) -> Settings:
+        return Settings(home=tmp_path, rerank=RerankSettings(model=model, **changes))
+
+    assert states(with_reranker(None), "reranker") == {State.MISSING}
+    folder = make_reranker(tmp_path / "model")
+    assert states(with_reranker(f"onnx:{folder}"), "reranker") == {State.GOOD}
+    (folder / "model.onnx").write_bytes(b"damaged")
+    assert states(with_reranker(f"onnx:{folder}"), "reranker") == {State.BAD}
+    assert states(with_reranker(f"onnx:{folder}/none"), "reranker") == {State.BAD}
+    assert states(with_reranker("judge"), "reranker") == {State.BAD}
+    away = f"http://127.0.0.1:{free_port()}/v1"
+    assert states(with_reranker("m", base_url=away, timeout_s=1), "reranker") == {State.BAD}
 
 
 def test_an_extra_that_is_missing_is_bad_where_the_settings_need_it(

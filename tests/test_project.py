@@ -54,8 +54,8 @@ def test_the_version_is_the_changelogs_top_heading() -> None:
 
 def test_every_setting_is_documented_and_no_other() -> None:
     wanted = env_names(Settings)
-    # 40 is the aim of the house style; servers, models, heat, budgets, nights, and where adapters are served need more.
-    assert len(wanted) <= 100
+    # 40 is the aim of the house style; servers, models, heat, budgets, nights, adapters and a reranker need more.
+    assert len(wanted) <= 106
     table = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     for text in (table, example):

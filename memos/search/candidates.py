@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from memos.filters import Node
+from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import items
-from memos.model import Item
+from memos.model import UNUSED, Item
 
 
 class Candidates:
@@ -58,3 +59,13 @@ class Candidates:
         if missing:
             self._whole.update(items.with_sources(self.connection, self._cubes, missing, self._at))
         return {id_: self._whole[id_] for id_ in ids if id_ in self._whole}
+
+    def said_before(self, briefs: Sequence[items.Brief]) -> dict[str, list[items.Brief]]:
+        """Return by id what the windows of these items begin with: what was said before them, the oldest first."""
+        ids = {brief.id: items.before_in_conversation(self.connection, brief, WINDOW - 1) for brief in briefs}
+        wanted = {other for others in ids.values() for other in others}
+        known = {other.id: other for other in items.briefs(self.connection, self._cubes, wanted, self._at)}
+        return {
+            id_: [known[other] for other in reversed(others) if other in known and known[other].status not in UNUSED]
+            for id_, others in ids.items()
+        }

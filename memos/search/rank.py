@@ -99,10 +99,21 @@ def rank(
     dated: Sequence[Fused] = (),
     whole: Sequence[ScoredPoint] = (),
 ) -> list[Ranked]:
-    """Return the candidates by their final score, best first; votes and boosts add up to it.
+    """Return the candidates by their final score, best first; votes and boosts add up to it: `vote`, then `settle`."""
+    return settle(vote(pool, question, near, newer, dated, whole), question, newer, standing)
+
+
+def vote(
+    pool: Sequence[Recalled],
+    question: Question,
+    near: Sequence[str] = (),
+    newer: Mapping[str, str] = MappingProxyType({}),
+    dated: Sequence[Fused] = (),
+    whole: Sequence[ScoredPoint] = (),
+) -> list[Ranked]:
+    """Return the candidates with what speaks for each, by their scores, best first.
 
     `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced,
-    `standing` what may be lifted of what states what holds on (`liftable`), the nearest to the question first,
     `dated` what is of the time that the question names, fused by itself, `whole` what is near the question as it was
     asked, where the names of who speaks were left out of its vector.
     """
@@ -115,8 +126,7 @@ def rank(
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
     places = {_place(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
-    latest = Intent.LATEST in question.intents
-    newest = _recency(pool) if latest else {}
+    newest = _recency(pool) if Intent.LATEST in question.intents else {}
     ranked = []
     for entry in pool:
         item, base = entry.item, base_of[entry.item.id]
@@ -135,11 +145,23 @@ def rank(
             votes = (*votes, then)
         score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
-    newer = {**newer, **_told_since(pool)} if latest else newer
     ranked = _second_look(ranked, whole)
-    if question.intents & {Intent.LIST, Intent.COUNT}:
-        ranked = _spread(ranked)
-    return _with_standing(_newer_first(ranked, newer), question, standing)
+    return _spread(ranked) if question.intents & {Intent.LIST, Intent.COUNT} else ranked
+
+
+def settle(
+    voted: Sequence[Ranked],
+    question: Question,
+    newer: Mapping[str, str] = MappingProxyType({}),
+    standing: Sequence[ScoredPoint] = (),
+) -> list[Ranked]:
+    """Return candidates in their last order: by score, what is newer before what it replaced, what stands lifted.
+
+    `standing` is what may be lifted of what states what holds on (`liftable`), the nearest to the question first.
+    """
+    if Intent.LATEST in question.intents:
+        newer = {**newer, **_told_since(voted)}
+    return _with_standing(_newer_first(voted, newer), question, standing)
 
 
 def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ranked]:
@@ -313,10 +335,10 @@ def asking_share(text: str) -> float:
     return asked / told if told else 0.0
 
 
-def _told_since(pool: Sequence[Recalled]) -> Mapping[str, str]:
-    """Return what says last what others of the pool said before, by these: who works where, by the key of both."""
+def _told_since(voted: Sequence[Ranked]) -> Mapping[str, str]:
+    """Return what says last what other candidates said before, by these: who works where, by the key of both."""
     by_key: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    for item, _ in pool:
+    for item, *_ in voted:
         if item.key is not None and item.valid_from is not None:
             by_key[item.cube, item.key].append((item.valid_from, item.id))
     found: dict[str, str] = {}

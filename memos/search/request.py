@@ -17,7 +17,10 @@ _TOLD = (ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY)
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One question: `filter` is parsed, `as_of` a record time, `reference_time` when it is asked, in `zone`."""
+    """One question: `filter` is parsed, `as_of` a record time, `reference_time` when it is asked, in `zone`.
+
+    `rerank`: the first candidates are read together with the question; only asked for where there is a reranker.
+    """
 
     query: str
     scope: Scope
@@ -28,6 +31,7 @@ class SearchRequest:
     zone: ZoneInfo
     token_budget: int | None
     explain: bool
+    rerank: bool = False
 
 
 @dataclass(frozen=True, slots=True)

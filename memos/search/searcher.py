@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
+from threading import Semaphore
 from typing import NamedTuple
 
 import numpy as np
@@ -37,11 +38,13 @@ from memos.search.candidates import Candidates
 from memos.search.context import assemble
 from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
+from memos.search.patience import PatientReranker
 from memos.search.pushdown import recall
 from memos.search.question import Question, put_to, read_question
-from memos.search.rank import Ranked, Recalled, liftable, rank
+from memos.search.rank import Ranked, Recalled, liftable, settle, vote
 from memos.search.relevance import relevance
 from memos.search.request import Rules, SearchRequest
+from memos.search.rerank import ARM, shown, with_scores
 from memos.search.spans import of_spans
 from memos.stages import StageClock
 
@@ -88,7 +91,10 @@ class _Beside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing."""
+    """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing.
+
+    `voted` are all of them by their scores alone, `newer` and `standing` what orders them besides.
+    """
 
     candidates: Candidates
     question: Question
@@ -97,11 +103,14 @@ class Found:
     ranked: tuple[Ranked, ...]
     copies: Mapping[str, tuple[str, ...]]
     missing: tuple[str, ...]
+    voted: tuple[Ranked, ...]
+    newer: Mapping[str, str]
+    standing: tuple[ScoredPoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """Search over one installation."""
+    """Search over one installation; `reranker` is None where none is configured, and no request asks for it then."""
 
     ledger: Ledger
     index: VectorIndex
@@ -111,18 +120,37 @@ class Searcher:
     embedder: Embedder
     terms: SparseEncoder
     helper: Executor
+    turns: Semaphore
+    reranker: PatientReranker | None = None
 
     def search(self, request: SearchRequest, clock: StageClock | None = None) -> SearchResult:
         """Return at most `top_k` distinct hits, best first, with their sources."""
         clock = clock or StageClock()
-        with self.ledger.read() as connection:
+        hits: tuple[Hit, ...] = ()
+        with self.turn(clock), self.ledger.read() as connection:
             found = self.find(connection, request, limit_of(request.top_k), clock)
-            with clock.stage("hydrate"):
-                hits = self.hits(found.candidates, request, found)
+            texts = self.texts(request, found)
+            if not texts:
+                with clock.stage("hydrate"):
+                    hits = self.hits(found.candidates, request, found)
+        if texts:
+            found = self.reranked(request, found, texts, clock)
+            with self.turn(clock), self.ledger.read() as connection, clock.stage("hydrate"):
+                hits = self.hits(candidates_of(connection, request, found.rules), request, found)
         text, tokens = "", 0
         if request.token_budget is not None:
             hits, text, tokens = assemble(hits, request.token_budget, by_time=found.question.asks_order)
         return SearchResult(request.query, hits, text, tokens, found.missing, clock.timings_ms)
+
+    @contextmanager
+    def turn(self, clock: StageClock) -> Iterator[None]:
+        """Wait until not too many search at once; nobody keeps a turn, or a connection, while a reranker reads."""
+        with clock.stage("wait"):
+            self.turns.acquire()
+        try:
+            yield
+        finally:
+            self.turns.release()
 
     def find(self, connection: sa.Connection, request: SearchRequest, limit: int, clock: StageClock) -> Found:
         """Recall at most `limit` points an arm, and more while too few distinct candidates come through."""
@@ -151,20 +179,52 @@ class Searcher:
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
                 early = [*(beside.near or []), *(point.item for point in stands), *map(_item_of, dated)]
-                pool = _pool(known, request.top_k, fused, early)
+                pool = _pool(known, self._enough(request), fused, early)
                 newer = dict(told_by_calls(connection, beside.question, pool))
                 newer |= {} if request.as_of is not None else _with_successors(known, pool)
             with clock.stage("rank"):
-                order = rank(pool, beside.question, beside.near or [], newer, stands, dated, of_them)
+                voted = vote(pool, beside.question, beside.near or [], newer, dated, of_them)
+                order = settle(voted, beside.question, newer, stands)
                 ranked, copies = _collapse(connection, order, request.as_of)
             full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
-                return Found(known, beside.question, len(beside.terms.indices), rules, ranked, copies, missing)
+                return Found(
+                    known, beside.question, len(beside.terms.indices), rules, ranked, copies, missing, tuple(voted),
+                    newer, tuple(stands),
+                )  # fmt: skip
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):
                 arms = self._recall(request, rules, (*_dense_arms(vectors), *_term_arms(beside.terms)), limit)
+
+    def texts(self, request: SearchRequest, found: Found) -> dict[str, str]:
+        """Return the first candidates as a reranker reads them, by id, best first; none when it is not asked."""
+        if not request.rerank or self.reranker is None:
+            return {}
+        first = [entry.item for entry in found.ranked[: self.reranker.settings.candidates]]
+        before = found.candidates.said_before(first)
+        return {item.id: shown(item, before[item.id]) for item in first}
+
+    def reranked(self, request: SearchRequest, found: Found, texts: Mapping[str, str], clock: StageClock) -> Found:
+        """Return what was found in the order it has when a reranker has read its texts.
+
+        When there are no scores it is what a search without a reranker finds, and that is told among what is missing.
+        """
+        if not texts or self.reranker is None:
+            return found
+        with clock.stage(ARM):
+            scores = self.reranker.scores(request.query, list(texts.values()))
+        with self.turn(clock), self.ledger.read() as connection:
+            if scores is None:  # this one looked at more candidates, by which the others were ordered
+                plain = self.find(connection, replace(request, rerank=False), limit_of(request.top_k), clock)
+                return replace(plain, missing=(*plain.missing, ARM))
+            with clock.stage("rank"):
+                by_id = dict(zip(texts, scores, strict=True))
+                voted = with_scores(found.voted, by_id, self.reranker.settings.weight)
+                order = settle(voted, found.question, found.newer, found.standing)
+                ranked, copies = _collapse(connection, order, request.as_of)
+        return replace(found, ranked=ranked, copies=copies, voted=tuple(voted))
 
     def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> _Beside:
         """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
@@ -174,6 +234,11 @@ class Searcher:
         arms = self._recall(request, rules, _term_arms(terms), limit)
         question = read_question(request.query, request.reference_time, request.zone)
         return _Beside(question, terms, waiting, arms, self._near_the_best(request, arms))
+
+    def _enough(self, request: SearchRequest) -> int:
+        """Return how many distinct candidates are read and ranked, as far as that many are recalled."""
+        most = self.reranker.settings.candidates if request.rerank and self.reranker is not None else 0
+        return max(_MIN_POOL, request.top_k * 2, most)
 
     def _recall(
         self,
@@ -328,12 +393,11 @@ def _read_ahead(known: Candidates, beside: _Beside) -> None:
     known.whole(ids[:_LIKELY_HITS])
 
 
-def _pool(known: Candidates, top_k: int, fused: Sequence[Fused], near: Sequence[str]) -> list[Recalled]:
-    """Read candidates from the ledger, a page at a time, until enough distinct ones passed every check.
+def _pool(known: Candidates, enough: int, fused: Sequence[Fused], near: Sequence[str]) -> list[Recalled]:
+    """Read candidates from the ledger, a page at a time, until `enough` distinct ones passed every check.
 
     Those that are `near` come with the first page, with a score of nothing when no arm recalled them.
     """
-    enough = max(_MIN_POOL, top_k * 2)
     early = set(near)
     later = [entry for entry in fused[enough:] if _item_of(entry) not in early]
     first = [*fused[:enough], *(entry for entry in fused[enough:] if _item_of(entry) in early)]

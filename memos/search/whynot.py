@@ -28,14 +28,18 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     wanted = Rules.of(request).wanted
     if not matches(wanted, items.record_of(state)):
         return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(_failing(wanted, state))}")
-    with searcher.ledger.read() as connection:
-        # First as the search itself runs, so that both say the same; then as far as a search can look.
-        found = searcher.find(connection, request, limit_of(request.top_k), StageClock())
-        told = _place(searcher, request, found, state)
-        if told is None:
-            wide = replace(request, top_k=MAX_CANDIDATES)
-            found = searcher.find(connection, wide, MAX_CANDIDATES, StageClock())
-            told = _place(searcher, request, found, state, at_least=request.top_k + 1)
+    # First as the search itself runs, so that both say the same; then as far as a search can look.
+    clock = StageClock()
+    with searcher.turn(clock), searcher.ledger.read() as connection:
+        found = searcher.find(connection, request, limit_of(request.top_k), clock)
+        texts = searcher.texts(request, found)
+    found = searcher.reranked(request, found, texts, clock)
+    told = _place(searcher, request, found, state)
+    if told is None:
+        wide = replace(request, top_k=MAX_CANDIDATES, rerank=False)
+        with searcher.turn(clock), searcher.ledger.read() as connection:
+            found = searcher.find(connection, wide, MAX_CANDIDATES, clock)
+        told = _place(searcher, request, found, state, at_least=request.top_k + 1)
     if told is not None:
         return told
     waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)

@@ -14,6 +14,7 @@ from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
 from benchmarks.servers import NO_QDRANT, Servers
 from benchmarks.volumes import Volume, fill
+from tests.backends.tiny_onnx import make_reranker
 from tests.benchmarks.samples import BEAM, LOCOMO, LONGMEMEVAL, PREFEVAL, write
 from tests.fakes import WordEmbedder
 from tests.servers import postgres_server as postgres
@@ -50,6 +51,18 @@ def test_locomo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "single-hop", "multi-hop",
     ]  # fmt: skip
     assert plot.read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_locomo_with_a_reranker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path, "l.json", LOCOMO)
+    folder = make_reranker(tmp_path / "model")
+    figures = closing_line(locomo, ["--data", str(data), "--rerank", f"onnx:{folder}", "--limit", "1"], capsys)
+    assert figures["reranked"]["model"] == f"onnx:{folder}"
+    assert figures["reranked"].keys() >= figures.keys() & {"dialog_frac@5", "session_frac@1", "search_ms"}
+    assert figures["search_ms"] > 0
+    assert list(figures["floors"]) == FLOORS
+    assert locomo.main(["--data", str(data), "--rerank", "bge"]) == 2
+    assert "BASE_URL" in capsys.readouterr().err
 
 
 def test_prefeval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,12 +49,13 @@ def search(
     reference_time: Moment = None,
     token_budget: int | None = None,
     explain: bool = False,
+    rerank: bool | None = None,
 ) -> Call[values.SearchResult]:
     """Return the best memories for a question. Raises: InvalidInput, NotFound (cube)."""
     body = {
         "query": query, "cubes": None if cubes is None else list(cubes), "user": user, "top_k": top_k,
         "filter": filter, "as_of": _moment(as_of), "reference_time": _moment(reference_time),
-        "token_budget": token_budget, "explain": explain,
+        "token_budget": token_budget, "explain": explain, "rerank": rerank,
     }  # fmt: skip
     return asking(path_of("search"), as_model(values.SearchResult), body)
 

@@ -39,7 +39,9 @@ class RerankBody(Body):
 
     query: str | None = Field(None, description="The question; required")
     documents: list[str] | None = Field(None, description="At most 500 texts; required")
-    model: str | None = Field(None, description="Taken and without effect: the installation's embedder orders")
+    model: str | None = Field(
+        None, description="Taken and without effect: the installation's reranker orders, or embedder"
+    )
     top_n: int | None = Field(None, description="Most results; default: all")
 
 

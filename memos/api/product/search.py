@@ -49,6 +49,7 @@ class SearchBody(Body):
     internet_search: bool = False
     search_memory_type: str | None = None
     reference_time: Any = None
+    rerank: bool | None = None
 
 
 @router.post("/search")
@@ -69,7 +70,7 @@ def search(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, Any]:
     }
     found = memos.recall(
         body.query, limits, cubes=cubes, actor=whom.actor, filter=body.filter, relevance=body.relativity or 0,
-        reference_time=body.reference_time,
+        reference_time=body.reference_time, rerank=None if body.rerank else body.rerank,
     )  # fmt: skip
     if body.relativity is None:
         found = {kind: _usual(hits) for kind, hits in found.items()}

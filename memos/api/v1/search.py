@@ -28,6 +28,9 @@ class QuestionBody(Body):
     as_of: Moment = Field(None, description="Search what was stored by this time")
     reference_time: Moment = Field(None, description="When the question is asked; default: now")
     token_budget: int | None = Field(None, description="Also return a text of at most so many tokens")
+    rerank: bool | None = Field(
+        None, description="Have the reranker read the first candidates; default: if there is one"
+    )
 
 
 class SearchBody(QuestionBody):
@@ -60,7 +63,7 @@ def search(body: SearchBody, memos: Opened, caller: Asked) -> SearchShape:
     found = memos.search(
         body.query, cubes=[acting.home] if body.cubes is None else body.cubes, actor=acting.actor, top_k=body.top_k,
         filter=body.filter, as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget,
-        explain=body.explain,
+        explain=body.explain, rerank=body.rerank,
     )  # fmt: skip
     return SearchShape.model_validate(found)
 
@@ -71,7 +74,7 @@ def why_not(body: WhyNotBody, memos: Opened, caller: Asked) -> WhyNotShape:
     acting = who(memos, caller, body.user, new=False)
     told = memos.why_not(
         body.item, body.query, cubes=body.cubes, actor=acting.actor, top_k=body.top_k, filter=body.filter,
-        as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget,
+        as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget, rerank=body.rerank,
     )  # fmt: skip
     return WhyNotShape.model_validate(told)
 

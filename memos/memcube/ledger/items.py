@@ -435,7 +435,7 @@ def revisions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def before_in_conversation(connection: sa.Connection, item: Item, reach: int) -> list[str]:
+def before_in_conversation(connection: sa.Connection, item: Item | Brief, reach: int) -> list[str]:
     """Return ids of the up to `reach` items said just before in its session, nearest first, deleted ones included."""
     if item.conversation is None or item.position is None:
         return []
