@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import beam, capacity, http, latency, locomo, longmemeval, prefeval, reading
+from benchmarks import arms, beam, capacity, http, latency, locomo, longmemeval, prefeval, reading
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
 from benchmarks.servers import NO_QDRANT, Servers
@@ -51,6 +51,16 @@ def test_locomo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "single-hop", "multi-hop",
     ]  # fmt: skip
     assert plot.read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_arms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = closing_line(arms, ["--data", str(write(tmp_path, "l.json", LOCOMO))], capsys)
+    assert figures["n"] == 2
+    assert {"turn", "window", "turn_bm25", "window_bm25", "standing", "graph"} <= figures["arms"].keys()
+    for arm in figures["arms"].values():
+        assert 0 < arm["alone"] < 10_000
+        assert arm["n"] >= 2
+    assert 0 < figures["stages_ms"]["embed"] < figures["search_ms"]
 
 
 def test_locomo_with_a_reranker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
