@@ -2,6 +2,8 @@
 
 Each conversation is a cube, each of its sessions a conversation in it; the ranked list is the distinct source
 messages of 50 hits. A question is asked at the time of the last session. No language model takes part.
+`--questions FILE` asks some questions alone, in other words, such as another language's; its form is
+`[{"conversation": "conv-26", "question": "as in the data", "asked": "what is asked instead"}, …]`.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.data import Chat, Question, Session, first_questions, load_locomo
-from benchmarks.floors import Engines, TurnFloors
+from benchmarks.data import Chat, Question, Session, asked_instead, first_questions, load_locomo
+from benchmarks.floors import EMBEDDERS, MINILM, Engines, TurnFloors, plain_embedder
 from benchmarks.metrics import all_at, any_at, first_seen, fitting, frac_at, mean
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation, source_messages
@@ -29,7 +31,6 @@ SESSION_KS = (1, 3, 5, 10)
 BUDGETS = (500, 1000, 2000)
 SHOWN = ("dialog_frac@10", "dialog_frac@50", "session_frac@5", "session_all@5", "budget_frac@1000")
 OURS = "memstrata"
-SYSTEMS = (OURS, "fusion", "bm25", "minilm", "random")
 
 
 def row_of(ranked: Sequence[str], gold: Sequence[str], kept: Mapping[int, Sequence[str]]) -> dict[str, float]:
@@ -44,24 +45,35 @@ def row_of(ranked: Sequence[str], gold: Sequence[str], kept: Mapping[int, Sequen
 def measure(arguments: argparse.Namespace) -> Report:
     """Ask every question of our store and of the floors."""
     chats = load_locomo(arguments.data)
+    if arguments.questions is not None:
+        chats = asked_instead(chats, arguments.questions)
     asked = [(chat, question) for chat in first_questions(chats, arguments.limit) for question in chat.questions]
-    engines = Engines.default()
+    engines = Engines.of(arguments.embedder)
+    names = (OURS, "fusion", "bm25", engines.name, "random")
     floors: dict[str, _Floors] = {}
     rows: list[dict[str, Any]] = []
-    with installation() as memos:
+    with installation(plain_embedder(arguments.embedder)) as memos:
         for chat, question in progress(asked, "LoCoMo"):
             if chat.name not in floors:
                 fill(memos, chat.name, chat.sessions)
                 floors[chat.name] = _Floors(chat, engines, arguments.seed)
             figures = {OURS: _ours(memos, chat, question), **floors[chat.name].rows(question)}
             rows.append({"conversation": chat.name, "category": question.kind, "question": question.text, **figures})
-    systems = {name: summary(rows, name) for name in SYSTEMS}
+    systems = {name: summary(rows, name) for name in names}
     if arguments.plot is not None:
         plot(arguments.plot, systems)
-    floor_means = {name: mean(row[name] for row in rows) for name in SYSTEMS if name != OURS}
+    floor_means = {name: mean(row[name] for row in rows) for name in names if name != OURS}
     left_out = sum(chat.left_out for chat in chats)
     return Report(
-        {"n": len(rows), "left_out": left_out, **systems[OURS], "floors": floor_means}, rows, _tables(systems)
+        {
+            "n": len(rows),
+            "left_out": left_out,
+            "embedder": engines.name,
+            **systems[OURS],
+            "floors": floor_means,
+        },
+        rows,
+        _tables(systems),
     )
 
 
@@ -149,6 +161,8 @@ def plot(path: Path, systems: Mapping[str, Mapping[str, Any]]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = data_parser(__doc__, "a LoCoMo file")
+    parser.add_argument("--questions", type=Path, metavar="FILE", help="ask these questions alone, in these words")
+    parser.add_argument("--embedder", choices=EMBEDDERS, default=MINILM, help=f"default {MINILM}")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw recall over k (extra `bench`)")
     return run("locomo", parser.parse_args(argv), measure)
 

@@ -12,14 +12,18 @@ from benchmarks.data import Message, Session
 from benchmarks.metrics import first_seen
 from memos import MemOS
 from memos.model import Hit, SearchResult
+from memos.ports import Embedder
 
 _MESSAGES_PER_ADD = 500
 
 
 @contextmanager
-def installation() -> Iterator[MemOS]:
-    """Open an empty installation with default settings, removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder, MemOS.open(folder) as memos:
+def installation(embedder: Embedder | None = None) -> Iterator[MemOS]:
+    """Open an empty installation, removed afterwards; default settings but for an `embedder` given."""
+    with (
+        tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder,
+        MemOS.open(folder, embedder=embedder) as memos,
+    ):
         yield memos
 
 
