@@ -31,13 +31,27 @@ def read(text: str) -> Question:
         ("When did they meet?", Intent.WHEN),
         ("他什么时候出发？", Intent.WHEN),
         ("いつ引っ越しましたか？", Intent.WHEN),
+        ("请推荐一家酒店", Intent.REQUEST),
+        ("想请教你一件事", Intent.REQUEST),
     ],
 )
 def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent) -> None:
     assert intent in read(text).intents
 
 
-@pytest.mark.parametrize("text", ["Does Ann like tea?", "whenever I go", "the list is long", "know-how matters"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Does Ann like tea?",
+        "whenever I go",
+        "the list is long",
+        "know-how matters",
+        "阿浩申请了贷款",
+        "她邀请过谁",
+        "小雯请假了吗",
+        "谁请客",
+    ],
+)
 def test_other_words_are_no_intent(text: str) -> None:
     assert read(text).intents == frozenset()
 
@@ -56,6 +70,8 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
     assert read("What does ÉVA eat?").names_speaker("Éva")
     assert not read("What does Évan eat?").names_speaker("Éva")
     assert read("小明喜欢什么？").names_speaker("小明")
+    assert read("你知道Ann的猫吃什么吗？").names_speaker("Ann")
+    assert not read("Anna的猫吃什么？").names_speaker("Ann")
     assert not read("I like A").names_speaker("A")
 
 
@@ -67,7 +83,7 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
         ("Which books do Ann and Bob Lee both like?", "Which books do and both like?", ("Ann", "Bob Lee")),
         ("Who is Ann?", "Who is Ann?", ()), ("Ann", "Ann", ()), ("", "", ()),
         ("Does Anna paint  often?", "Does Anna paint  often?", ()), ("A is for apple", "A is for apple", ()),
-        ("小明喜欢吃什么?", "喜欢吃什么?", ("小明",)),
+        ("小明喜欢吃什么?", "喜欢吃什么?", ("小明",)), ("Ann和Bob Lee去过哪里？", "和 去过哪里？", ("Ann", "Bob Lee")),
     ],
 )  # fmt: skip
 def test_who_speaks_is_left_out_of_what_is_asked(text: str, left: str, names: tuple[str, ...]) -> None:
