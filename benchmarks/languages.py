@@ -113,13 +113,14 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Ask each question in both languages about messages in both, by each embedder."""
     data = load()
     figures: dict[str, dict[str, Any]] = {name: {} for name in arguments.embedders}
+    engines = {name: Engines.of(name) for name in figures}
     rows, tables = [], []
     for name, (asked, told) in progress(list(product(figures, PAIRS)), "Languages"):
         chat = data.chat(asked, told)
         questions = chat.questions[: arguments.limit]
         found = [
             {"embedder": name, "pair": chat.name, "id": question.kind, "question": question.text, **row}
-            for question, row in zip(questions, answers(chat, questions, name, arguments.seed), strict=True)
+            for question, row in zip(questions, answers(chat, questions, engines[name], arguments.seed), strict=True)
         ]
         systems = {system: mean(row[system] for row in found) for system in (OURS, "fusion", "bm25", name, "random")}
         search_p50_ms = round(median(row["search_ms"] for row in found), 2)
@@ -132,13 +133,13 @@ def measure(arguments: argparse.Namespace) -> Report:
     return Report({"n": asked_each, "messages": said, "embedders": figures}, rows, tables)
 
 
-def answers(chat: Chat, questions: Sequence[Question], embedder: str, seed: int) -> list[dict[str, Any]]:
+def answers(chat: Chat, questions: Sequence[Question], engines: Engines, seed: int) -> list[dict[str, Any]]:
     """Return for each question our figures, those of the floors, and how long our search took."""
     ids = [message.id for session in chat.sessions for message in session.messages]
     turns = [[f"{said.name}: {said.text}" for said in session.messages] for session in chat.sessions]
-    floors = TurnFloors(turns, Engines.of(embedder), seed)
+    floors = TurnFloors(turns, engines, seed)
     rows: list[dict[str, Any]] = []
-    with installation(plain_embedder(embedder)) as memos:
+    with installation(plain_embedder(engines.name)) as memos:
         fill(memos, chat.name, chat.sessions)
         for question in questions:
             start = perf_counter()
