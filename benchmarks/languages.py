@@ -111,7 +111,7 @@ def load(path: Path = FILE) -> TwoLanguages:
 
 def measure(arguments: argparse.Namespace) -> Report:
     """Ask each question in both languages about messages in both, by each embedder."""
-    data = load()
+    data = load(arguments.data)
     figures: dict[str, dict[str, Any]] = {name: {} for name in arguments.embedders}
     engines = {name: Engines.of(name) for name in figures}
     rows, tables = [], []
@@ -162,6 +162,7 @@ def row_of(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = output_parser(__doc__)
+    parser.add_argument("--data", type=Path, default=FILE, metavar="PATH", help="other messages and questions")
     parser.add_argument("--embedders", nargs="+", choices=EMBEDDERS, default=list(EMBEDDERS), help="default: both")
     parser.add_argument("--per-question", type=Path, metavar="FILE", help="write one line of JSON a question")
     parser.add_argument("--limit", type=positive, metavar="N", help="a quick version: only the first N questions")
