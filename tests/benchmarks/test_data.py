@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from benchmarks import beam, latency, locomo, longmemeval, prefeval
-from benchmarks.data import BadData, first_questions, load_beam, load_locomo, load_longmemeval, load_prefeval
+from benchmarks.data import (
+    BadData,
+    asked_instead,
+    first_questions,
+    load_beam,
+    load_locomo,
+    load_longmemeval,
+    load_prefeval,
+)
 from tests.benchmarks.samples import BEAM, LOCOMO, LONGMEMEVAL, PREFEVAL, write
 
 PROGRAMS = [(locomo, LOCOMO), (prefeval, PREFEVAL), (beam, BEAM), (longmemeval, LONGMEMEVAL)]
@@ -28,6 +36,34 @@ def test_locomo(tmp_path: Path) -> None:
     assert [(q.kind, q.gold) for q in chat.questions] == [("single-hop", ("D1:1",)), ("multi-hop", ("D1:2", "D2:1"))]
     assert chat.questions[0].asked == datetime(2024, 3, 3, 0, 5, tzinfo=UTC)
     assert chat.left_out == 1
+
+
+ENTRY = {"conversation": "talk-1", "question": "Who plays and travels?", "asked": "谁会拉琴？"}
+
+
+def test_questions_in_other_words_keep_what_they_are_asked_for(tmp_path: Path) -> None:
+    [chat] = asked_instead(load_locomo(write(tmp_path, "l.json", LOCOMO)), write(tmp_path, "q.json", [ENTRY]))
+    [question] = chat.questions
+    assert (question.text, question.kind, question.gold) == ("谁会拉琴？", "multi-hop", ("D1:2", "D2:1"))
+    assert (len(chat.sessions), chat.left_out) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ([{**ENTRY, "conversation": "talk-2"}], "names no question with evidence in 'talk-2'"),
+        ([{**ENTRY, "question": "What is the fish called?"}], "names no question with evidence"),  # has no evidence
+        ([ENTRY, ENTRY], "once"),
+        ([{**ENTRY, "asked": " "}], "needs words to ask"),
+        ([{**ENTRY, "answer": "Ben"}], "is not a questions file: at 0.answer"),
+        ({}, "is not a questions file"),
+        ([], "names no question"),
+    ],
+)
+def test_other_words_for_what_is_not_there_are_refused(tmp_path: Path, entries: object, why: str) -> None:
+    chats = load_locomo(write(tmp_path, "l.json", LOCOMO))
+    with pytest.raises(BadData, match=why):
+        asked_instead(chats, write(tmp_path, "q.json", entries))
 
 
 def test_prefeval(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from benchmarks import arms, beam, capacity, http, latency, locomo, longmemeval, prefeval, reading
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
+from benchmarks.report import BAD_DATA
 from benchmarks.servers import NO_QDRANT, Servers
 from benchmarks.volumes import Volume, fill
 from tests.backends.tiny_onnx import make_reranker
@@ -73,6 +74,25 @@ def test_locomo_with_a_reranker(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert list(figures["floors"]) == FLOORS
     assert locomo.main(["--data", str(data), "--rerank", "bge"]) == 2
     assert "BASE_URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("embedder", ["minilm", "e5"])
+def test_locomo_in_other_words(embedder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"conversation": "talk-1", "question": "What is the parrot called?", "asked": "鹦鹉叫什么名字？"}
+    data, rows = write(tmp_path, "l.json", LOCOMO), tmp_path / "rows.jsonl"
+    arguments = ["--data", str(data), "--questions", str(write(tmp_path, "q.json", [asked]))]
+    figures = closing_line(locomo, [*arguments, "--embedder", embedder, "--per-question", str(rows)], capsys)
+    assert (figures["n"], figures["left_out"], figures["embedder"], figures["dialog_frac@5"]) == (1, 0, embedder, 1)
+    assert list(figures["floors"]) == ["fusion", "bm25", embedder, "random"]
+    assert figures["floors"]["bm25"]["dialog_frac@50"] == 0  # no word in common: the floors are asked the same
+    assert json.loads(rows.read_text(encoding="utf-8"))["question"] == "鹦鹉叫什么名字？"
+
+
+def test_locomo_refuses_a_question_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"conversation": "talk-1", "question": "What is the dog called?", "asked": "狗叫什么？"}
+    arguments = ["--data", str(write(tmp_path, "l.json", LOCOMO))]
+    assert locomo.main([*arguments, "--questions", str(write(tmp_path, "q.json", [entry]))]) == BAD_DATA
+    assert "names no question with evidence in 'talk-1': 'What is the dog called?'" in capsys.readouterr().err
 
 
 def test_prefeval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,8 @@ def read(text: str) -> Question:
         ("When did they meet?", Intent.WHEN),
         ("他什么时候出发？", Intent.WHEN),
         ("いつ引っ越しましたか？", Intent.WHEN),
+        ("请推荐一家酒店", Intent.REQUEST),
+        ("想请教你一件事", Intent.REQUEST),
     ],
 )
 def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent) -> None:
@@ -53,6 +55,10 @@ def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent)
         "What is Ann's job?",
         "What does she plan?",
         "Which was his favourite?",
+        "阿浩申请了贷款",
+        "她邀请过谁",
+        "小雯请假了吗",
+        "谁请客",
     ],
 )
 def test_other_words_are_no_intent(text: str) -> None:
@@ -73,6 +79,8 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
     assert read("What does ÉVA eat?").names_speaker("Éva")
     assert not read("What does Évan eat?").names_speaker("Éva")
     assert read("小明喜欢什么？").names_speaker("小明")
+    assert read("你知道Ann的猫吃什么吗？").names_speaker("Ann")
+    assert not read("Anna的猫吃什么？").names_speaker("Ann")
     assert not read("I like A").names_speaker("A")
 
 
@@ -84,7 +92,7 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
         ("Which books do Ann and Bob Lee both like?", "Which books do you and you both like?", ("Ann", "Bob Lee")),
         ("Who is Ann?", "Who is Ann?", ()), ("Ann", "Ann", ()), ("", "", ()),
         ("Does Anna paint  often?", "Does Anna paint  often?", ()), ("A is for apple", "A is for apple", ()),
-        ("小明喜欢吃什么?", "喜欢吃什么?", ("小明",)),
+        ("小明喜欢吃什么?", "喜欢吃什么?", ("小明",)), ("Ann和Bob Lee去过哪里？", "和 去过哪里？", ("Ann", "Bob Lee")),
     ],
 )  # fmt: skip
 def test_who_speaks_is_asked_and_not_named(text: str, left: str, names: tuple[str, ...]) -> None:

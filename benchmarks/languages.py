@@ -1,0 +1,173 @@
+"""Whether what is asked in Chinese or English is found among Chinese or English messages.
+
+Messages and questions were written for this, each in both languages; many questions have other words than their
+evidence. Each pair of languages is asked of a fresh installation, by each embedder, beside the floors. No language
+model takes part. `zh-en` is asked in Chinese about English messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from itertools import product
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from benchmarks.data import BadData, Chat, Message, Question, Session
+from benchmarks.floors import EMBEDDERS, Engines, TurnFloors, plain_embedder
+from benchmarks.metrics import any_at, frac_at, mean
+from benchmarks.report import Report, figures_table, output_parser, positive, progress, run
+from benchmarks.stores import ask, fill, installation, source_messages
+
+FILE = Path(__file__).with_name("two_languages.json")
+Language = Literal["en", "zh"]
+PAIRS: tuple[tuple[Language, Language], ...] = (("en", "en"), ("zh", "zh"), ("zh", "en"), ("en", "zh"))
+HIT_KS = (1, 5, 10)
+FRAC_K = 10
+OURS = "memstrata"
+SHOWN = (*(f"hit@{k}" for k in HIT_KS), f"frac@{FRAC_K}")
+_SHORT = Field(min_length=1)
+
+
+class _Both(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    en: str = _SHORT
+    zh: str = _SHORT
+
+    def text(self, language: Language) -> str:
+        return self.en if language == "en" else self.zh
+
+
+class _Said(_Both):
+    id: str = _SHORT
+    speaker: str
+
+
+class _Occasion(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    at: AwareDatetime
+    messages: list[_Said] = Field(min_length=1)
+
+
+class _Asked(_Both):
+    id: str = _SHORT
+    evidence: list[str] = Field(min_length=1)
+
+
+class TwoLanguages(BaseModel):
+    """Messages of some people over some sessions and questions about them, all of it in English and in Chinese."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    people: dict[str, _Both]
+    sessions: list[_Occasion] = Field(min_length=1)
+    questions: list[_Asked] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        said = [message for session in self.sessions for message in session.messages]
+        names = [message.id for message in said], [question.id for question in self.questions]
+        twice = [name for ids in names for name, count in Counter(ids).items() if count > 1]
+        unknown = {name for question in self.questions for name in question.evidence} - set(names[0])
+        unknown |= {message.speaker for message in said} - set(self.people)
+        if twice or unknown:
+            raise ValueError(f"ids that are there twice: {twice}, or not at all: {sorted(unknown)}")
+        return self
+
+    def chat(self, asked: Language, told: Language) -> Chat:
+        """Return the messages in one language with the questions in another, asked when the last session began."""
+        sessions = [
+            Session(f"session_{number}", tuple(self._message(said, occasion, told) for said in occasion.messages))
+            for number, occasion in enumerate(self.sessions, 1)
+        ]
+        questions = [
+            Question(question.text(asked), question.id, tuple(question.evidence), self.sessions[-1].at.astimezone(UTC))
+            for question in self.questions
+        ]
+        return Chat(f"{asked}-{told}", tuple(sessions), tuple(questions))
+
+    def _message(self, said: _Said, occasion: _Occasion, told: Language) -> Message:
+        name = self.people[said.speaker].text(told)
+        return Message(said.id, "user", said.text(told), occasion.at.astimezone(UTC), name)
+
+
+def load(path: Path = FILE) -> TwoLanguages:
+    """Return the messages and questions of a file. Raises: BadData."""
+    try:
+        return TwoLanguages.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = error.errors(include_input=False)[0]["msg"] if isinstance(error, ValidationError) else error
+        raise BadData(path, f"is no file of two languages: {why}") from error
+
+
+def measure(arguments: argparse.Namespace) -> Report:
+    """Ask each question in both languages about messages in both, by each embedder."""
+    data = load(arguments.data)
+    figures: dict[str, dict[str, Any]] = {name: {} for name in arguments.embedders}
+    engines = {name: Engines.of(name) for name in figures}
+    rows, tables = [], []
+    for name, (asked, told) in progress(list(product(figures, PAIRS)), "Languages"):
+        chat = data.chat(asked, told)
+        questions = chat.questions[: arguments.limit]
+        found = [
+            {"embedder": name, "pair": chat.name, "id": question.kind, "question": question.text, **row}
+            for question, row in zip(questions, answers(chat, questions, engines[name], arguments.seed), strict=True)
+        ]
+        systems = {system: mean(row[system] for row in found) for system in (OURS, "fusion", "bm25", name, "random")}
+        search_p50_ms = round(median(row["search_ms"] for row in found), 2)
+        tables.append(figures_table(f"{name}, {chat.name} ({search_p50_ms} ms a search)", SHOWN, systems))
+        ours = systems.pop(OURS)
+        figures[name][chat.name] = {**ours, "search_p50_ms": search_p50_ms, "floors": systems}
+        rows += found
+    said = sum(len(session.messages) for session in data.sessions)
+    asked_each = len(data.questions[: arguments.limit])
+    return Report({"n": asked_each, "messages": said, "embedders": figures}, rows, tables)
+
+
+def answers(chat: Chat, questions: Sequence[Question], engines: Engines, seed: int) -> list[dict[str, Any]]:
+    """Return for each question our figures, those of the floors, and how long our search took."""
+    ids = [message.id for session in chat.sessions for message in session.messages]
+    turns = [[f"{said.name}: {said.text}" for said in session.messages] for session in chat.sessions]
+    floors = TurnFloors(turns, engines, seed)
+    rows: list[dict[str, Any]] = []
+    with installation(plain_embedder(engines.name)) as memos:
+        fill(memos, chat.name, chat.sessions)
+        for question in questions:
+            start = perf_counter()
+            hits = ask(memos, chat.name, question.text, asked=question.asked, top_k=max(HIT_KS)).hits
+            search_ms = (perf_counter() - start) * 1000
+            ranked = {OURS: [str(message) for _, message in source_messages(hits)]}
+            for name, places in floors.rank(question.text).items():
+                ranked[name] = [ids[place] for place in places]
+            found: Mapping[str, Any] = {name: row_of(order, question.gold) for name, order in ranked.items()}
+            rows.append({"search_ms": search_ms, **found})
+    return rows
+
+
+def row_of(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
+    """Return one question's figures: is any evidence among the first k, and what share of it."""
+    hits = {f"hit@{k}": any_at(ranked, gold, k) for k in HIT_KS}
+    return hits | {f"frac@{FRAC_K}": frac_at(ranked, gold, FRAC_K)}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse arguments, run, print the closing line."""
+    parser = output_parser(__doc__)
+    parser.add_argument("--data", type=Path, default=FILE, metavar="PATH", help="other messages and questions")
+    parser.add_argument("--embedders", nargs="+", choices=EMBEDDERS, default=list(EMBEDDERS), help="default: both")
+    parser.add_argument("--per-question", type=Path, metavar="FILE", help="write one line of JSON a question")
+    parser.add_argument("--limit", type=positive, metavar="N", help="a quick version: only the first N questions")
+    return run("languages", parser.parse_args(argv), measure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
