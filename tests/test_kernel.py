@@ -235,6 +235,20 @@ def test_who_asks_in_what_order_gets_a_context_in_that_order(memos: MemOS) -> No
     assert plain.hits[0].item.memory.startswith("Trip to Oslo")
 
 
+def test_of_one_moment_the_order_is_that_of_the_telling(memos: MemOS) -> None:
+    steps = [
+        "First I boiled water.",
+        "Then I warmed the pot for tea.",
+        "The leaves went in.",
+        "Then the tea steeped.",
+        "I made tea.",
+    ]
+    said = [{"role": "user", "content": text, "chat_time": "2025-03-01T08:00:00Z"} for text in steps]
+    memos.add(said)
+    result = memos.search("In what order did I make the tea?", token_budget=1_000)
+    assert [hit.item.memory for hit in result] == steps
+
+
 def test_naive_times_are_in_the_cubes_zone(memos: MemOS) -> None:
     memos.cubes.create("paris", time_zone="Europe/Paris")
     item = memos.add({"role": "user", "content": "noon", "chat_time": "2025-07-01T12:00:00"}, cube="paris").item_ids[0]

@@ -54,6 +54,7 @@ class Child:
         """
         self._what = what
         self._channels: list[tuple[threading.Lock, Connection]] = []
+        self._owed: set[int] = set()
         with ExitStack() as theirs:
             numbers = []
             for _ in range(sockets):
@@ -82,7 +83,12 @@ class Child:
         """
         lock, channel = self._channels[socket]
         with lock:
+            if socket in self._owed:
+                # A call was ended in the middle, by Ctrl+C say: the answer to it would be taken for that of this one.
+                self.kill()
+                raise Died("a call was ended before its answer came")
             asked = pickle.dumps((method, arguments), _PICKLE)
+            self._owed.add(socket)
             with self._watched(method):
                 channel.send_bytes(asked)
                 if long:
@@ -94,6 +100,7 @@ class Child:
                 # Also when that raised: the next call would take this answer for its own.
                 with self._watched(method):
                     answer = pickle.loads(channel.recv_bytes())  # noqa: S301 - from our own child
+                self._owed.discard(socket)
         if answer[0]:
             return answer[1]
         kind, message = answer[1:]
@@ -118,10 +125,6 @@ class Child:
             raise BackendTimeout(f"The {self._what} gave no answer to {method} within {_CALL_TIMEOUT_S} s.") from error
         except (EOFError, OSError) as error:
             raise Died(f"it ended with status {self._process.poll()}") from error
-        except BaseException:
-            # Ctrl+C, a signal's SystemExit: the answer is still to come, and the next call would take it for its own.
-            self.kill()
-            raise
 
     def kill(self) -> None:
         """End the child now, also in the middle of a call."""

@@ -69,5 +69,7 @@ def _start(request: httpx2.Request) -> None:
 
 
 def _bound(response: httpx2.Response) -> None:
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise httpx2.DecodingError("the answer is packed, which nobody asked for", request=response.request)
     assert isinstance(response.stream, httpx2.SyncByteStream)
     response.stream = _Bounded(response.stream, response.request.extensions[_UNTIL])

@@ -35,7 +35,9 @@ _ORT_ERRORS = (
     ort_state.Fail, ort_state.InvalidArgument, ort_state.RuntimeException, ort_state.EPFail, ort_state.NotImplemented,
     MemoryError,
 )  # fmt: skip
-_LOAD_ERRORS = (*_ORT_ERRORS, ort_state.InvalidProtobuf, ort_state.InvalidGraph, ort_state.NoSuchFile)
+_LOAD_ERRORS = (
+    *_ORT_ERRORS, ort_state.InvalidProtobuf, ort_state.InvalidGraph, ort_state.NoSuchFile, UnicodeDecodeError,
+)  # fmt: skip
 
 
 class OnnxReranker:
@@ -169,7 +171,7 @@ def _limit(folder: Path) -> int:
     for name, field in (("tokenizer_config.json", "model_max_length"), ("config.json", "max_position_embeddings")):
         try:
             told = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         value = told.get(field) if isinstance(told, dict) else None
         # What is not known is written as a number of thirty digits.

@@ -19,7 +19,8 @@ def assemble(hits: Sequence[Hit], token_budget: int, *, by_time: bool = False) -
     # The number that a line gets by its time may be longer than that of its place.
     fitting, used = _fitting(hits, token_budget, widest=len(hits) if by_time else 0)
     if by_time:
-        fitting.sort(key=lambda hit: (_at(hit) is None, _at(hit) or hit.item.created_at))
+        # Of one moment by their ids, which are in the order in which they were stored.
+        fitting.sort(key=lambda hit: (_at(hit) is None, _at(hit) or hit.item.created_at, hit.item.id))
     told = any(is_untrusted(hit.sources) for hit in fitting)
     lines = [_line(number, hit) for number, hit in enumerate(fitting, start=1)]
     return tuple(fitting), "\n".join([NOTICE, *lines] if told else lines), used

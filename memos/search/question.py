@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -27,6 +28,22 @@ _LEAST_WORDS = 3
 """Words that have to be left of a question without names: "Who is" asks for nothing."""
 
 
+_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an i me my you your he she they we it is are was do does did has have had will can may must the this that "
+        "and or of in on at to for from with what who which when where why how user assistant system tool agent bot "
+        "mark bill rob grant chase drew hope faith grace joy rose art sue pat guy",
+    )
+)
+"""Words that are names as well, of people or of roles: they are meant only as they are written, with a capital."""
+
+_MONTHS = frozenset(month.casefold() for month in calendar.month_name if month)
+_NO_MONTH = "".join(
+    f"(?<!\\b{before} )" for before in ("in", "of", "on", "by", "this", "last", "next", "since", "until")
+)
+
+
 class Intent(StrEnum):
     """What kind of answer a question wants."""
 
@@ -47,9 +64,10 @@ _INTENTS = {
     Intent.LIST: re.compile(
         r"^\s*(?:list|name)\b|\b(?:what|which) (?:are|were|other|all|kinds?|types?|sorts?)\b|\ball the\b"
         r"|\bboth\b|\bin common\b|\b(?:kinds?|types?|sorts?) of\b|\bshare\b"
-        # "What books has he read?", "which two mystery novels": a plural within three words, and no verb before it.
+        # "What books has he read?", "which two mystery novels did": a plural within three words, and a verb after it.
         r"|\b(?:what|which) (?:(?!(?:is|was|does|did|do|has|have|had|will|would|can|could|made|makes|kept)\b)\w+ ){0,2}"
-        r"(?!(?:is|was|does|has|this|his|its|as|us)\b)\w{2,}s\b"
+        r"(?!\w*(?:ss|us|is)\b|does\b)\w{2,}s "
+        r"(?:is|are|was|were|do|does|did|has|have|had|will|would|can|could|might|may|should|of|besides)\b"
         r"|哪些|列出|有什么|どんな",
         re.I,
     ),
@@ -69,12 +87,12 @@ _INTENTS = {
         re.I,
     ),
     Intent.DONE: re.compile(
-        r"\b(?:have|has|had|did) (?:we|you|I|it|this|that|the assistant|someone|anyone)\b.*"
+        r"\b(?:have|has|had|did) (?:we|you|I|it|this|that|the assistant|someone|anyone)\b.{0,300}"
         r"\b(?:before|already|ever|earlier|last time|previously|yet)\b"
-        r"|^\W*did\b.*\b(?:work|succeed|fail|pass|go through|run)\b"
+        r"|^\W*did\b.{0,300}\b(?:work|succeed|fail|pass|go through|run)\b"
         r"|\b(?:been|ever) (?:tried|done|called|run|executed)\b"
         r"|\bwhat (?:happened|came out|was the (?:result|outcome|error))\b|\blast time (?:we|you|I)\b"
-        r"|(?:以前|之前|曾经?|已经).*[过了吗]|有没有.*过|成功了吗|失败了吗",
+        r"|(?:以前|之前|曾经?|已经).{0,100}[过了吗]|有没有.{0,100}过|成功了吗|失败了吗",
         re.I | re.S,
     ),
     Intent.ORDER: re.compile(
@@ -119,26 +137,37 @@ class Question:
         return named is not None and named.search(self.text) is not None
 
 
-def put_to(text: str, speakers: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+def put_to(text: str, speakers: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return a question as those who speak would be asked it, and whom it names; as it is when nothing else is asked.
 
     A vector of "What does Ann paint?" lies near whatever is said to Ann or of her; that Ann says it, speakers tell.
     "What does you paint?" lies near where she was asked (docs/log.md); without spaces, names are only left out.
     """
-    left, asked, names = text, text, []
-    for speaker in speakers:
-        named = _named(speaker)
+    left, asked, found = text, text, set[str]()
+    for speaker in sorted(speakers, key=len, reverse=True):  # "Ann Lee" is not Ann
+        named = _meant(speaker)
         if named is not None and named.search(left) is not None:
             left = named.sub(" ", left)
             asked = named.sub(_to_you, asked)
-            names.append(speaker)
-    if not names or len(_WORD.findall(left)) < _LEAST_WORDS:
+            found.add(speaker)
+    if not found or len(_WORD.findall(left)) < _LEAST_WORDS:
         return text, ()
-    return " ".join((left if _UNSPACED.search(text) else asked).split()), tuple(names)
+    put = left if _UNSPACED.search(text) else asked
+    return " ".join(put.split()), tuple(speaker for speaker in speakers if speaker in found)
 
 
 def _to_you(name: re.Match[str]) -> str:
-    return " your " if name.group().endswith(("'s", "’s", "'S", "’S")) else " you "
+    return " you " if name.group()[-1] not in "'’" and name.group()[-2:-1] not in ("'", "’") else " your "
+
+
+def _meant(speaker: str) -> re.Pattern[str] | None:
+    """Return what finds a name that is not a word of the question: Will as it is written, May where it is no month."""
+    named, name = _named(speaker), speaker.strip()
+    if named is None or name.casefold() not in _WORDS | _MONTHS:
+        return named
+    if name.islower():
+        return None
+    return re.compile((_NO_MONTH if name.casefold() in _MONTHS else "") + named.pattern)
 
 
 def _named(speaker: str) -> re.Pattern[str] | None:
@@ -148,7 +177,7 @@ def _named(speaker: str) -> re.Pattern[str] | None:
         return None
     if _UNSPACED.search(name):
         return re.compile(re.escape(name), re.I)
-    return re.compile(rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})(?:['’]s\b)?", re.I)
+    return re.compile(rf"(?<!{_LETTER}){re.escape(name)}(?!{_LETTER})(?:['’]s\b|(?<=s)['’](?!\w))?", re.I)
 
 
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:

@@ -156,7 +156,10 @@ class Searcher:
         """Recall at most `limit` points an arm, and more while too few distinct candidates come through."""
         rules = Rules.of(request)
         # Half of a search needs no vector, and the embedder leaves the interpreter to others.
-        helped = self.helper.submit(self._beside_embedding, request, rules, limit)
+        try:
+            helped = self.helper.submit(self._beside_embedding, request, rules, limit)
+        except RuntimeError as error:  # its threads were ended meanwhile
+            raise BackendUnavailable("This MemOS was closed; open it again with MemOS.open().") from error
         with clock.stage("embed"):
             speaking = speakers.few(connection, request.scope.cubes)
             asked, names = put_to(request.query, speaking)

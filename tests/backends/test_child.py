@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 from collections.abc import Callable, Iterator
+from random import Random
 from types import FrameType
 
 import pytest
@@ -42,6 +43,33 @@ def test_the_answer_to_a_call_that_was_ended_is_not_the_next_ones(
         signal.signal(signal.SIGALRM, usual)
     with pytest.raises(Died):
         child.call("say", "mine", 0.0)
+
+
+def test_wherever_a_call_is_ended_the_next_one_gets_its_own_answer() -> None:
+    chance = Random(5)
+    made, ended = Child("tests.backends.echoing_child", "echo"), 0
+    usual = signal.signal(signal.SIGALRM, ends)
+    try:
+        for number in range(1_500):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, 3e-4))
+                try:
+                    made.call("say", -number, 0.0)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except SystemExit:
+                ended += 1
+            except Died:
+                made = Child("tests.backends.echoing_child", "echo")
+            try:
+                assert made.call("say", number, 0.0) == number
+            except Died:
+                made = Child("tests.backends.echoing_child", "echo")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+        made.kill()
+    assert ended
 
 
 def test_what_cannot_be_sent_leaves_the_child_to_others(child: Child) -> None:

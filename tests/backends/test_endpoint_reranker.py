@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -80,6 +81,13 @@ def test_a_failure_says_what_to_look_at_and_quotes_nothing(said: Said, raised: t
     assert "secret" not in str(caught.value)
     assert "sk-test" not in str(caught.value)
     assert len(server.asked) == 1
+
+
+def test_a_packed_answer_is_not_unpacked() -> None:
+    packed = gzip.compress(b'{"results": [{"index": 0, "relevance_score": 1}]}' + b" " * 10_000_000)
+    said = Said(body=packed, headers={"Content-Encoding": "gzip"})
+    with OpenAIServer([said] * 5) as server, reranker(server) as made, pytest.raises(BackendUnavailable):
+        made.scores("q", ["a"])
 
 
 def test_what_may_pass_is_asked_again() -> None:

@@ -99,6 +99,39 @@ def test_who_speaks_is_asked_and_not_named(text: str, left: str, names: tuple[st
     assert put_to(text, ["Ann", "Bob Lee", "A", "小明"]) == (left, names)
 
 
+@pytest.mark.parametrize(
+    ("text", "speakers", "put"),
+    [
+        ("What does Ann Lee paint?", ["Ann", "Ann Lee"], "What does you paint?"),
+        ("What will Will do next?", ["Will"], "What will you do next?"),
+        ("Where may May go in May?", ["May"], "Where may you go in May?"),
+        ("Which user interface did he build?", ["User"], "Which user interface did he build?"),
+        ("What are James' hobbies?", ["James"], "What are your hobbies?"),
+        ("What are JAMES’S hobbies?", ["James"], "What are your hobbies?"),
+        ("What does ann paint?", ["Ann"], "What does you paint?"),
+        ("What is the plan for it?", ["what", "is", "It"], "What is the plan for it?"),
+        ("What did a.b say of it?", ["a.b", "(x"], "What did you say of it?"),
+    ],
+)
+def test_a_name_that_is_a_word_is_meant_as_it_is_written(text: str, speakers: list[str], put: str) -> None:
+    assert put_to(text, speakers)[0] == put
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What address does he have?", "Which bus did she take?", "What happens on Monday?", "What helps him sleep?",
+     "What campus was it?"],
+)  # fmt: skip
+def test_a_word_that_only_ends_like_a_plural_asks_for_no_list(text: str) -> None:
+    assert Intent.LIST not in read(text).intents
+
+
+@pytest.mark.parametrize("text", ["have we ", "以前", "what ", "did it happen ", "which books "])
+def test_the_longest_questions_are_read(text: str) -> None:
+    long = text * (400_000 // len(text))  # minutes, if that were quadratic
+    assert read(long).text == long
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_read(text: str) -> None:
     assert read(text).text == text

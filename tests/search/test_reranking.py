@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from memos import MemOS, Settings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
 from memos.model import SearchResult
+from memos.search.patience import AT_ONCE
 from memos.settings import RerankSettings
 from tests.backends.tiny_onnx import make_reranker
 from tests.contracts.test_reranker import graded
@@ -131,8 +134,10 @@ def raises(error: Exception) -> Callable[[str, Sequence[str]], list[float]]:
     [
         raises(ModelError("no use")), raises(BackendUnavailable("down")), raises(BackendTimeout("slow")),
         lambda _, texts: [math.nan] * len(texts), lambda _, texts: [1.0] * (len(texts) - 1), lambda _, texts: [],
+        raises(RuntimeError("about tea")), raises(OSError("tea")), lambda *_: None,
+        lambda _, texts: ["tea"] * len(texts), lambda _, texts: [10**400] * len(texts),
     ],
-    ids=["model error", "down", "slow", "nan", "too few", "none"],
+    ids=["model error", "down", "slow", "nan", "too few", "none", "bug", "disk", "nothing", "words", "huge"],
 )  # fmt: skip
 def test_a_reranker_that_fails_is_missing_and_the_hits_are_those_without_it(
     opened: Opened, says: Callable[..., list[float]], caplog: pytest.LogCaptureFixture
@@ -164,6 +169,53 @@ def test_a_search_waits_no_longer_than_is_set(opened: Opened) -> None:
             found = memos.search("tea")
             assert ids(found) == [item]
             assert found.missing_arms == ("rerank",)
+    finally:
+        gate.set()
+
+
+def test_while_as_many_hang_as_may_nobody_waits_for_another(opened: Opened) -> None:
+    gate, asked = threading.Event(), list[int]()
+
+    def hangs(_: str, texts: Sequence[str]) -> list[float]:
+        asked.append(1)
+        gate.wait(60)
+        return [0.0] * len(texts)
+
+    memos = opened(WordReranker(hangs), timeout_s=1.0)
+    item = say(memos, "Ann likes tea")
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for found in pool.map(lambda _: memos.search("tea"), range(AT_ONCE)):
+                assert found.missing_arms == ("rerank",)
+        found = memos.search("tea")
+        assert (ids(found), found.missing_arms, len(asked)) == ([item], ("rerank",), AT_ONCE)
+        assert found.timings_ms["rerank"] < 900
+    finally:
+        gate.set()
+    deadline = time.monotonic() + 30
+    while memos.search("tea").missing_arms:  # until those who hung have answered
+        assert time.monotonic() < deadline
+
+
+def test_who_waits_when_it_closes_is_told_so(opened: Opened) -> None:
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def hangs(_: str, texts: Sequence[str]) -> list[float]:
+        begun.release()
+        gate.wait(60)
+        return [0.0] * len(texts)
+
+    memos = opened(WordReranker(hangs), timeout_s=50.0)
+    say(memos, "Ann likes tea")
+    try:
+        with ThreadPoolExecutor(AT_ONCE + 2) as pool:
+            asked = [pool.submit(memos.search, "tea") for _ in range(AT_ONCE + 2)]
+            for _ in range(AT_ONCE):
+                assert begun.acquire(timeout=30)
+            memos.close()
+            for each in asked:
+                with pytest.raises(BackendUnavailable, match="closed"):
+                    each.result(30)
     finally:
         gate.set()
 
