@@ -16,7 +16,9 @@ class Recipe:
     `epochs` are those of a course of 16 facts; a larger one has fewer. `layers` are those it is put on: the
     feed-forward part of each layer, or every linear one. `imitation` weighs the distance to the base model that reads
     the fact, over its `top` likeliest tokens: of use where that reads well, from some 1.5B parameters on. `replay`
-    weighs that to the base model itself on other prompts. With `checkpointing`, as always on a GPU, what layers keep
+    weighs that to the base model itself on other prompts. The second matrix of each pair (B) has `rate_ratio` times the
+    learning rate of the first. Source: Hayou, Ghosh and Yu, "LoRA+: Efficient Low Rank Adaptation of Large Models",
+    ICML 2024, arXiv 2402.12354. With `checkpointing`, as always on a GPU, what layers keep
     for their gradients is computed a second time instead: slower, in a fraction of the memory. With `half`, matrices
     are multiplied in bfloat16 where the processor does that (2.3 times as fast on one with AVX-512 BF16); what is
     trained stays float32.
@@ -25,8 +27,9 @@ class Recipe:
     rank: int = 16
     alpha: int = 32
     layers: Literal["mlp", "all"] = "all"
-    learning_rate: float = 1e-3
-    epochs: int = 10
+    learning_rate: float = 5e-4
+    rate_ratio: float = 4.0
+    epochs: int = 8
     batch: int = 16
     imitation: float = 0.0
     replay: float = 3.0
@@ -38,8 +41,8 @@ class Recipe:
 
 # Beyond these no adapter is trained, or brought along by a file: rank and steps decide what memory and time it takes.
 _BOUNDS: Mapping[str, tuple[float, float]] = {
-    "rank": (1, 256), "alpha": (1, 2048), "learning_rate": (1e-7, 1.0), "epochs": (1, 1000), "batch": (1, 1024),
-    "imitation": (0, 100), "replay": (0, 100), "top": (1, 1000), "seed": (0, 2**63 - 1),
+    "rank": (1, 256), "alpha": (1, 2048), "learning_rate": (1e-7, 1.0), "rate_ratio": (1e-3, 1e3), "epochs": (1, 1000),
+    "batch": (1, 1024), "imitation": (0, 100), "replay": (0, 100), "top": (1, 1000), "seed": (0, 2**63 - 1),
 }  # fmt: skip
 
 

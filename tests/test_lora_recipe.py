@@ -54,7 +54,7 @@ def test_a_recipe_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 def test_recipes_that_differ_in_the_seed_alone_teach_alike() -> None:
     told = asdict(Recipe())
     assert taught_alike(told, {**told, "seed": 7})
-    assert not taught_alike(told, {**told, "epochs": 7})
+    assert not taught_alike(told, {**told, "epochs": 9})
     assert not taught_alike(told, {name: value for name, value in told.items() if name != "half"})
 
 

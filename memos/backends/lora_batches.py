@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import torch
 
 _WARM_UP = 0.1
+_ALIKE = 4
+"""Tokens by which prompts of one batch differ: by 12 an eighth of what was computed was padding (docs/log.md)."""
+
 _COURSE = 304
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
@@ -74,7 +77,7 @@ def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> lis
     """
     order = list(encoded)
     chance.shuffle(order)
-    order.sort(key=lambda each: len(each.ids) // 12)
+    order.sort(key=lambda each: len(each.ids) // _ALIKE)
     kinds = [each for each in order if each.begin > 1], [each for each in order if each.begin == 1]
     found = [kind[begin : begin + size] for kind in kinds for begin in range(0, len(kind), size)]
     chance.shuffle(found)

@@ -73,7 +73,7 @@ class LoraTraining:
         self._end: int = own if own in loaded.ends else min(loaded.ends)
         self._plan: list[list[Encoded]] = []
         self._step = 0
-        self._optimiser = torch.optim.AdamW(self.weights)
+        self._optimiser = self._new_optimiser()
 
     @property
     def peft(self) -> PeftModel:
@@ -106,7 +106,7 @@ class LoraTraining:
             for batch in batches(in_epoch(encoded, number), self._recipe.batch, chance)
         ]
         self._step = 0
-        self._optimiser = torch.optim.AdamW(self.weights, lr=self._recipe.learning_rate, weight_decay=0.0)
+        self._optimiser = self._new_optimiser()
 
     def seconds_left(self) -> float:
         """Return about how long the steps that are left take: one of usual length is tried, and thrown away."""
@@ -126,7 +126,7 @@ class LoraTraining:
         losses = []
         for batch in self._plan[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
-                group["lr"] = self._recipe.learning_rate * rate_share(self._step, self.steps)
+                group["lr"] = group["most"] * rate_share(self._step, self.steps)
             loss = self._loss(batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
@@ -220,6 +220,18 @@ class LoraTraining:
         """Take the adapter off the model again."""
         self._model.unload()
         self._loaded.model.activation_checkpointing_disable()
+
+    def _new_optimiser(self) -> torch.optim.AdamW:
+        """Return an optimiser that has done nothing yet; `most` is the highest rate of a group."""
+        named = self._named()
+        groups = [
+            {"params": [weight for name, weight in named if (".lora_B." in name) is second], "most": most}
+            for second, most in (
+                (False, self._recipe.learning_rate),
+                (True, self._recipe.learning_rate * self._recipe.rate_ratio),
+            )
+        ]
+        return torch.optim.AdamW(groups, weight_decay=0.0)
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
