@@ -139,7 +139,7 @@ def answers(chat: Chat, questions: Sequence[Question], engines: Engines, seed: i
     turns = [[f"{said.name}: {said.text}" for said in session.messages] for session in chat.sessions]
     floors = TurnFloors(turns, engines, seed)
     rows: list[dict[str, Any]] = []
-    with installation(plain_embedder(engines.name)) as memos:
+    with installation(embedder=plain_embedder(engines.name)) as memos:
         fill(memos, chat.name, chat.sessions)
         for question in questions:
             start = perf_counter()

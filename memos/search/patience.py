@@ -80,7 +80,14 @@ class PatientReranker:
                 return None
             self._under_way.add(asked)
         around = contextvars.copy_context()  # whose key the call came with, which pays for a model's tokens
-        threading.Thread(target=self._run, args=(asked, around, call), name="memos-rerank", daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(asked, around, call), name="memos-rerank", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # this process may have no more of them
+            with self._changed:
+                self._under_way.discard(asked)
+            log.warning("A search went without its reranker: %s", error)
+            return None
         return asked
 
     def _run(self, asked: Future[list[float]], around: contextvars.Context, call: Callable[[], list[float]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +37,9 @@ _WORDS = frozenset(
 )
 """Words that are names as well, of people or of roles: they are meant only as they are written, with a capital."""
 
-_MONTHS = frozenset(month.casefold() for month in calendar.month_name if month)
+_MONTHS = frozenset(
+    re.findall(r"\w+", "january february march april may june july august september october november december")
+)
 _NO_MONTH = "".join(
     f"(?<!\\b{before} )" for before in ("in", "of", "on", "by", "this", "last", "next", "since", "until")
 )
