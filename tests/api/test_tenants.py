@@ -93,7 +93,7 @@ LEFT_OUT = {
     "tags", "info", "mode", "limit", "offset", "after", "kind", "kinds", "state", "states", "reason",
     "expected_version",
     "memory", "confidence", "type", "status", "valid_from", "valid_to", "top_k", "as_of", "reference_time",
-    "token_budget", "explain", "max_tokens", "confirmed", "chat_time", "everything", "redact_pii",
+    "token_budget", "explain", "rerank", "max_tokens", "confirmed", "chat_time", "everything", "redact_pii",
     "time_zone", "repair", "admin", "rights", "expires_at", "arguments", "until", "types", "statuses", "age_days",
     "top_p", "relevance", "marks", "working", "store", "temperature", "system_prompt", "stream", "allow_memory_view",
     "source", "allow_public", "app_id", "async_mode", "feedback_time", "conversation_limit_number",
