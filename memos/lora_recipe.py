@@ -27,9 +27,9 @@ class Recipe:
     rank: int = 16
     alpha: int = 32
     layers: Literal["mlp", "all"] = "all"
-    learning_rate: float = 5e-4
-    rate_ratio: float = 4.0
-    epochs: int = 8
+    learning_rate: float = 1e-3
+    rate_ratio: float = 1.0
+    epochs: int = 10
     batch: int = 16
     imitation: float = 0.0
     replay: float = 3.0

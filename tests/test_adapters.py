@@ -126,7 +126,7 @@ def opened(tmp_path: Path, model: Path) -> MemOS:
     made = MemOS.open(
         tmp_path / "home", settings=SETTINGS.model_copy(update={"chat_model": chat}), embedder=WordEmbedder()
     )
-    learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, rate_ratio=1.0, imitation=0.0))
+    learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
     return made
 
 
@@ -561,7 +561,7 @@ def test_what_another_model_asks_in_its_words_is_taught_also_after_an_end(
         wanted = SETTINGS.model_copy(update={"parametric": ParametricSettings(stable_days=0, base=str(model))})
         chat = ScriptedChat(worded)
         made = MemOS.open(tmp_path / "home", settings=wanted, embedder=WordEmbedder(), chat_model=chat)
-        learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, rate_ratio=1.0, imitation=0.0))
+        learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
         return made
 
     class Ended(Exception):

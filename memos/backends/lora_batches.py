@@ -11,8 +11,11 @@ from dataclasses import dataclass
 import torch
 
 _WARM_UP = 0.1
-_ALIKE = 4
-"""Tokens by which prompts of one batch differ: by 12 an eighth of what was computed was padding (docs/log.md)."""
+_ALIKE = 12
+"""Tokens within which prompts of one batch are alike: a fifth of what is computed is padding; within 4 a tenth.
+
+That was measured with another recipe alone (docs/log.md, "Fewer steps").
+"""
 
 _COURSE = 304
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
