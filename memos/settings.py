@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import platformdirs
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -74,13 +75,17 @@ def sendable(value: SecretStr | None) -> SecretStr | None:
     return SecretStr(key) if key else None
 
 
+Key = Annotated[SecretStr | None, AfterValidator(sendable)]
+"""A key as an HTTP header can carry it."""
+
+
 class QdrantSettings(BaseModel):
     """A Qdrant server that holds the vector index; without a URL the embedded engine does."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = Field(None, description="Qdrant's REST URL, such as `http://127.0.0.1:6333`; default: embedded")
-    api_key: SecretStr | None = Field(None, description="Qdrant's API key")
+    api_key: Key = Field(None, description="Qdrant's API key")
     grpc_port: int | None = Field(None, ge=1, le=65535, description="Qdrant's gRPC port; set it to use gRPC")
     collection: str = Field(
         "memos", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_]+$", description="Name the collections begin with"
@@ -89,11 +94,6 @@ class QdrantSettings(BaseModel):
     on_disk: bool = Field(False, description="Keep full vectors on Qdrant's disk and only 8-bit ones in its memory")
     shards: int = Field(1, ge=1, le=1024, description="Shards of a new collection in a Qdrant cluster")
     replicas: int = Field(1, ge=1, le=16, description="Copies of each shard in a Qdrant cluster")
-
-    @field_validator("api_key")
-    @classmethod
-    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return sendable(value)
 
 
 class Neo4jSettings(BaseModel):
@@ -130,12 +130,16 @@ def plain_url(value: str | None) -> str | None:
     return value.rstrip("/")
 
 
+Url = Annotated[str | None, AfterValidator(plain_url)]
+"""An endpoint's address without the slash at its end."""
+
+
 class ChatSettings(BaseModel):
     """A language model behind an OpenAI-compatible endpoint, or in this process: `local:` and where it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    base_url: str | None = Field(
+    base_url: Url = Field(
         None, description="Model endpoint up to and with its version, such as `http://127.0.0.1:8080/v1`; default: none"
     )
     model: str | None = Field(
@@ -144,7 +148,7 @@ class ChatSettings(BaseModel):
         max_length=256,
         description="Name the endpoint knows the model by; or `local:` and a folder or hub name (extra `local`)",
     )
-    api_key: SecretStr | None = Field(None, description="Key of the model endpoint")
+    api_key: Key = Field(None, description="Key of the model endpoint")
     timeout_s: float = Field(
         60.0,
         gt=0,
@@ -177,16 +181,6 @@ class ChatSettings(BaseModel):
         """Say whether there is a model."""
         return self.base_url is not None or bool(self.local)
 
-    @field_validator("base_url")
-    @classmethod
-    def _plain_url(cls, value: str | None) -> str | None:
-        return plain_url(value)
-
-    @field_validator("api_key")
-    @classmethod
-    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return sendable(value)
-
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:
         if self.base_url is not None and self.model is None:
@@ -214,10 +208,10 @@ class RerankSettings(BaseModel):
         max_length=4096,
         description="Reranker: `onnx:` and a folder, `judge`, or with a BASE_URL a model's name there; default: none",
     )
-    base_url: str | None = Field(
+    base_url: Url = Field(
         None, description="Endpoint with a path `/rerank`, up to that path, such as `http://127.0.0.1:8080/v1`"
     )
-    api_key: SecretStr | None = Field(None, description="Key of that endpoint")
+    api_key: Key = Field(None, description="Key of that endpoint")
     timeout_s: float = Field(
         10.0, gt=0, le=600, description="Longest time a search waits for its reranker; then it answers without"
     )
@@ -232,16 +226,6 @@ class RerankSettings(BaseModel):
         if self.base_url is not None or self.model is None or not self.model.startswith(ONNX_MODEL):
             return None
         return self.model.removeprefix(ONNX_MODEL)
-
-    @field_validator("base_url")
-    @classmethod
-    def _plain_url(cls, value: str | None) -> str | None:
-        return plain_url(value)
-
-    @field_validator("api_key")
-    @classmethod
-    def _sendable_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return sendable(value)
 
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:

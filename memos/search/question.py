@@ -134,7 +134,7 @@ class Question:
 
     def names_speaker(self, speaker: str) -> bool:
         """Say whether the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""
-        named = _named(speaker)
+        named = _meant(speaker)
         return named is not None and named.search(self.text) is not None
 
 

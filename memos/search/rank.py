@@ -90,19 +90,6 @@ class Ranked(NamedTuple):
     boosts: tuple[tuple[str, float], ...]
 
 
-def rank(
-    pool: Sequence[Recalled],
-    question: Question,
-    near: Sequence[str] = (),
-    newer: Mapping[str, str] = MappingProxyType({}),
-    standing: Sequence[ScoredPoint] = (),
-    dated: Sequence[Fused] = (),
-    whole: Sequence[ScoredPoint] = (),
-) -> list[Ranked]:
-    """Return the candidates by their final score, best first; votes and boosts add up to it: `vote`, then `settle`."""
-    return settle(vote(pool, question, near, newer, dated, whole), question, newer, standing)
-
-
 def vote(
     pool: Sequence[Recalled],
     question: Question,

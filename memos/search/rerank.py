@@ -28,9 +28,12 @@ def shown(brief: Brief, before: Sequence[Brief]) -> str:
 
 def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
     """Return a reranker's scores as numbers. Raises: ModelError (not one for each text, or one that is no number)."""
-    if len(scores) != count:
-        raise ModelError(f"The reranker {name} gave {len(scores)} scores for {count} texts: use another model.")
-    numbers = [float(score) for score in scores]
+    try:
+        numbers = [float(score) for score in scores]
+    except (TypeError, ValueError, OverflowError) as error:  # anybody may have written it
+        raise ModelError(f"The reranker {name} gave what are no scores ({type(error).__name__}).") from error
+    if len(numbers) != count:
+        raise ModelError(f"The reranker {name} gave {len(numbers)} scores for {count} texts: use another model.")
     if not all(map(math.isfinite, numbers)):
         raise ModelError(f"The reranker {name} gave a score that is no finite number: use another model.")
     return numbers

@@ -82,6 +82,9 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
     assert read("你知道Ann的猫吃什么吗？").names_speaker("Ann")
     assert not read("Anna的猫吃什么？").names_speaker("Ann")
     assert not read("I like A").names_speaker("A")
+    assert read("What will Will do?").names_speaker("Will")
+    assert not read("What will Ann do in May?").names_speaker("Will")
+    assert not read("What will Ann do in May?").names_speaker("May")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,7 +16,7 @@ from memos.ports import ScoredPoint
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
-from memos.search.rank import Ranked, Recalled, asking_share, rank
+from memos.search.rank import Ranked, Recalled, asking_share, settle, vote
 
 NOON = datetime(2023, 6, 7, 12, tzinfo=UTC)
 
@@ -35,6 +37,15 @@ def recalled(made: Brief, gave: float, arm: str = "turn_bm25") -> Recalled:
 
 def question(text: str) -> Question:
     return read_question(text, NOON, ZoneInfo("UTC"))
+
+
+def rank(
+    pool: Sequence[Recalled], asked: Question, near: Sequence[str] = (),
+    newer: Mapping[str, str] = MappingProxyType({}),
+    *, standing: Sequence[ScoredPoint] = (), dated: Sequence[Fused] = (), whole: Sequence[ScoredPoint] = (),
+) -> list[Ranked]:  # fmt: skip
+    """Return candidates in the order of a search without a reranker."""
+    return settle(vote(pool, asked, near, newer, dated, whole), asked, newer, standing)
 
 
 def boosts(entry: Ranked) -> dict[str, float]:
