@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -177,9 +178,13 @@ def main() -> NoReturn:
     except ValidationError as error:
         first = error.errors()[0]
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
-        _fail(InvalidInput(name, first["msg"]), as_json)
+        _fail(InvalidInput(name, first["msg"].removeprefix("Value error, ")), as_json)
     except SettingsError as error:
-        _fail(InvalidInput("MEMOS_*", f"{error}; set single values such as MEMOS_EMBED__THREADS=2"), as_json)
+        field = re.search(r'field "(\w+)"', str(error))
+        name = f"MEMOS_{field[1].upper()}" if field else "MEMOS_*"
+        _fail(
+            InvalidInput(name, "is no JSON; write an object, or set each value, as in MEMOS_EMBED__THREADS=2"), as_json
+        )
     sys.exit(0)
 
 

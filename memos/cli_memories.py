@@ -20,6 +20,7 @@ from memos.cli_shared import (
     console,
     errors,
     opened,
+    say,
     say_masked,
     show,
     sure,
@@ -32,6 +33,8 @@ from memos.text.render import visible
 from memos.text.secrets import marks
 
 memories_app = typer.Typer(rich_markup_mode=None)
+
+_TITLE_CHARS = 200
 
 
 @memories_app.command()
@@ -81,7 +84,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find memories."""
-    from memos.demo.run import hits_table  # noqa: PLC0415 - the table is shared with the demo
+    from memos.demo.run import cut, hits_table  # noqa: PLC0415 - the table is shared with the demo
 
     asked = {
         "actor": actor,
@@ -94,7 +97,7 @@ def search(
     }
     with opened(data_dir) as memos:
         if why_not is not None:
-            reason = memos.why_not(why_not, query, cubes=cube, **asked)
+            reason = memos.why_not(why_not, query, cubes=cube or [DEFAULT_CUBE], **asked)
             show(reason, as_json, lambda: _print_why_not(reason))
             return
         result = memos.search(query, cubes=cube or [DEFAULT_CUBE], explain=explain, **asked)
@@ -103,7 +106,7 @@ def search(
         if token_budget is not None:
             console.print(visible(result.context), markup=False, highlight=False, soft_wrap=True)
         elif result.hits:
-            console.print(hits_table(result, cell(query), ids=True))
+            console.print(hits_table(result, cut(query, _TITLE_CHARS), ids=True))
         else:
             console.print(f"nothing found in {', '.join(map(cell, cube or [DEFAULT_CUBE]))}", highlight=False)
         for hit in result.hits if explain else ():
@@ -118,7 +121,7 @@ def _say_missing(arms: tuple[str, ...]) -> None:
     if down:
         errors.print(f"Not searched, index unavailable: {', '.join(down)}")
     if ARM in arms:
-        errors.print("Not reranked: the reranker gave no answer in time; the log says why.")
+        errors.print("Not reranked: the reranker did not answer; a line above says why.")
 
 
 def _shares(ranked: Hit | WhyNot) -> str:
@@ -161,7 +164,13 @@ def list_(
     wanted = _json_option("--filter", filter_)
     with opened(data_dir) as memos:
         found = memos.list(cube=cube, actor=actor, filter=wanted, limit=limit, offset=offset)
-    show(found, as_json, lambda: _items_lines(found))
+
+    def human() -> None:
+        _items_lines(found)
+        if not found:
+            say(f"nothing in {cube}")
+
+    show(found, as_json, human)
 
 
 @memories_app.command()

@@ -47,13 +47,18 @@ ItemId = Annotated[str, typer.Argument(help="Item id")]
 def opened(data_dir: Path | None) -> Iterator[MemOS]:
     """Open the installation for one command, or work through the server that has it open.
 
-    An interrupt closes it in order and says what is safe.
+    An interrupt closes it in order and says what is safe. People are told of a new one, or a mistyped folder would look
+    like lost memories.
     """
     settings = Settings()
+    home = settings.home if data_dir is None else data_dir
+    is_new = settings.ledger_url is None and not (home / "ledger.db").exists()
     with (
         interruptible("what was acknowledged is stored"),
         through_server(data_dir, settings) or MemOS.open(data_dir, settings=settings) as memos,
     ):
+        if is_new and errors.is_terminal:
+            errors.print(f"New installation: {visible(str(home))}", markup=False, highlight=False, soft_wrap=True)
         yield memos
 
 

@@ -112,6 +112,7 @@ from memos.stages import Listeners
 from memos.submissions import Submissions
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
+from memos.text.invisible import is_blank
 from memos.tool_memory import ToolMemory
 from memos.totals import Totals
 from memos.travel import Means as TravelMeans
@@ -582,7 +583,10 @@ class MemOS:
 
         Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound (cube, item).
         """
-        scope = self._scopes.of_item(item, None, actor) if cubes is None else self._scopes.of(cubes, actor)
+        own = self._scopes.of_item(item, None, actor)
+        scope = own if cubes is None else self._scopes.of(cubes, actor)
+        if not set(own.cubes) & set(scope.cubes):
+            return WhyNot(item, "cube", f"it is in the cube {own.cubes[0]}, which was not searched")
         request = self._question(query, scope, top_k, filter, as_of, reference_time, token_budget, True, rerank)
         with self.ledger.read() as connection:
             state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
@@ -858,7 +862,7 @@ class MemOS:
         """Check what a search was asked. Raises: InvalidInput."""
         limits, now, zone = self.settings.limits, self.clock.now(), ZoneInfo(scope.time_zone)
         text = check_text("query", query, limits.query_chars * 4)
-        if not text.strip():
+        if is_blank(text):
             raise InvalidInput("query", "is empty; ask something")
         if len(text) > limits.query_chars:
             raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")

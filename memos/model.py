@@ -517,7 +517,8 @@ class Hit:
 class WhyNot:
     """At which `stage` an item left a search and why; 'found' when it did not.
 
-    Stages: ledger, filter, index, recall, duplicate, rank, budget. `place` is its 1-based place among all candidates.
+    Stages: cube, ledger, filter, index, recall, duplicate, rank, budget. `place` is its 1-based place among all
+    candidates.
     """
 
     item_id: str

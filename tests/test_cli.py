@@ -141,6 +141,10 @@ def test_a_search_explains_its_hits_and_what_is_missing(store: Store) -> None:
     assert f"{item}: turn #1" in text
     assert "gave" in text
     assert store.told("search", SPOKEN["cello"], "--why-not", item)["stage"] == "found"
+    assert item in store.said("search", SPOKEN["cello"], COLUMNS="80")  # in one piece, to be copied
+    store.said("cubes", "create", "elsewhere")
+    there = store.said("search", SPOKEN["cello"], "--why-not", item, "--cube", "elsewhere")
+    assert there == "cube: it is in the cube default, which was not searched\n"
     missing = store.said("search", SPOKEN["cello"], "--why-not", item, "--filter", '{"tags": "no such tag"}')
     assert missing.startswith("filter: it fails the condition tags eq 'no such tag'")
 
@@ -350,7 +354,7 @@ def test_bytes_that_are_not_utf8_are_refused(store: Store) -> None:
 @pytest.mark.parametrize(("name", "value", "words"), [
     ("MEMOS_EMBED__MODEL", "gpt", ["MEMOS_EMBED__MODEL", "minilm"]),
     ("MEMOS_TIME_ZONE", "Mars/Olympus", ["MEMOS_TIME_ZONE", "Europe/Paris"]),
-    ("MEMOS_EMBED", "rubbish", ["embed", "MEMOS_EMBED__THREADS"]),
+    ("MEMOS_EMBED", "rubbish", ["MEMOS_EMBED: ", "MEMOS_EMBED__THREADS"]),
     ("MEMOS_LEDGER_URL", "rubbish", ["ledger_url", "postgresql"]),
 ])  # fmt: skip
 def test_a_wrong_setting_is_named(store: Store, name: str, value: str, words: list[str]) -> None:

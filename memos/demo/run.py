@@ -66,11 +66,11 @@ def _exchanges(messages: list[Any]) -> list[list[Any]]:
 
 
 def hits_table(result: SearchResult, title: str, *, ids: bool = False) -> Table:
-    """Return hits as a table: score, relevance, date, speaker, tier, the exact source passage and, asked for, ids."""
+    """Return hits as a table: score, relevance, when it was said, by whom, its tier, the exact passage and, asked for, ids."""
     table = Table(title=title, title_justify="left", title_style="bold", expand=True)
-    for name, width in (("score", 6), ("relevance", 9), ("date", 14), ("speaker", 8), ("tier", 5)):
+    for name, width in (("score", 6), ("relevance", 9), ("said", 14)):
         table.add_column(name, min_width=width, no_wrap=True)
-    # Folded, or Chinese, which has no spaces, would end at the edge.
+    # Folded, or Chinese, which has no spaces, would end at the edge; at 80 characters an id is in one piece.
     table.add_column("source passage", ratio=1, overflow="fold")
     for hit in result.hits:
         *cells, passage = _cells(hit)
@@ -80,19 +80,14 @@ def hits_table(result: SearchResult, title: str, *, ids: bool = False) -> Table:
 
 def _cells(hit: Hit) -> tuple[str, ...]:
     source = hit.sources[0] if hit.sources else None
-    at = f"{source.at:%Y-%m-%d %a}" if source else ""
+    said = [f"{source.at:%Y-%m-%d %a}"] if source else []
+    said += [cut(hit.item.speaker, 14)] if hit.item.speaker else []
     passage = source.passage if source else hit.item.memory
-    return (
-        f"{hit.score:.3f}",
-        f"{hit.relevance:.2f}",
-        at,
-        _plain(hit.item.speaker, 40),
-        hit.item.tier,
-        _plain(passage, 300),
-    )
+    return f"{hit.score:.3f}", f"{hit.relevance:.2f}", "\n".join([*said, hit.item.tier]), cut(passage, 300)
 
 
-def _plain(text: str, limit: int) -> str:
+def cut(text: str, limit: int) -> str:
+    """Return text as a table shows it: one line of so many characters at most, no markup, nothing invisible."""
     line = " ".join(text.split())
     return escape(visible(line if len(line) <= limit else line[: limit - 1] + "…"))
 
@@ -103,7 +98,7 @@ def _correct(memos: MemOS, plan: Any, ids: dict[str, str], console: Console) -> 
     console.print(f"\n[bold]feedback[/bold] “{plan['text']}”")
     for item_id in receipt.superseded:
         old = memos.get(item_id)
-        console.print(f"  supersedes [yellow]{_plain(old.memory, 90)}[/yellow] (valid to {old.valid_to:%Y-%m-%d})")
+        console.print(f"  supersedes [yellow]{cut(old.memory, 90)}[/yellow] (valid to {old.valid_to:%Y-%m-%d})")
     question = "Which city does Maya live in?"
     console.print(hits_table(memos.search(question, cubes=[CUBE], top_k=2), f"{question}  [dim](now)[/dim]"))
     past = memos.search(question, cubes=[CUBE], top_k=2, as_of=before)
@@ -124,15 +119,15 @@ def _history(memos: MemOS, item_id: str, console: Console) -> None:
         table.add_column(name, no_wrap=True)
     table.add_column("memory", ratio=1, overflow="fold")
     for entry in memos.history(item_id):
-        row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", _plain(entry.actor, 22), _plain(entry.reason, 22))
-        table.add_row(*row, entry.after.status, _plain(entry.after.memory, 400))
+        row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", cut(entry.actor, 22), cut(entry.reason, 22))
+        table.add_row(*row, entry.after.status, cut(entry.after.memory, 400))
     console.print(table)
 
 
 def _erase(memos: MemOS, plan: Any, ids: dict[str, str], console: Console) -> None:
     item = memos.get(ids[plan["message_id"]])
     receipt = memos.erase(item.id)
-    console.print(f"\n[bold]erase[/bold] of “{_plain(item.memory, 60)}”: [green]{receipt.state}[/green]")
+    console.print(f"\n[bold]erase[/bold] of “{cut(item.memory, 60)}”: [green]{receipt.state}[/green]")
     removed = ", ".join(f"{count} {name}" for name, count in sorted(receipt.removed.items()) if count)
     console.print(f"  receipt {receipt.id}: {removed}; {len(receipt.rebuilt)} neighbours' windows rebuilt;")
     console.print(f"  {', '.join(f'{store} {state}' for store, state in receipt.stores.items())}")

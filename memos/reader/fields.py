@@ -15,6 +15,7 @@ from memos.model import ItemType, Json, Status, Tier
 from memos.reader.messages import read_time
 from memos.settings import LimitSettings
 from memos.text.checks import check_name, check_text
+from memos.text.invisible import is_blank
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -123,8 +124,8 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
     match name:
         case "memory":
             text = check_text(name, value, limits.message_bytes)
-            if not text.strip():
-                raise InvalidInput(name, "is empty or only white space; use delete to take the item away")
+            if is_blank(text):
+                raise InvalidInput(name, "is empty, or shows nothing; use delete to take the item away")
             return text
         case "tags":
             return tags_of(value)

@@ -13,6 +13,7 @@ from memos.model import Json, Message, Picture, Role, ToolCall, Trust
 from memos.reader.images import ImageParts, without_bytes
 from memos.settings import LimitSettings
 from memos.text.checks import check_name, check_text
+from memos.text.invisible import is_blank
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
@@ -61,10 +62,10 @@ def _message(
     if calls:
         text = "\n".join([*([text] if text.strip() else []), *(f"{call.name}({call.arguments})" for call in calls)])
         check_text(f"{where}.tool_calls", text, limits.message_bytes)
-    if not text.strip() and role is Role.TOOL:
+    if is_blank(text) and role is Role.TOOL:
         text = _NO_OUTPUT  # that a tool had nothing to say is what it said
-    if not text.strip():
-        raise InvalidInput(f"{where}.content", "is empty or only white space; leave the message out")
+    if is_blank(text):
+        raise InvalidInput(f"{where}.content", "is empty, or shows nothing; leave the message out")
     return Message(
         role=role,
         text=text,

@@ -96,6 +96,9 @@ def _failing(node: Node, state: Item) -> list[str]:
         case Not():
             return [f"not ({_told(node.part)})"]
         case Condition():
+            if node.field == "status":
+                by = f" by {state.superseded_by}" if state.superseded_by else ""
+                return [f"{_told(node)}: it is {state.status}{by}; a filter that names status finds such ones"]
             return [f"{_told(node)} (it has {record.get(node.field)!r})"]
 
 

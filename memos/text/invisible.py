@@ -25,6 +25,11 @@ _FILLERS = frozenset(
 )
 
 
+def is_blank(text: str) -> bool:
+    """Say whether a text shows nothing at all."""
+    return all(sign.isspace() or is_invisible(sign) for sign in text)
+
+
 def is_invisible(sign: str) -> bool:
     """Say whether a character shows nothing; white space does."""
     if sign.isascii():

@@ -6,6 +6,7 @@ A cheap pattern gate proposes spans; `dateparser`, with its languages fixed, rea
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ _MAX = 16
 _MAX_TRIED = 64
 
 _FULL_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_DAY = rf"(?:{_FULL_DAY}|mon|tues?|wed|thurs?|fri|sat|sun)"
+_DAY = rf"(?:{_FULL_DAY}|mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)"
 _MONTH = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?"
 )
 _COUNT = r"(?:\d{1,3}|a\ couple\ of|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
+_DAY_OF_MONTH = r"\d{1,2}(?:st|nd|rd|th)?(?:\ of)?"
 _YEAR = r"(?:19|20)\d\d"
 _HAN_COUNT = r"[\d一二两三四五六七八九十]{1,3}"
 
@@ -40,12 +42,12 @@ _EXPRESSION = re.compile(
     |(?P<ago>(?i:\b{_COUNT}\ (?:day|week|month|year)s?\ (?:ago|earlier|later|from\ now)\b))
     |(?P<within>(?i:\bin\ {_COUNT}\ (?:day|week|month|year)s?\b))
     |(?P<iso>\b{_YEAR}[-/]\d{{1,2}}[-/]\d{{1,2}}\b)
-    |(?P<dmy>\b\d{{1,2}}(?:st|nd|rd|th)?(?:\ of)?\ {_MONTH}(?:,?\ {_YEAR})?\b)
+    |(?P<dmy>\b{_DAY_OF_MONTH}\ {_MONTH}(?:,?\ {_YEAR})?\b)
     |(?P<mdy>\b{_MONTH}\ \d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\ {_YEAR}\b)?)
     |(?P<my>\b{_MONTH},?\ {_YEAR}\b)
     |(?P<month>(?i:\b(?:in|during|since|until|last|next|early|late|of|by)\ )(?P<name>{_MONTH})(?!\w|,?\ \d))
     |(?P<year>(?i:\b(?:in|since|until|during|of|by)\ )(?P<number>{_YEAR})\b(?![-/]\d))
-    |(?P<weekday>(?i:\bon\ (?P<named>{_FULL_DAY})\b))
+    |(?P<weekday>(?i:\bon\ (?P<named>{_FULL_DAY})\b)(?!,?\ (?:the\ )?(?:{_DAY_OF_MONTH}\ {_MONTH}|{_MONTH}\ \d)))
     |(?P<han_full>\d{{4}}年(?:\d{{1,2}}月(?:\d{{1,2}}[日号])?)?)
     |(?P<han_date>(?<!\d)\d{{1,2}}月\d{{1,2}}[日号])
     |(?P<han_weekend>[上这本下]个?(?:周末|週末)|先週末|今週末|来週末)
@@ -56,7 +58,23 @@ _EXPRESSION = re.compile(
     """,
     re.VERBOSE,
 )
-_WILL = re.compile(r"\b(?:will|going to|gonna|plan|planning|next|upcoming|see you|let['’]s)\b|['’]ll\b", re.IGNORECASE)
+_WILL = re.compile(
+    r"""
+    \b(?:will|going\ to|gonna|plan|planning|next|upcoming|see\ you|let['’]s)\b|['’]ll\b
+    |\b(?:signed\ up|registered|booked|scheduled|due|deadline|looking\ forward)\b
+    |\b(?:have|has|got)\ (?:an?|my|our|the|his|her|their)\ (?:[\w'’-]+\ ){0,3}(?:appointment|exam|interview)\b
+    |\b(?:am|is|are|['’](?:m|s|re))\ (?!ending\b)\w+ing\b
+    |\b(?:comes?|leaves?|arrives?|departs?|starts?|begins?|opens?|fly|flies|returns?|gets?\ married|moves?)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What speaks of plans; the present tense with a date does, too ("she comes on Friday", "we are flying on 5 May")."""
+
+_SINCE = re.compile(r"\b(?:since|as of|back (?:in|on))\b", re.IGNORECASE)
+_PLAN_CHARS = 60
+_CLAUSE = re.compile(r"[.!?;。！？；\n]")
+_BEFORE_DATE = re.compile(rf"\b({_DAY}),?\ (?:the\ )?$", re.IGNORECASE)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # "Until June 20" is the next one.
 _UNTIL = re.compile(r"\b(?:until|till|til|through|up to)\s+(?:the )?$|(?:直到|到|截[至止]到?)$", re.IGNORECASE)
 _DIGITS = {sign: str(number) for number, sign in enumerate("一二三四五六七八九", start=1)} | {"两": "2", "十": "10"}
@@ -199,13 +217,13 @@ def _weekday(name: str) -> int:
 
 def _on_weekday(match: re.Match[str], text: str, today: date) -> tuple[date, date]:
     """Count "on Friday" back from today, or ahead when the words before it speak of plans."""
-    plans = _WILL.search(text[max(0, match.start() - 60) : match.start()]) is not None
+    plans = _speaks_of_plans(text, match.start())
     ahead = (_weekday(match.group("named")) - today.weekday()) % 7
     return _period("day", today + timedelta(days=ahead if plans or not ahead else ahead - 7))
 
 
 def _month(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
-    plans = _WILL.search(text[max(0, match.start() - 60) : match.start() + 5]) is not None
+    plans = _speaks_of_plans(text, match.start() + len("next "))
     return _parsed(match.group("name"), today, past=not plans)
 
 
@@ -227,9 +245,45 @@ def _han_weekday(match: re.Match[str], _text: str, today: date) -> tuple[date, d
     return _period("day", monday + timedelta(days=_WEEKDAYS[match.group("on")]))
 
 
+def _iso(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
+    return _period("day", date(*map(int, re.split("[-/]", match.group(0)))))
+
+
 def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
-    ahead = _UNTIL.search(text[max(0, match.start() - 16) : match.start()]) is not None
-    return _parsed(match.group(0).replace(" of ", " "), today, past=not ahead)
+    """Read a day and a month, or a month and its year; without a year it lies behind, or ahead as the words say."""
+    said = match.group(0).casefold()
+    month = next(number for number, name in enumerate(_MONTHS, 1) if re.search(rf"\b{name}", said))
+    day, year = re.search(r"\b\d{1,2}(?!\d)", said), re.search(_YEAR, said)
+    if day is None or year is not None:
+        assert year is not None  # a month without a day has a year here
+        return _period("month" if day is None else "day", date(int(year[0]), month, int(day[0]) if day else 1))
+    near = [date(year, month, int(day[0])) for year in _years_of(month, int(day[0]), today)]
+    before = max((each for each in near if each <= today), default=None)
+    after = min((each for each in near if each >= today), default=None)
+    if before is None or after is None:  # no month has such a day, or the calendar ends
+        return None
+    named = _BEFORE_DATE.search(text[max(0, match.start() - 16) : match.start()])
+    if named is not None and before.weekday() != after.weekday():
+        wanted = _weekday(named.group(1))
+        if wanted in (before.weekday(), after.weekday()):
+            return _period("day", before if wanted == before.weekday() else after)
+    ahead = _UNTIL.search(text[max(0, match.start() - 16) : match.start()]) or _speaks_of_plans(text, match.start())
+    return _period("day", after if ahead else before)
+
+
+def _years_of(month: int, day: int, today: date) -> list[int]:
+    """Return the years around today's that have this day: the last before it and the first after it among them."""
+    return [year for year in range(max(1, today.year - 8), min(9999, today.year + 8) + 1) if _exists(year, month, day)]
+
+
+def _exists(year: int, month: int, day: int) -> bool:
+    return 1 <= day <= calendar.monthrange(year, month)[1]
+
+
+def _speaks_of_plans(text: str, end: int) -> bool:
+    """Say whether the clause that ends there speaks of what is to come."""
+    clause = _CLAUSE.split(text[max(0, end - _PLAN_CHARS) : end])[-1]
+    return _WILL.search(clause) is not None and _SINCE.search(clause) is None
 
 
 def _han_written(match: re.Match[str], text: str, today: date) -> tuple[date, date]:
@@ -248,8 +302,8 @@ def _year(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
 
 
 _READERS: dict[str, Callable[[re.Match[str], str, date], tuple[date, date] | None]] = {
-    "around": _written, "near": _near, "weekend": _weekend, "weekends_ago": _weekends_ago, "step": _step,
-    "ago": _ago, "within": _ago, "iso": _written, "dmy": _written, "mdy": _written, "my": _written,
+    "around": _ago, "near": _near, "weekend": _weekend, "weekends_ago": _weekends_ago, "step": _step,
+    "ago": _ago, "within": _ago, "iso": _iso, "dmy": _written, "mdy": _written, "my": _written,
     "month": _month, "year": _year, "weekday": _on_weekday, "han_full": _han_written, "han_date": _han_written,
     "han_weekend": _weekend, "han_weekday": _han_weekday, "han_near": _near, "han_ago": _han_ago,
 }  # fmt: skip

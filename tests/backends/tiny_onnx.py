@@ -34,6 +34,22 @@ def make_reranker(
     path = folder / place
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_model(inputs, columns, _INT32 if narrow else _INT64, nan=nan))
+    _save_tokenizer(folder)
+    return folder
+
+
+def with_a_logit(model: Path, folder: Path) -> None:
+    """Make a folder with a cross-encoder of an encoder's layers whose logit is the mean of its last hidden state.
+
+    Messages of the format are merged by standing one behind the other: nodes and outputs are added.
+    """
+    more = _bytes(1, _node("ReduceMean", ["last_hidden_state"], "logits", axes=[1, 2], keepdims=0))
+    more += _bytes(12, _value("logits", _FLOAT, ["n"]))
+    (folder / "model.onnx").write_bytes(model.read_bytes() + _bytes(7, more))
+    _save_tokenizer(folder)
+
+
+def _save_tokenizer(folder: Path) -> None:
     tokenizer = minilm._tokenizer()
     specials = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -41,7 +57,6 @@ def make_reranker(
     )
     tokenizer.enable_padding(length=8)  # what exports have, and nothing may depend on
     tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
 
 
 def _model(inputs: Sequence[str], columns: int, kind: int, *, nan: bool) -> bytes:
@@ -88,14 +103,21 @@ def _adding() -> list[bytes]:
     ]  # fmt: skip
 
 
-def _node(op: str, inputs: Sequence[str], output: str, **numbers: int) -> bytes:
-    attributes = [_bytes(1, name.encode()) + _int(3, value) + _int(20, 2) for name, value in numbers.items()]
+def _node(op: str, inputs: Sequence[str], output: str, **numbers: int | Sequence[int]) -> bytes:
+    attributes = [_bytes(1, name.encode()) + _numbers(value) for name, value in numbers.items()]
     return b"".join(
         [
             *(_bytes(1, name.encode()) for name in inputs), _bytes(2, output.encode()), _bytes(4, op.encode()),
             *(_bytes(5, attribute) for attribute in attributes),
         ]
     )  # fmt: skip
+
+
+def _numbers(value: int | Sequence[int]) -> bytes:
+    """The value of an attribute, and of what type it is: INT or INTS."""
+    if isinstance(value, int):
+        return _int(3, value) + _int(20, 2)
+    return b"".join(_int(8, each) for each in value) + _int(20, 7)
 
 
 def _constant(name: str, values: NDArray[np.int64]) -> bytes:

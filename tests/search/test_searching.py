@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,7 @@ from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.ledger import items
 from memos.model import SearchResult
 from memos.ports import ScoredPoint
+from memos.search import rank
 from memos.search.searcher import best_of
 from memos.text.times import time_expressions
 from tests.fakes import FixedClock, WordEmbedder
@@ -99,7 +102,7 @@ def test_why_not_names_the_failing_condition(memos: MemOS) -> None:
     assert "drinks" in told.reason
     assert "speaker" not in told.reason
     memos.update(item, status="pending")
-    assert "status in" in memos.why_not(item, "tea").reason
+    assert "it is pending" in memos.why_not(item, "tea").reason
     either = memos.why_not(item, "tea", filter={"or": [{"tier": "long"}, {"tags": "x"}], "status": "pending"})
     assert "tier eq 'long'" in either.reason
     negated = memos.why_not(item, "tea", filter={"not": {"tags": "drinks"}, "status": "pending"})
@@ -122,11 +125,32 @@ def test_why_not_knows_deleted_duplicate_rank_and_budget(memos: MemOS) -> None:
     assert memos.why_not(other, "Ann likes tea").stage == "ledger"
 
 
+def test_why_not_says_what_stands_in_its_place(memos: MemOS) -> None:
+    item = say(memos, "I live in Oslo.")
+    new = memos.feedback("No, I moved to Bergen.", speaker="Ann", item_ids=[item]).item_id
+    told = memos.why_not(item, "Where does Ann live?")
+    assert told.stage == "filter"
+    assert f"it is superseded by {new}; a filter that names status" in told.reason
+
+
+def test_every_vote_and_boost_of_a_search_is_explained_in_the_docs(memos: MemOS) -> None:
+    explained = (Path(__file__).parents[2] / "docs" / "explaining.md").read_text(encoding="utf-8")
+    source = inspect.getsource(rank)
+    named = set(re.findall(r"""yield "(\w+)"|boosts\.append\(\("(\w+)"|boosts, \("(\w+)"|vote = \("(\w+)\"""", source))
+    names = {name for found in named for name in found if name}
+    assert {"next", "newest", "spread", "standing", "cold"} <= names
+    say(memos, "Where does Ann live?", who="Ben")
+    say(memos, "In Oslo")
+    hits = memos.search("Where does Ann live?", explain=True).hits
+    names |= {vote.arm for hit in hits for vote in hit.arms} | {boost.name for hit in hits for boost in hit.boosts}
+    assert {name for name in names if f"`{name}`" not in explained} == set()
+
+
 def test_why_not_of_a_stranger(memos: MemOS) -> None:
     memos.cubes.create("b")
     item = say(memos, "Ann likes tea")
-    with pytest.raises(NotFound):
-        memos.why_not(item, "tea", cubes=["b"])
+    elsewhere = memos.why_not(item, "tea", cubes=["b"])
+    assert (elsewhere.stage, elsewhere.reason) == ("cube", "it is in the cube default, which was not searched")
     with pytest.raises(NotFound):
         memos.why_not("01890000-0000-7000-8000-000000000000", "tea")
     with pytest.raises(NotFound, match="no such item yet"):
