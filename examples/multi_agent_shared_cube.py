@@ -1,5 +1,6 @@
 """Two agents with a private cube each and one they share: a scout finds things out, a planner plans with them."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,8 @@ def server() -> Iterator[tuple[str, str]]:
     """Run `memos serve` on a free port; give its address and the admin's key, which it prints once."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", folder]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        quiet = {**os.environ, "MEMOS_LOG_LEVEL": "warning"}
+        process = subprocess.Popen(command, env=quiet, stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
             url, key = (process.stdout.readline().split()[-1] for _ in range(2))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import re
 import shutil
@@ -161,6 +162,7 @@ def _names(group: TyperInfo) -> set[str | None]:
 
 def main() -> NoReturn:
     """Run the command line; an error is one sentence and an exit code, never a traceback."""
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # that something is tried again is told if it fails at last
     gc.freeze()  # what was imported stays to the end, where looking through it would take as long as a short command
     as_json = "--json" in sys.argv
     commands = app if "_MEMOS_COMPLETE" in os.environ else narrowed(sys.argv[1:])
