@@ -16,7 +16,7 @@ def server() -> Iterator[tuple[str, str]]:
     """Run `memos serve` on a free port; give its address and the admin's key, which it prints once."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "memos", "serve", "--port", "0", "--data-dir", folder]
-        quiet = {**os.environ, "MEMOS_LOG_LEVEL": "warning"}
+        quiet = {**os.environ, "MEMOS_SERVER__LOG_LEVEL": "warning"}
         process = subprocess.Popen(command, env=quiet, stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None

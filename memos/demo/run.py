@@ -66,7 +66,7 @@ def _exchanges(messages: list[Any]) -> list[list[Any]]:
 
 
 def hits_table(result: SearchResult, title: str, *, ids: bool = False) -> Table:
-    """Return hits as a table: score, relevance, when it was said, by whom, its tier, exact passage, and ids if asked for."""
+    """Return hits as a table: score, relevance, when it was said, by whom, its tier, exact passage, maybe ids."""
     table = Table(title=title, title_justify="left", title_style="bold", expand=True)
     for name, width in (("score", 6), ("relevance", 9), ("said", 14)):
         table.add_column(name, min_width=width, no_wrap=True)
