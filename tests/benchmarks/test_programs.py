@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from benchmarks import arms, beam, capacity, http, latency, locomo, longmemeval, prefeval, reading
+from benchmarks import arms, beam, capacity, http, latency, locomo, longmemeval, prefeval, reading, reranking
 from benchmarks.dialogues import Dialogues
 from benchmarks.prefeval import spread
 from benchmarks.report import BAD_DATA
@@ -73,6 +74,14 @@ def test_locomo_with_a_reranker(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert figures["search_ms"] > 0
     assert list(figures["floors"]) == FLOORS
     assert locomo.main(["--data", str(data), "--rerank", "bge"]) == 2
+
+
+@pytest.mark.parametrize("kind", ["e5", "shape"])
+def test_what_stands_in_for_a_reranker(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path, "l.json", LOCOMO)
+    figures = closing_line(reranking, ["--kind", kind, "--data", str(data), "--limit", "1"], capsys)
+    assert figures["reranked"]["dialog_frac@5"] == 1
+    assert "MEMOS_RERANK__MODEL" not in os.environ
     assert "BASE_URL" in capsys.readouterr().err
 
 
