@@ -111,7 +111,7 @@ _INTENTS = {
         r"\bany (?:good|tips?|ideas?|advice|recommendations?|suggestions?)\b|\bwhere (?:can|should|could) (?:I|we)\b|"
         r"\bwhat are (?:some|your)\b|^\W*(?:recommend|suggest|advise)\b|"
         r"^\W*(?:explain|describe|write|create|make|plan|find|design|draft|build|compare|summari[sz]e|choose|pick)\b"
-        r"|(?<![申邀聘宴约])请(?![假客])|帮我|能不能|可以.*吗|怎么(?:做|办|样)|如何|教我",
+        r"|(?<![申邀聘宴约])请(?![假客哪谁])|帮我|能不能|可以.*吗|怎么(?:做|办)|(?<!得)怎么样|如何|教我",
         re.I,
     ),
 }

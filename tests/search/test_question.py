@@ -59,6 +59,8 @@ def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent)
         "她邀请过谁",
         "小雯请假了吗",
         "谁请客",
+        "阿浩请哪位客人先讲",
+        "小雯和室友处得怎么样",
     ],
 )
 def test_other_words_are_no_intent(text: str) -> None:
