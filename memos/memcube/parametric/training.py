@@ -32,7 +32,7 @@ from memos.recipes import Exercise
 KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
-_REPLAYED_TOKENS = 24
+_REPLAYED_TOKENS = 16
 _EXERCISE = TypeAdapter(Exercise)
 _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
 """Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
