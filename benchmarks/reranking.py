@@ -58,10 +58,10 @@ def _judge() -> Iterator[Mapping[str, str]]:
         told = server.settings()
         yield {
             "MEMOS_RERANK__MODEL": "judge",
-            "MEMOS_CHAT_MODEL__BASE_URL": str(told.base_url),
-            "MEMOS_CHAT_MODEL__MODEL": str(told.model),
-            "MEMOS_CHAT_MODEL__API_KEY": llama_server.KEY,
-            "MEMOS_CHAT_MODEL__TIMEOUT_S": _NO_TIMEOUT_S,
+            "MEMOS_JUDGE_MODEL__BASE_URL": str(told.base_url),
+            "MEMOS_JUDGE_MODEL__MODEL": str(told.model),
+            "MEMOS_JUDGE_MODEL__API_KEY": llama_server.KEY,
+            "MEMOS_JUDGE_MODEL__TIMEOUT_S": _NO_TIMEOUT_S,
         }
 
 
