@@ -200,7 +200,9 @@ def _forked(listening: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 _told(one, *running.pop(one))
                 continue
             asking, _ = listening.accept()
-            message, descriptors, _, _ = socket.recv_fds(asking, _REQUEST_BYTES, _MOST_DESCRIPTORS)
+            message, descriptors = _asked(asking)
+            if not message:
+                continue
             pid = os.fork()
             if pid == 0:
                 for ended, (_, other) in running.items():
@@ -210,8 +212,20 @@ def _forked(listening: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 return json.loads(message), list(descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            asking.send(str(pid).encode())
+            with suppress(OSError):  # who asked was killed, and others will ask
+                asking.send(str(pid).encode())
             running[os.pidfd_open(pid)] = (pid, asking)
+
+
+def _asked(asking: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a request and its descriptors; nothing of who was killed while it asked, whose socket is closed."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(asking, _REQUEST_BYTES, _MOST_DESCRIPTORS)
+    except OSError:
+        message, descriptors = b"", []
+    if not message:
+        asking.close()
+    return message, list(descriptors)
 
 
 def _told(ended: int, pid: int, asking: socket.socket) -> None:

@@ -122,9 +122,8 @@ def test_a_key_is_free_again_after_a_day_and_rows_go(opened: tuple[MemOS, FixedC
         make(memos, "k5", "six")
     clock.advance(timedelta(minutes=1))
     assert make(memos, "k5", "six").id == "six"
-    before = remembered(memos)
-    rows.forget_old(memos.ledger, clock.now())
-    assert 1 <= remembered(memos) < before
+    rows.forget_old(memos.ledger, clock.now())  # unless the worker, who does so as well, has been quicker
+    assert remembered(memos) == 1
 
 
 def test_a_call_is_forgotten_with_what_it_made(opened: tuple[MemOS, FixedClock]) -> None:

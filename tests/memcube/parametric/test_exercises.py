@@ -8,7 +8,7 @@ import pytest
 
 from memos.memcube.parametric.drills import UNTOLD, Course, DrillKind, KnownFact, course_of
 from memos.memcube.parametric.examination import prompt_of
-from memos.memcube.parametric.exercises import digest_of, exercises_of, with_memories
+from memos.memcube.parametric.exercises import EVERY_REPLAYED, digest_of, exercises_of, with_memories
 from memos.ports import ChatMessage
 from memos.recipes import Exercise
 
@@ -40,7 +40,7 @@ def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_l
         assert not exercise.replayed
         assert [each.role for each in exercise.prompt] == ["system", "user"]
         assert exercise.prompt[1].content == drill.question
-    assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True, every=3)
+    assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True, every=EVERY_REPLAYED)
 
 
 @pytest.mark.parametrize(("count", "every"), [(4, 4), (32, 4), (36, 5), (64, 8), (120, 15)])
