@@ -112,7 +112,6 @@ from memos.stages import Listeners
 from memos.submissions import Submissions
 from memos.tasks import Tasks
 from memos.text.checks import check_name, check_text
-from memos.text.invisible import is_blank
 from memos.tool_memory import ToolMemory
 from memos.totals import Totals
 from memos.travel import Means as TravelMeans
@@ -862,7 +861,7 @@ class MemOS:
         """Check what a search was asked. Raises: InvalidInput."""
         limits, now, zone = self.settings.limits, self.clock.now(), ZoneInfo(scope.time_zone)
         text = check_text("query", query, limits.query_chars * 4)
-        if is_blank(text):
+        if not text.strip():
             raise InvalidInput("query", "is empty; ask something")
         if len(text) > limits.query_chars:
             raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")
