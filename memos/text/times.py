@@ -61,7 +61,7 @@ _EXPRESSION = re.compile(
 _WILL = re.compile(
     r"""
     \b(?:will|going\ to|gonna|plan|planning|next|upcoming|see\ you|let['’]s)\b|['’]ll\b
-    |\b(?:signed\ up|registered|booked|scheduled|due|deadline|looking\ forward)\b
+    |\b(?:(?:signed\ up|registered)\ for|scheduled|due(?!\ to)|deadline|looking\ forward)\b|\bbooked\b.*\bfor\ $
     |\b(?:have|has|got)\ (?:an?|my|our|the|his|her|their)\ (?:[\w'’-]+\ ){0,3}(?:appointment|exam|interview)\b
     |\b(?:am|is|are|['’](?:m|s|re))\ (?!ending\b)\w+ing\b
     |\b(?:comes?|leaves?|arrives?|departs?|starts?|begins?|opens?|fly|flies|returns?|gets?\ married|moves?)\b
@@ -70,7 +70,11 @@ _WILL = re.compile(
 )
 """What speaks of plans; the present tense with a date does, too ("she comes on Friday", "we are flying on 5 May")."""
 
-_SINCE = re.compile(r"\b(?:since|as of|back (?:in|on))\b", re.IGNORECASE)
+# After what speaks of plans it says that something is over: "it is amazing, we watched it on 5 May".
+_OVER = re.compile(
+    r"\b(?:since|as of|back (?:in|on)|was|were|had|did|met|went|saw|got|came|took|bought|made|gave|left|told|said"
+    r"|\w+ed)\b", re.IGNORECASE,
+)  # fmt: skip
 _PLAN_CHARS = 60
 _CLAUSE = re.compile(r"[.!?;。！？；\n]")
 _BEFORE_DATE = re.compile(rf"\b({_DAY}),?\ (?:the\ )?$", re.IGNORECASE)
@@ -252,38 +256,36 @@ def _iso(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
 def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
     """Read a day and a month, or a month and its year; without a year it lies behind, or ahead as the words say."""
     said = match.group(0).casefold()
-    month = next(number for number, name in enumerate(_MONTHS, 1) if re.search(rf"\b{name}", said))
-    day, year = re.search(r"\b\d{1,2}(?!\d)", said), re.search(_YEAR, said)
-    if day is None or year is not None:
-        assert year is not None  # a month without a day has a year here
-        return _period("month" if day is None else "day", date(int(year[0]), month, int(day[0]) if day else 1))
-    near = [date(year, month, int(day[0])) for year in _years_of(month, int(day[0]), today)]
+    named, day, year = (re.search(pattern, said) for pattern in (r"\b[a-z]{3}", r"\b\d{1,2}(?!\d)", _YEAR))
+    assert named is not None
+    month = _MONTHS.index(named[0]) + 1
+    if year is not None:
+        return _period("day" if day else "month", date(int(year[0]), month, int(day[0]) if day else 1))
+    assert day is not None  # what has no day has a year
+    near = _occurrences(month, int(day[0]), today)
     before = max((each for each in near if each <= today), default=None)
     after = min((each for each in near if each >= today), default=None)
     if before is None or after is None:  # no month has such a day, or the calendar ends
         return None
-    named = _BEFORE_DATE.search(text[max(0, match.start() - 16) : match.start()])
-    if named is not None and before.weekday() != after.weekday():
-        wanted = _weekday(named.group(1))
-        if wanted in (before.weekday(), after.weekday()):
-            return _period("day", before if wanted == before.weekday() else after)
+    weekday = _BEFORE_DATE.search(text[max(0, match.start() - 16) : match.start()])
+    of_that = {each for each in (before, after) if weekday and each.weekday() == _weekday(weekday[1])}
+    if len(of_that) == 1:
+        return _period("day", of_that.pop())
     ahead = _UNTIL.search(text[max(0, match.start() - 16) : match.start()]) or _speaks_of_plans(text, match.start())
     return _period("day", after if ahead else before)
 
 
-def _years_of(month: int, day: int, today: date) -> list[int]:
-    """Return the years around today's that have this day: the last before it and the first after it among them."""
-    return [year for year in range(max(1, today.year - 8), min(9999, today.year + 8) + 1) if _exists(year, month, day)]
-
-
-def _exists(year: int, month: int, day: int) -> bool:
-    return 1 <= day <= calendar.monthrange(year, month)[1]
+def _occurrences(month: int, day: int, today: date) -> list[date]:
+    """Return the days of that name around today: 29 February may be eight years away, as before 1904."""
+    years = range(max(1, today.year - 8), min(9999, today.year + 8) + 1)
+    return [date(year, month, day) for year in years if 1 <= day <= calendar.monthrange(year, month)[1]]
 
 
 def _speaks_of_plans(text: str, end: int) -> bool:
     """Say whether the clause that ends there speaks of what is to come."""
     clause = _CLAUSE.split(text[max(0, end - _PLAN_CHARS) : end])[-1]
-    return _WILL.search(clause) is not None and _SINCE.search(clause) is None
+    plans = list(_WILL.finditer(clause))
+    return bool(plans) and _OVER.search(clause, plans[-1].end()) is None
 
 
 def _han_written(match: re.Match[str], text: str, today: date) -> tuple[date, date]:

@@ -122,6 +122,12 @@ def test_years_are_whole(text: str, year: int, until: int) -> None:
         ("Wednesday, the 20th of July", "2022-07-20"),
         ("Thu, July 20", "2023-07-20"),
         ("I am working at Acme since 12 May", "2023-05-12"),
+        ("It is amazing, we watched it on 3 July", "2022-07-03"),
+        ("I registered my car on 3 July", "2022-07-03"),
+        ("due to the storm of 3 July", "2022-07-03"),
+        ("the rent is due on 3 July", "2023-07-03"),
+        ("We booked a hotel for 3 July", "2023-07-03"),
+        ("We booked a hotel on 3 July", "2022-07-03"),
         ("on Friday 5 people came", "2023-06-02"),
     ],
 )

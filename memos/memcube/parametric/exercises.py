@@ -17,7 +17,8 @@ _FACTS_A_TURN = 8
 EVERY_REPLAYED = 4
 """Of what nobody told, and of what is replayed, an epoch has one in so many: more that differs in the same time.
 
-So what is replayed is a quarter of an epoch; with a third of it, of answers half as long again, nothing was better.
+So what is replayed is a quarter of an epoch. With a third, of longer answers, 16 facts measured the same, and 64 passed
+with more room for a quarter more time (docs/log.md).
 
 Of more than 32 facts an epoch has no more of what nobody told than of 32: with more, 64 facts abstained too readily
 (docs/log.md).
