@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,15 @@ _LONG = (
     "test_fleet.py", "test_erase.py", "test_documents.py", "test_threads.py", "test_faults.py",
     "test_against_a_dict.py",
 )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted, also where the shell that runs the tests in the background cannot.
+
+    What a shell starts with `&` ignores interrupts, and so does all that it starts in turn.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
