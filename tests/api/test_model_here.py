@@ -15,12 +15,13 @@ import openai
 import pytest
 
 from memos import MemOS, Settings
-from memos.backends.kv_buffer import KvBuffer
 from memos.serving import first_key
 from memos.settings import ActivationSettings, ChatSettings, IndexSettings, LimitSettings, TaskSettings
 from tests.api.running import running
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
+
+kv_buffer = pytest.importorskip("memos.backends.kv_buffer", reason="needs the extra `local`: make setup-local")
 
 SYSTEM = "You are a patient beekeeper who answers in few words and never guesses what nobody told. " * 4
 
@@ -120,13 +121,13 @@ def test_a_stream_says_the_same(served: Served) -> None:
 def test_many_streams_with_one_beginning_and_no_room_to_keep_it_all_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute = KvBuffer.compute
+    compute = kv_buffer.KvBuffer.compute
 
-    def slow(self: KvBuffer, ids: Sequence[int]) -> None:
+    def slow(self: kv_buffer.KvBuffer, ids: Sequence[int]) -> None:
         time.sleep(0.005)
         compute(self, ids)
 
-    monkeypatch.setattr(KvBuffer, "compute", slow)
+    monkeypatch.setattr(kv_buffer.KvBuffer, "compute", slow)
     model = tiny_models.saved(tmp_path / "model")
     settings = Settings(
         limits=LimitSettings(min_free_bytes=1_000_000),
@@ -151,14 +152,14 @@ LONG = "Which of them were busy on the " + "".join(f"{day}. day, and the " for d
 
 def slow_steps(monkeypatch: pytest.MonkeyPatch, pause_s: float = 0.1) -> list[int]:
     """Make every step of every model slower; return a list that grows with each."""
-    steps, compute = list[int](), KvBuffer.compute
+    steps, compute = list[int](), kv_buffer.KvBuffer.compute
 
-    def slow(self: KvBuffer, ids: Sequence[int]) -> None:
+    def slow(self: kv_buffer.KvBuffer, ids: Sequence[int]) -> None:
         steps.append(len(ids))
         time.sleep(pause_s)
         compute(self, ids)
 
-    monkeypatch.setattr(KvBuffer, "compute", slow)
+    monkeypatch.setattr(kv_buffer.KvBuffer, "compute", slow)
     return steps
 
 

@@ -21,13 +21,12 @@ import pytest
 
 from memos.backends import child
 from memos.backends.adapter_trainer import AdapterTrainer
-from memos.backends.local_loading import base_of, weights_digest
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import Examined
 from tests import forks
 from tests.backends import tiny_models  # skips without the extra `local`
-from tests.backends.test_lora_training import PROMPTS, RECIPE, TAUGHT, exercises, peft
+from tests.backends.test_lora_training import PROMPTS, RECIPE, TAUGHT, exercises, local_loading, peft
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -172,19 +171,21 @@ def test_a_full_disk_is_told_leaves_nothing_and_the_training_goes_on(
         cut.keep(place / "kept.safetensors")
         cut.advance(10_000)
         assert weights(cut, tmp_path / "cut") == weights(trained, tmp_path / "whole")
-    assert len(weights_digest(str(folder), place / "kept.safetensors" / "weights.json")) == 64  # no folder for it
+    assert (
+        len(local_loading.weights_digest(str(folder), place / "kept.safetensors" / "weights.json")) == 64
+    )  # no folder for it
 
 
 def test_weights_of_the_same_size_and_time_are_another_model(folder: Path, tmp_path: Path) -> None:
     remembered, mine = tmp_path / "weights.json", Path(shutil.copytree(folder, tmp_path / "mine"))
     other = tiny_models.saved(tmp_path / "other", seed=1)
     place = mine / "model.safetensors"
-    before, stat = weights_digest(str(mine), remembered), place.stat()
-    assert weights_digest(str(mine), remembered) == before
+    before, stat = local_loading.weights_digest(str(mine), remembered), place.stat()
+    assert local_loading.weights_digest(str(mine), remembered) == before
     shutil.copyfile(other / "model.safetensors", place)  # as an image does whose files have all the same time
     os.utime(place, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert place.stat().st_size == stat.st_size
-    assert weights_digest(str(mine), remembered) != before
+    assert local_loading.weights_digest(str(mine), remembered) != before
 
 
 def test_without_the_extra_the_message_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,11 +203,11 @@ def test_a_base_model_is_the_same_wherever_it_runs() -> None:
         "tokenizer": "t",
         "template": "m",
     }
-    here = base_of(made_by | {"torch": "2.6", "device": "cpu", "dtype": "torch.float32"})
+    here = local_loading.base_of(made_by | {"torch": "2.6", "device": "cpu", "dtype": "torch.float32"})
     newer = {"layers": 3, "transformers_version": "5.1"}
-    assert base_of(made_by | {"config": newer, "torch": "2.7", "device": "H200"}) == here
+    assert local_loading.base_of(made_by | {"config": newer, "torch": "2.7", "device": "H200"}) == here
     changes = ({"config": {"layers": 4}}, {"weights": "v"}, {"tokenizer": "u"}, {"template": "n"})
-    assert len({here, *(base_of(made_by | change) for change in changes)}) == 5
+    assert len({here, *(local_loading.base_of(made_by | change) for change in changes)}) == 5
 
 
 ORPHAN = """

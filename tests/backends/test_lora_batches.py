@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from memos.backends.lora_batches import Encoded, epochs_of, in_epoch
+lora_batches = pytest.importorskip("memos.backends.lora_batches", reason="needs the extra `local`: make setup-local")
+Encoded, epochs_of, in_epoch = lora_batches.Encoded, lora_batches.epochs_of, lora_batches.in_epoch
 
 
 def encoded(number: int, every: int) -> Encoded:
