@@ -175,10 +175,15 @@ class Arm(StrEnum):
     TURN = "turn"
     WINDOW = "window"
     STANDING = "standing"
+    OF_SELF = "of_self"
     NAMED = "named"
     DATED = "dated"
     TURN_BM25 = "turn_bm25"
     WINDOW_BM25 = "window_bm25"
+
+
+STANDING_OF = {Arm.STANDING: 1, Arm.OF_SELF: 2}
+"""What `standing` is in the payload of the points that an arm asks alone: states what holds on, is of its speaker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ class VectorPoint:
 class ArmQuery:
     """One recall arm's question: terms for the BM25 arms, a dense vector for the others.
 
-    STANDING, NAMED and DATED ask the turn vectors; DATED finds also what points away from the question.
+    STANDING, OF_SELF, NAMED and DATED ask the turn vectors, the first two of points that say so (`STANDING_OF`);
+    these two and DATED find also what points away from the question.
     """
 
     arm: Arm

@@ -20,7 +20,7 @@ import qdrant_edge as edge
 from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
 from memos.backends.edge_filters import EdgeDialect
 from memos.backends.edge_keys import KEYS_FILE, PointKeys
-from memos.backends.qdrant_filters import compile_search, standing
+from memos.backends.qdrant_filters import compile_search, narrowed
 from memos.backends.qdrant_points import (
     ASKED,
     AT_LEAST,
@@ -138,7 +138,7 @@ class Shard:
             edge.QueryRequest(
                 limit=limit,
                 query=edge.Query.Nearest(vectors[id(wire)], using=ASKED.get(name, name)),
-                filter=standing(_EDGE, wanted) if name == Arm.STANDING else wanted,
+                filter=narrowed(_EDGE, wanted, Arm(name)),
                 params=sparse if name in SPARSE else _DENSE_PARAMS,
             )
             for name, wire in arms

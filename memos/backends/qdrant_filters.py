@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from memos.backends.qdrant_points import FOREVER
 from memos.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
+from memos.model import STANDING_OF, Arm
 
 # Whole numbers with an integer index, dates past the year 2255 among them, which no float tells apart.
 _INTEGERS = DATE_FIELDS | {"version"}
@@ -47,9 +48,11 @@ def compile_search(to: Dialect, cubes: Sequence[str], node: Node | None, as_of: 
     return to.group(must=[to.among("cube", cubes), *moment, *([] if node is None else [compile_filter(to, node)])])
 
 
-def standing(to: Dialect, wanted: Any) -> Any:
-    """Return the filter of what passes `wanted` and states what holds on."""
-    return to.group(must=[wanted, to.among("standing", [1])])
+def narrowed(to: Dialect, wanted: Any, arm: Arm) -> Any:
+    """Return the filter of what passes `wanted` and is what this arm asks alone (`STANDING_OF`)."""
+    if arm not in STANDING_OF:
+        return wanted
+    return to.group(must=[wanted, to.among("standing", [STANDING_OF[arm]])])
 
 
 def _moment(to: Dialect, as_of: int | None) -> list[Any]:

@@ -15,11 +15,10 @@ import numpy as np
 
 from memos.backends import qdrant_collection
 from memos.backends.qdrant_calls import Connection, IdfCorpusParams, connect, models
-from memos.backends.qdrant_filters import compile_search, standing
+from memos.backends.qdrant_filters import compile_search, narrowed
 from memos.backends.qdrant_points import ASKED, AT_LEAST, SEARCH_WIDTH, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
-from memos.model import Arm
 from memos.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.settings import QdrantSettings
 
@@ -109,7 +108,7 @@ class QdrantServerIndex:
             place: models.QueryRequest(
                 query=_query(arm),
                 using=ASKED.get(arm.arm.value, arm.arm.value),
-                filter=standing(_SERVER, wanted) if arm.arm is Arm.STANDING else wanted,
+                filter=narrowed(_SERVER, wanted, arm.arm),
                 params=terms if arm.arm in SPARSE else self._dense,
                 limit=request.limit,
                 with_payload=["item", "version"],

@@ -15,16 +15,17 @@ from memos.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
-from memos.model import FOUND, UNUSED, Item, ItemType, Json, Role
+from memos.model import FOUND, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role
 from memos.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.text import render
+from memos.text.of_self import tells_of_self
 from memos.text.standing import stands
 
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
-POINT_FORMAT = 6
-"""Grows when points are made otherwise: since 6 no text begins with its day, which a question's times ask for."""
+POINT_FORMAT = 7
+"""Grows when points are made otherwise: since 7 they say which messages are about their own speaker."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
@@ -204,11 +205,15 @@ def point_id(version_id: str, chunk: int) -> str:
     return version_id if chunk == 0 else str(uuid.uuid5(uuid.UUID(version_id), str(chunk)))
 
 
-def is_standing(item: Item) -> bool:
-    """Say whether an item is a user's word on what holds on: a preference, an instruction, a message that has one."""
-    if item.type is not ItemType.MESSAGE:
-        return item.type in (ItemType.PREFERENCE, ItemType.INSTRUCTION)
-    return item.role is Role.USER and stands(item.memory)
+def standing_arm(item: Item) -> Arm | None:
+    """Return the arm that a user's word on what holds on has of its own, or whatever users tell of themselves."""
+    if item.type in (ItemType.PREFERENCE, ItemType.INSTRUCTION):
+        return Arm.STANDING
+    if item.type is not ItemType.MESSAGE or item.role is not Role.USER:
+        return None
+    if stands(item.memory):
+        return Arm.STANDING
+    return Arm.OF_SELF if tells_of_self(item.memory) else None
 
 
 def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
@@ -225,7 +230,7 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
         "recorded_from": to_micros(item.updated_at),
         "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
         "live": int(item.recorded_to is None and item.status in FOUND),
-        "standing": int(is_standing(item)),
+        "standing": 0 if (arm := standing_arm(item)) is None else STANDING_OF[arm],
     }
     if item.recorded_to is not None:
         record["recorded_to"] = to_micros(item.recorded_to)

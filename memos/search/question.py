@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from memos.search.spans import Span, asked_spans
 from memos.text.entities import entities
+from memos.text.requests import is_request
 from memos.text.times import time_expressions
 
 _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
@@ -54,7 +55,6 @@ class Intent(StrEnum):
     ADVICE = "advice"
     WHEN = "when"
     DONE = "done"
-    REQUEST = "request"
     ORDER = "order"
 
 
@@ -102,30 +102,22 @@ _INTENTS = {
         r"|顺序|先后|时间线|順番|時系列",
         re.I,
     ),
-    # For the one who is asked to do something, how the asker wants it matters more than what was said of it.
-    Intent.REQUEST: re.compile(
-        r"\b(?:can|could|would|will) you\b|\bplease\b|\b(?:help|show|teach|give|tell|walk|guide) me\b|"
-        r"\bhow (?:can|do|should|would|could|might) (?:I|we)\b|\bwhat(?:['’]s| is| are| would be) (?:the |a |some )?"
-        r"(?:best|good|right|great)\b|\b(?:should|could|might) I\b|\bI(?:['’]m| am) (?:planning|looking|trying|"
-        r"thinking|considering|interested|struggling)\b|\bI(?:['’]d| would) (?:like|love) to\b|\bare there any\b|"
-        r"\bany (?:good|tips?|ideas?|advice|recommendations?|suggestions?)\b|\bwhere (?:can|should|could) (?:I|we)\b|"
-        r"\bwhat are (?:some|your)\b|^\W*(?:recommend|suggest|advise)\b|"
-        r"^\W*(?:explain|describe|write|create|make|plan|find|design|draft|build|compare|summari[sz]e|choose|pick)\b"
-        r"|(?<![申邀聘宴约])请(?![假客哪谁])|帮我|能不能|可以.*吗|怎么(?:做|办)|(?<!得)怎么样|如何|教我",
-        re.I,
-    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question as read: quoted phrases in lower case, names as written, the time it asks about, intents."""
+    """One question as read: quoted phrases in lower case, names as written, the time it asks about, intents.
+
+    `is_request`: something is to be done or advised, so that how its asker wants it matters.
+    """
 
     text: str
     phrases: tuple[str, ...]
     names: tuple[str, ...]
     spans: tuple[Span, ...]
     intents: frozenset[Intent]
+    is_request: bool
 
     @property
     def asks_order(self) -> bool:
@@ -190,4 +182,5 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
         names=entities(text),
         spans=asked_spans(text, time_expressions(text, asked_at, zone), asked_at),
         intents=frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text)),
+        is_request=is_request(text),
     )

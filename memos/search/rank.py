@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from memos.memcube.ledger.items import Brief
-from memos.model import ItemType, Role
+from memos.model import Arm, ItemType, Role
 from memos.ports import ScoredPoint
 from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
@@ -57,7 +57,11 @@ OUTDATED = -0.20
 _BEFORE = 1.001
 
 _LIFTED = 2
-"""Instructions, and others that stand, that a request gets among its first hits: each second place from the second."""
+"""Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
+twice as many in all: each second place from the second."""
+
+_LESS = 0.1
+"""Of cosine that what users told of themselves needs more than what states what holds on."""
 
 _INSTRUCTED = 0.35
 """Cosine from which an instruction is about a question that asks for nothing to be done."""
@@ -79,6 +83,20 @@ class Recalled(NamedTuple):
 
     item: Brief
     fused: Fused
+
+
+class Standing(NamedTuple):
+    """What may be lifted, nearest first: what states what holds on, and what users told of themselves."""
+
+    stated: tuple[ScoredPoint, ...]
+    of_self: tuple[ScoredPoint, ...]
+
+    def items(self) -> Iterator[str]:
+        """Yield the items' ids."""
+        return (point.item for points in self for point in points)
+
+
+NOTHING_STANDS = Standing((), ())
 
 
 class Ranked(NamedTuple):
@@ -140,11 +158,11 @@ def settle(
     voted: Sequence[Ranked],
     question: Question,
     newer: Mapping[str, str] = MappingProxyType({}),
-    standing: Sequence[ScoredPoint] = (),
+    standing: Standing = NOTHING_STANDS,
 ) -> list[Ranked]:
     """Return candidates in their last order: by score, what is newer before what it replaced, what stands lifted.
 
-    `standing` is what may be lifted of what states what holds on (`liftable`), the nearest to the question first.
+    `standing` is what may be lifted of what holds on (`liftable`).
     """
     if Intent.LATEST in question.intents:
         newer = {**newer, **_told_since(voted)}
@@ -192,37 +210,51 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
     return order
 
 
-def liftable(question: Question, standing: Sequence[ScoredPoint]) -> list[ScoredPoint]:
+def liftable(question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]) -> Standing:
     """Return what may be lifted for a question; what may not has no business among its candidates."""
-    if Intent.REQUEST in question.intents:
-        return list(standing)
-    return [point for point in standing if point.score >= _INSTRUCTED]
+    if question.is_request:
+        return Standing(tuple(standing), tuple(of_self))
+    return Standing(tuple(point for point in standing if point.score >= _INSTRUCTED), ())
 
 
-def _with_standing(ranked: list[Ranked], question: Question, standing: Sequence[ScoredPoint]) -> list[Ranked]:
+def _with_standing(ranked: list[Ranked], question: Question, standing: Standing) -> list[Ranked]:
     """Lift what holds on among the first: who asks for a hotel does not name the crowds that they avoid.
 
-    A request gets the nearest instructions and the nearest others, any other question an instruction that is about it.
+    A request gets the nearest four of the nearest instructions, the nearest others, and what its asker told of
+    themselves, which has to be nearer; any other question an instruction that is about it.
     """
     there = {entry.item.id: entry for entry in ranked}
-    found = [point for point in standing if point.item in there]
+    found = _distinct(standing.stated, there)
     told = [point for point in found if instructs(there[point.item].item.memory)]
-    if Intent.REQUEST in question.intents:
-        wanted = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
+    wanted: list[tuple[float, Arm, ScoredPoint]]
+    if question.is_request:
+        stated = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
+        wanted = [(point.score, Arm.STANDING, point) for point in stated]
+        wanted += [(point.score - _LESS, Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
     else:
-        wanted = told[:1]
-    wanted.sort(key=lambda point: -point.score)
-    for turn, point in enumerate(wanted):
+        wanted = [(point.score, Arm.STANDING, point) for point in told[:1]]
+    wanted.sort(key=lambda one: -one[0])
+    for turn, (_, arm, point) in enumerate(wanted[: 2 * _LIFTED]):
         order = [entry.item.id for entry in ranked]
         place = 1 + 2 * turn
         if order.index(point.item) <= place:
             continue
         entry = there[point.item]
         score = min(ranked[place].score * _BEFORE, ranked[place - 1].score)
-        vote = ("standing", standing.index(point) + 1, point.score, score - entry.score)
+        rank = (standing.stated if arm is Arm.STANDING else standing.of_self).index(point) + 1
+        vote = (arm.value, rank, point.score, score - entry.score)
         ranked = [other for other in ranked if other.item.id != point.item]
         ranked.insert(place, entry._replace(score=score, votes=(*entry.votes, vote)))
     return ranked
+
+
+def _distinct(points: Sequence[ScoredPoint], there: Container[str]) -> list[ScoredPoint]:
+    """Return of each item that is there the nearest chunk."""
+    nearest: dict[str, ScoredPoint] = {}
+    for point in points:
+        if point.item in there:
+            nearest.setdefault(point.item, point)
+    return list(nearest.values())
 
 
 def _newer_first(ranked: Sequence[Ranked], newer: Mapping[str, str]) -> list[Ranked]:

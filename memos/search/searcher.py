@@ -21,7 +21,7 @@ from memos.filters import matches
 from memos.memcube.ledger import items, speakers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
-from memos.memcube.vectors import VectorFollower, is_standing
+from memos.memcube.vectors import VectorFollower, standing_arm
 from memos.model import DERIVED, Arm, ArmScore, Boost, Hit, ItemType, SearchResult
 from memos.ports import (
     ArmQuery,
@@ -41,7 +41,7 @@ from memos.search.fusion import Fused, fuse
 from memos.search.patience import PatientReranker
 from memos.search.pushdown import recall
 from memos.search.question import Question, put_to, read_question
-from memos.search.rank import Ranked, Recalled, liftable, settle, vote
+from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
 from memos.search.relevance import relevance
 from memos.search.request import Rules, SearchRequest
 from memos.search.rerank import ARM, shown, with_scores
@@ -63,7 +63,7 @@ _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # Of what states what holds on, those nearest to a question that are looked at.
 _STANDING = 10
 # What others order by, and recalls nothing by itself.
-_BESIDE = (Arm.STANDING, Arm.NAMED)
+_BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
 _NAME_SHARE = np.float32(0.6)
 # Items read whole before they are ranked: two words' candidates in three are among the ten hits of a usual search.
 _LIKELY_HITS = 12
@@ -93,7 +93,7 @@ class _Beside(NamedTuple):
 class Found:
     """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing.
 
-    `voted` are all of them by their scores alone, `newer` and `standing` what orders them besides.
+    `voted` are all of them by their scores alone, `newer`, `standing` and `of_self` what orders them besides.
     """
 
     candidates: Candidates
@@ -105,7 +105,7 @@ class Found:
     missing: tuple[str, ...]
     voted: tuple[Ranked, ...]
     newer: Mapping[str, str]
-    standing: tuple[ScoredPoint, ...]
+    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,8 @@ class Searcher:
         with clock.stage("recall"):
             beside = helped.result()
             known = candidates_of(connection, request, rules)
-            arms = self._recall(request, rules, _dense_arms(vectors), limit, partial(_read_ahead, known, beside))
+            asking = _dense_arms(vectors, beside.question)
+            arms = self._recall(request, rules, asking, limit, partial(_read_ahead, known, beside))
             arms |= beside.arms
             dated = self._dated(connection, request, rules, vectors, beside, limit)
         while True:
@@ -176,12 +177,14 @@ class Searcher:
                 missing = tuple(arm for arm, found in arms.items() if found is None and arm not in _BESIDE)
                 recalled = {arm: found or [] for arm, found in arms.items()}
                 self._add_unindexed(connection, request, rules, recalled, vectors, beside, down=bool(missing))
-                stands = liftable(beside.question, recalled.pop(Arm.STANDING.value, [])[:_STANDING])
+                stands = liftable(
+                    beside.question, *(recalled.pop(arm.value, [])[:_STANDING] for arm in (Arm.STANDING, Arm.OF_SELF))
+                )
                 of_them = recalled.pop(Arm.NAMED.value, [])
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))
             with clock.stage("hydrate"):
-                early = [*(beside.near or []), *(point.item for point in stands), *map(_item_of, dated)]
+                early = [*(beside.near or []), *stands.items(), *map(_item_of, dated)]
                 pool = _pool(known, self._enough(request), fused, early)
                 newer = dict(told_by_calls(connection, beside.question, pool))
                 newer |= {} if request.as_of is not None else _with_successors(known, pool)
@@ -194,12 +197,12 @@ class Searcher:
                 missing = missing if beside.near is not None else (*missing, "graph")
                 return Found(
                     known, beside.question, len(beside.terms.indices), rules, ranked, copies, missing, tuple(voted),
-                    newer, tuple(stands),
+                    newer, stands,
                 )  # fmt: skip
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):
-                arms = self._recall(request, rules, (*_dense_arms(vectors), *_term_arms(beside.terms)), limit)
+                arms = self._recall(request, rules, (*asking, *_term_arms(beside.terms)), limit)
 
     def texts(self, request: SearchRequest, found: Found) -> dict[str, str]:
         """Return the first candidates as a reranker reads them, by id, best first; none when it is not asked."""
@@ -323,8 +326,10 @@ class Searcher:
         with suppress(ModelError):
             given = self.embedder.embed_documents(texts)
             found = _by_cosine(keys, given, vectors.asked)
-            standing = [point for point, state in zip(found, wanted, strict=True) if is_standing(state)]
-            by_arm = {Arm.TURN: found, Arm.STANDING: standing}
+            by_arm = {Arm.TURN: found}
+            for point, state in zip(found, wanted, strict=True):
+                if (own := standing_arm(state)) is not None:
+                    by_arm.setdefault(own, []).append(point)
             if vectors.named is not None:
                 by_arm[Arm.NAMED] = _by_cosine(keys, given, vectors.named)
             for arm, more in by_arm.items():
@@ -496,8 +501,9 @@ def _by_cosine(keys: Sequence[str], given: Vector, asked: Vector) -> list[Scored
     return [ScoredPoint(key, float(cosine)) for key, cosine in zip(keys, given @ asked, strict=True)]
 
 
-def _dense_arms(vectors: _Vectors) -> tuple[ArmQuery, ...]:
-    own = [ArmQuery(arm, vectors.asked) for arm in (Arm.TURN, Arm.WINDOW, Arm.STANDING)]
+def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
+    of_self = [Arm.OF_SELF] if question.is_request else []
+    own = [ArmQuery(arm, vectors.asked) for arm in (Arm.TURN, Arm.WINDOW, Arm.STANDING, *of_self)]
     return tuple(own) if vectors.named is None else (*own, ArmQuery(Arm.NAMED, vectors.named))
 
 

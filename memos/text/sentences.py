@@ -69,7 +69,12 @@ def is_question(sentence: str) -> bool:
 
 def is_supposed(sentence: str) -> bool:
     """Return True for what is so only if something else is, is played, or was given to be worked on."""
-    return _IF.search(sentence) is not None or _SUPPOSED.search(sentence) is not None
+    return _IF.search(sentence) is not None or is_played(sentence)
+
+
+def is_played(sentence: str) -> bool:
+    """Return True for what is played, imagined, or given to be worked on."""
+    return _SUPPOSED.search(sentence) is not None
 
 
 def asserted(sentence: str, start: int, end: int) -> bool:

@@ -444,12 +444,15 @@ class TestAsking:
     """What goes over the wire: few calls, of bounded size."""
 
     def test_all_arms_are_one_call(self, double: QdrantDouble, index: QdrantServerIndex) -> None:
-        index.upsert([point(1, standing=1)])
+        index.upsert([point(1, standing=1), point(2, standing=2)])
         terms = BM25.encode_query("word")
         before = len(double.asked)
         arms = tuple(ArmQuery(arm, terms if "bm25" in arm else ONES) for arm in Arm)
         hits = index.search(VectorSearch(("a",), arms, 5))
-        assert [[hit.key for hit in arm] for arm in hits] == [["item-1:1"]] * len(Arm)
+        found = {arm: {hit.item for hit in its} for arm, its in zip(Arm, hits, strict=True)}
+        assert found.pop(Arm.STANDING) == {"item-1"}
+        assert found.pop(Arm.OF_SELF) == {"item-2"}
+        assert all(its == {"item-1", "item-2"} for its in found.values())
         assert len(double.asked) - before == 1
 
     def test_an_arm_without_terms_is_not_asked(self, double: QdrantDouble, index: QdrantServerIndex) -> None:

@@ -16,7 +16,7 @@ from memos.ports import ScoredPoint
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
-from memos.search.rank import Ranked, Recalled, asking_share, settle, vote
+from memos.search.rank import NOTHING_STANDS, Ranked, Recalled, Standing, asking_share, settle, vote
 
 NOON = datetime(2023, 6, 7, 12, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ def question(text: str) -> Question:
 def rank(
     pool: Sequence[Recalled], asked: Question, near: Sequence[str] = (),
     newer: Mapping[str, str] = MappingProxyType({}),
-    *, standing: Sequence[ScoredPoint] = (), dated: Sequence[Fused] = (), whole: Sequence[ScoredPoint] = (),
+    *, standing: Standing = NOTHING_STANDS, dated: Sequence[Fused] = (), whole: Sequence[ScoredPoint] = (),
 ) -> list[Ranked]:  # fmt: skip
     """Return candidates in the order of a search without a reranker."""
     return settle(vote(pool, asked, near, newer, dated, whole), asked, newer, standing)

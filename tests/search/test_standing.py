@@ -9,6 +9,7 @@ import pytest
 
 from memos import MemOS
 from memos.model import SearchResult
+from memos.settings import IndexSettings, LimitSettings, Settings
 
 CALM = "I avoid bustling nightlife and crowds."
 ORDER = "Always include version numbers when I ask about software libraries."
@@ -75,3 +76,29 @@ def test_what_is_taken_back_stands_no_more(tmp_path: Path) -> None:
         assert CALM not in places(memos.search(REQUEST, top_k=3))
         memos.delete([first])
         assert not places(memos.search(REQUEST, top_k=3))
+
+
+def test_a_request_gets_what_its_asker_told_of_themselves_in_whatever_words(tmp_path: Path) -> None:
+    told = "Anything with a beat past midnight and I'm a wreck for days."
+    with MemOS.open(tmp_path) as memos:
+        memos.add([{"role": "user", "content": f"The hotel in Las Vegas number {n} has a pool."} for n in range(30)])
+        memos.add(told)
+        memos.add([{"role": "assistant", "content": "I am at my best in a hotel in Las Vegas myself."}])
+        found = memos.search(REQUEST, top_k=10, explain=True)
+        assert places(found)[told] <= 2
+        [hit] = [hit for hit in found if "of_self" in {vote.arm for vote in hit.arms}]
+        assert hit.item.memory == told
+        plain = memos.search("Which hotel in Las Vegas has a pool?", top_k=10, explain=True)
+        assert not [hit for hit in plain if "of_self" in {vote.arm for vote in hit.arms}]
+
+
+def test_what_is_told_of_oneself_counts_before_it_is_indexed_too(tmp_path: Path) -> None:
+    told = "Anything with a beat past midnight and I'm a wreck for days."
+    settings = Settings(index=IndexSettings(wait_s=0), limits=LimitSettings(min_free_bytes=0))
+    with MemOS.open(tmp_path, settings=settings) as memos:
+        memos._worker.stop()
+        with memos._vector._lock:  # the writer is busy: nothing can be applied
+            memos.add([{"role": "user", "content": f"The hotel in Las Vegas number {n} is fine."} for n in range(30)])
+            memos.add(told)
+            [hit] = [hit for hit in memos.search(REQUEST, top_k=4, explain=True) if hit.item.memory == told]
+            assert "of_self" in {vote.arm for vote in hit.arms}
