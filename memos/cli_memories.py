@@ -28,6 +28,7 @@ from memos.cli_shared import (
 from memos.errors import InvalidInput
 from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
 from memos.search.rerank import ARM
+from memos.search.searcher import UNINDEXED
 from memos.text.checks import decode
 from memos.text.render import visible
 from memos.text.secrets import marks
@@ -117,9 +118,11 @@ def search(
 
 
 def _say_missing(arms: tuple[str, ...]) -> None:
-    down = [arm for arm in arms if arm != ARM]
+    down = [arm for arm in arms if arm not in (ARM, UNINDEXED)]
     if down:
         errors.print(f"Not searched, index unavailable: {', '.join(down)}")
+    if UNINDEXED in arms:
+        errors.print("Not all searched: many memories wait for the vector index; `memos verify` says how many.")
     if ARM in arms:
         errors.print("Not reranked: the reranker did not answer; a line above says why.")
 

@@ -537,7 +537,11 @@ class WhyNot:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits of one search; iterating yields them, best first."""
+    """The hits of one search; iterating yields them, best first.
+
+    `missing_arms` names the arms that did not answer, `unindexed` where more memories wait for the index than a search
+    scores itself, and `rerank` where the reranker failed: another search may find more.
+    """
 
     query: str
     hits: tuple[Hit, ...]

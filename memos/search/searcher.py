@@ -58,6 +58,9 @@ _WIDEN = 10
 _MIN_POOL = 20
 # Items not in the index yet that one search scores itself; newer ones first.
 _MAX_UNINDEXED = 256
+UNINDEXED = "unindexed"
+"""Among what is missing: more wait for the index than a search scores itself, so it has not looked at all."""
+
 _NEIGHBOURS = 10
 _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
 # Of what states what holds on, those nearest to a question that are looked at.
@@ -195,6 +198,7 @@ class Searcher:
             full = any(len(found) >= limit for found in recalled.values())
             if len(ranked) >= request.top_k or not full or limit == MAX_CANDIDATES:
                 missing = missing if beside.near is not None else (*missing, "graph")
+                missing = missing if len(beside.waiting) <= _MAX_UNINDEXED else (*missing, UNINDEXED)
                 return Found(
                     known, beside.question, len(beside.terms.indices), rules, ranked, copies, missing, tuple(voted),
                     newer, stands,
@@ -236,7 +240,7 @@ class Searcher:
         """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
-        waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED)
+        waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
         arms = self._recall(request, rules, _term_arms(terms), limit)
         question = read_question(request.query, request.reference_time, request.zone)
         return _Beside(question, terms, waiting, arms, self._near_the_best(request, arms))
@@ -310,7 +314,7 @@ class Searcher:
         if not beside.waiting and not down:
             return
         cubes = request.scope.cubes
-        states = items.current(connection, cubes, beside.waiting, request.as_of)
+        states = items.current(connection, cubes, beside.waiting[:_MAX_UNINDEXED], request.as_of)
         if down:
             states |= {state.id: state for state in items.newest(connection, cubes, _MAX_UNINDEXED, request.as_of)}
         wanted = [state for state in states.values() if matches(rules.wanted, items.record_of(state))]

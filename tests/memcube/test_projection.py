@@ -133,3 +133,38 @@ def test_a_long_message_has_a_point_for_each_chunk_and_loses_them_when_it_gets_s
     stamps = list(idle._parts.vector.scan("default"))
     assert {stamp.item for stamp in stamps} == {item}
     assert idle.verify().clean
+
+
+def test_a_search_that_cannot_look_at_all_that_waits_says_so(tmp_path: Path) -> None:
+    settings = Settings(index=IndexSettings(wait_s=0), limits=LimitSettings(min_free_bytes=0))
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos._worker.stop()
+        memos.cubes.create("small")
+        with memos._vector._lock:
+            [oldest] = memos.add("a lighthouse").item_ids
+            memos.add([f"wave {number}" for number in range(255)])
+            memos.add("a lighthouse", cube="small")
+            assert memos.search("lighthouse").missing_arms == ()
+            [last] = memos.add("one more wave").item_ids
+            assert memos.search("lighthouse").missing_arms == ("unindexed",)
+            assert memos.search("lighthouse", cubes=["small"]).missing_arms == ()
+            memos.delete(oldest)
+            for number in range(300):
+                memos.update(last, f"one more wave, {number}")
+            assert memos.search("wave 0").missing_arms == ("unindexed",)
+        memos._vector.drain(60)
+        assert memos.search("lighthouse").missing_arms == ()
+
+
+def test_one_item_with_many_changes_does_not_hide_others_that_wait(tmp_path: Path) -> None:
+    settings = Settings(index=IndexSettings(wait_s=0), limits=LimitSettings(min_free_bytes=0))
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos._worker.stop()
+        with memos._vector._lock:
+            memos.add("a lighthouse")
+            [busy] = memos.add("a wave").item_ids
+            for number in range(300):
+                memos.update(busy, f"wave {number}")
+            found = memos.search("lighthouse")
+            assert found[0].item.memory == "a lighthouse"
+            assert found.missing_arms == ()

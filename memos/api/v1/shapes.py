@@ -114,5 +114,7 @@ class SearchShape(Shape):
     hits: list[HitShape] = Field(description="Found memories, best first")
     context: str = Field(description="Ready text for a prompt, with `token_budget`")
     context_tokens: int = Field(description="Tokens of that text")
-    missing_arms: list[str] = Field(description="Ways of searching that could not be used")
+    missing_arms: list[str] = Field(
+        description="Ways of searching that could not be used; `unindexed`: many memories wait for the index"
+    )
     timings_ms: dict[str, float] = Field(description="Time of each stage in milliseconds")

@@ -102,9 +102,15 @@ def items_after(
     connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[str]:
     """Return items of these cubes with a change numbered above `after` that was not `seen`, newest change first."""
-    asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
     query = _ITEMS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ITEMS_AFTER
-    return list(dict.fromkeys(connection.scalars(query, asked)))
+    most = limit
+    while True:
+        asked = {"target": target, "cubes": list(cubes), "after": after, "most": most}
+        rows = list(connection.scalars(query, asked))
+        found = list(dict.fromkeys(rows))
+        if len(found) >= limit or len(rows) < most:
+            return found[:limit]
+        most *= 4  # one item's many changes took the others' place
 
 
 def remove(connection: sa.Connection, row_ids: Collection[int]) -> None:
