@@ -202,11 +202,16 @@ class _PrefEval(BaseModel):
     distractors: list[_Distractor]
 
 
-def load_prefeval(path: Path) -> Preferences:
-    """Return the pairs and distractors of a PrefEval file. Raises: BadData."""
+class _Pairs(BaseModel):
+    pairs: list[_Pair] = Field(min_length=1)
+
+
+def load_prefeval(path: Path, others: Path | None = None) -> Preferences:
+    """Return the distractors of a PrefEval file, and its pairs or those of another file. Raises: BadData."""
     raw = _parse(path, "PrefEval", _PrefEval, _read(path))
+    pairs = raw.pairs if others is None else _parse(others, "pairs of preferences", _Pairs, _read(others)).pairs
     return Preferences(
-        tuple((pair.topic, pair.preference, pair.question) for pair in raw.pairs),
+        tuple((pair.topic, pair.preference, pair.question) for pair in pairs),
         tuple(
             Session(entry.conversation_id, _said(f"{place}", entry.conversation, None))
             for place, entry in enumerate(raw.distractors)

@@ -1,5 +1,8 @@
 """PrefEval: is a preference stated long ago among the first things found? `--data prefeval.json`.
 
+`benchmarks/preferences_usual.json` and `preferences_free.json` are pairs of other topics, for `--pairs`: in the words
+of such questionnaires, and in those of people who talk; written by who had not seen the code (docs/log.md).
+
 Each pair is a user with a cube of their own: the stated preference, on the first day, then the distractor
 conversations, one a day; the question comes the day after. `hit@k` is asked when the cube has just been filled,
 `multi_user_hit@5` when all the users' cubes stand in the installation.
@@ -12,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from benchmarks.data import Message, Preferences, Session, load_prefeval
@@ -50,7 +54,7 @@ def spread(pairs: Sequence[_Pair], limit: int | None) -> list[_Pair]:
 
 def measure(arguments: argparse.Namespace) -> Report:
     """Ask every pair's question of our store, alone and among all the others, and of the floors."""
-    data = load_prefeval(arguments.data)
+    data = load_prefeval(arguments.data, arguments.pairs)
     pairs = spread(data.pairs, arguments.limit)
     asked = _FIRST_DAY + timedelta(days=len(data.distractors) + 1)
     engines = Engines.default()
@@ -100,7 +104,9 @@ def _cube(place: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse arguments, run, print the closing line."""
-    return run("prefeval", data_parser(__doc__, "a PrefEval file").parse_args(argv), measure)
+    parser = data_parser(__doc__, "a PrefEval file")
+    parser.add_argument("--pairs", type=Path, metavar="FILE", help="other pairs, beside that file's distractors")
+    return run("prefeval", parser.parse_args(argv), measure)
 
 
 if __name__ == "__main__":

@@ -43,10 +43,11 @@ def distance(likely: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor) 
 
 
 def in_turns(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Yield the places of prompts, at most so many at once that are about as long."""
+    """Yield the places of prompts, at most so many at once that are about as long, in turns of about one size."""
     order = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    for begin in range(0, len(order), most):
-        yield order[begin : begin + most]
+    turns = -(-len(order) // most)
+    for turn in range(turns):
+        yield order[turn * len(order) // turns : (turn + 1) * len(order) // turns]
 
 
 def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:

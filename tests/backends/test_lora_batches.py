@@ -8,6 +8,7 @@ import pytest
 
 lora_batches = pytest.importorskip("memos.backends.lora_batches", reason="needs the extra `local`: make setup-local")
 Encoded, epochs_of, in_epoch = lora_batches.Encoded, lora_batches.epochs_of, lora_batches.in_epoch
+in_turns = lora_batches.in_turns
 
 
 def encoded(number: int, every: int) -> Encoded:
@@ -21,6 +22,13 @@ def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each(
     assert seen == Counter({(every, n): 12 // every for count, every in ((5, 1), (8, 4), (7, 3)) for n in range(count)})
     assert {len(epoch) for epoch in epochs} <= {5 + 2 + 2, 5 + 2 + 3}
     assert in_epoch([], 3) == []
+
+
+def test_turns_are_of_about_one_size_and_of_prompts_about_as_long() -> None:
+    lengths = [7, 1, 5, 3, 2, 6, 4]
+    assert list(in_turns(lengths, 3)) == [[1, 4], [3, 6], [2, 5, 0]]
+    assert list(in_turns(lengths, 7)) == [[1, 4, 3, 6, 2, 5, 0]]
+    assert list(in_turns([], 3)) == []
 
 
 @pytest.mark.parametrize(

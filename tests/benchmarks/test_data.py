@@ -72,6 +72,24 @@ def test_prefeval(tmp_path: Path) -> None:
     assert [message.id for message in data.distractors[0].messages] == ["0:0", "0:1"]
 
 
+def test_other_pairs_stand_beside_the_same_distractors(tmp_path: Path) -> None:
+    data = load_prefeval(
+        write(tmp_path, "p.json", PREFEVAL), write(tmp_path, "o.json", {"pairs": PREFEVAL["pairs"][1:]})
+    )
+    assert len(data.pairs) == len(PREFEVAL["pairs"]) - 1
+    assert data.distractors
+    with pytest.raises(BadData, match="pairs of preferences"):
+        load_prefeval(write(tmp_path, "p.json", PREFEVAL), write(tmp_path, "n.json", {"pairs": []}))
+
+
+@pytest.mark.parametrize("name", ["usual", "free"])
+def test_our_own_pairs_are_in_other_topics_and_each_is_there_once(name: str, tmp_path: Path) -> None:
+    own = Path(prefeval.__file__).parent / f"preferences_{name}.json"
+    pairs = load_prefeval(write(tmp_path, "p.json", PREFEVAL), own).pairs
+    assert len(pairs) == len({preference for _, preference, _ in pairs}) == 250
+    assert len({topic for topic, _, _ in pairs}) == 25
+
+
 def test_beam(tmp_path: Path) -> None:
     write(tmp_path, "locomo.json", LOCOMO)
     path = write(tmp_path, "beam_1.json", BEAM)
