@@ -1,7 +1,8 @@
 """What each recall arm of a search costs: `--data locomo10.json`, or any file of LoCoMo's form.
 
 The questions are asked as `benchmarks.locomo` asks them, ten hits each. What the searches ask the indexes for is kept
-and asked again, one arm alone and all without one, so that an arm has a time of its own: milliseconds, medians.
+and asked again, one arm alone and all without one, so that an arm has a time of its own: milliseconds, medians. `n` is
+how often the searches asked an arm; that of requests alone is asked in each call.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from benchmarks.data import first_questions, load_locomo
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation
 from memos import MemOS
+from memos.model import Arm
 from memos.ports import GraphIndex, ScoredPoint, VectorIndex, VectorSearch
 
 TOP_K = 10
@@ -102,14 +104,23 @@ def _arms(index: VectorIndex, asked: Sequence[Asked]) -> dict[str, dict[str, Any
     alone: dict[str, list[float]] = defaultdict(list)
     within: dict[str, list[float]] = defaultdict(list)
     calls = [call for one in asked for call in one.calls]
-    for call in progress(calls, "arms"):
+    counts = Counter(arm.arm.value for call in calls for arm in call.arms)
+    for call in progress([*map(_as_request, calls)], "arms"):
         whole = _ms(index.search, call)
         for arm in call.arms:
             others = tuple(other for other in call.arms if other is not arm)
             alone[arm.arm.value].append(_ms(index.search, replace(call, arms=(arm,))))
             if others:
                 within[arm.arm.value].append(whole - _ms(index.search, replace(call, arms=others)))
-    return {name: _row(len(spent), spent, within[name]) for name, spent in alone.items()}
+    return {name: _row(counts[name], spent, within[name]) for name, spent in alone.items()}
+
+
+def _as_request(call: VectorSearch) -> VectorSearch:
+    """Return what would be asked for a request, which few questions are: also what users told of themselves."""
+    by_arm = {arm.arm: arm for arm in call.arms}
+    if Arm.STANDING not in by_arm or Arm.OF_SELF in by_arm:
+        return call
+    return replace(call, arms=(*call.arms, replace(by_arm[Arm.STANDING], arm=Arm.OF_SELF)))
 
 
 def _row(count: int, alone: Sequence[float], within: Sequence[float]) -> dict[str, Any]:
