@@ -122,7 +122,7 @@ def _say_missing(arms: tuple[str, ...]) -> None:
     if down:
         errors.print(f"Not searched, index unavailable: {', '.join(down)}")
     if UNINDEXED in arms:
-        errors.print("Not all searched: many memories wait for the vector index; `memos verify` says how many.")
+        errors.print("Not all searched: many memories still wait for the vector index; ask again later.")
     if ARM in arms:
         errors.print("Not reranked: the reranker did not answer; a line above says why.")
 

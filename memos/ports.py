@@ -55,7 +55,7 @@ class ArmQuery:
     """One recall arm's question: terms for the BM25 arms, a dense vector for the others.
 
     STANDING, OF_SELF, NAMED and DATED ask the turn vectors, the first two of points that say so (`STANDING_OF`);
-    these two and DATED find also what points away from the question.
+    DATED finds also what points away from the question.
     """
 
     arm: Arm

@@ -17,10 +17,7 @@ DENSE = (Arm.TURN.value, Arm.WINDOW.value)
 ASKED = dict.fromkeys((arm.value for arm in (Arm.STANDING, Arm.OF_SELF, Arm.NAMED, Arm.DATED)), Arm.TURN.value)
 """Which vectors an arm asks that has none of its own."""
 
-AT_LEAST = {
-    **dict.fromkeys((Arm.TURN_BM25.value, Arm.WINDOW_BM25.value), 0.0),
-    **dict.fromkeys((Arm.STANDING.value, Arm.OF_SELF.value, Arm.DATED.value), float("-inf")),
-}
+AT_LEAST = {Arm.TURN_BM25.value: 0.0, Arm.WINDOW_BM25.value: 0.0, Arm.DATED.value: float("-inf")}
 """Scores above which an arm finds a point, where that is not the noise of a vector's arithmetic."""
 
 SPARSE = (Arm.TURN_BM25.value, Arm.WINDOW_BM25.value)

@@ -63,6 +63,12 @@ twice as many in all: each second place from the second."""
 _LESS = 0.1
 """Of cosine that what users told of themselves needs more than what states what holds on."""
 
+_RELATED = 0.05
+"""Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md)."""
+
+_LOOKED_AT_STANDING = 10
+"""Of what may be lifted, those nearest to a question that are looked at."""
+
 _INSTRUCTED = 0.35
 """Cosine from which an instruction is about a question that asks for nothing to be done."""
 
@@ -213,31 +219,41 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
 def liftable(question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]) -> Standing:
     """Return what may be lifted for a question; what may not has no business among its candidates."""
     if question.is_request:
-        return Standing(tuple(standing), tuple(of_self))
-    return Standing(tuple(point for point in standing if point.score >= _INSTRUCTED), ())
+        return Standing(_nearest(standing, _RELATED), _nearest(of_self, _RELATED))
+    return Standing(_nearest(standing, _INSTRUCTED), ())
+
+
+def _nearest(points: Sequence[ScoredPoint], least: float) -> tuple[ScoredPoint, ...]:
+    """Return the nearest chunk of each of a few items."""
+    nearest: dict[str, ScoredPoint] = {}
+    for point in points:
+        if point.score >= least:
+            nearest.setdefault(point.item, point)
+    return tuple(nearest.values())[:_LOOKED_AT_STANDING]
 
 
 def _with_standing(ranked: list[Ranked], question: Question, standing: Standing) -> list[Ranked]:
     """Lift what holds on among the first: who asks for a hotel does not name the crowds that they avoid.
 
-    A request gets the nearest four of the nearest instructions, the nearest others, and what its asker told of
-    themselves, which has to be nearer; any other question an instruction that is about it.
+    A request gets the nearest instructions and the nearest others that state what holds on, and of the places that
+    these leave what users told of themselves, where it is nearer; any other question an instruction that is about it.
     """
     there = {entry.item.id: entry for entry in ranked}
     found = _distinct(standing.stated, there)
     told = [point for point in found if instructs(there[point.item].item.memory)]
-    wanted: list[tuple[float, Arm, ScoredPoint]]
     if question.is_request:
         stated = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
-        wanted = [(point.score, Arm.STANDING, point) for point in stated]
-        wanted += [(point.score - _LESS, Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
     else:
-        wanted = [(point.score, Arm.STANDING, point) for point in told[:1]]
+        stated = told[:1]
+    wanted = [(point.score, Arm.STANDING, point) for point in stated]
+    wanted += [(point.score - _LESS, Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
     wanted.sort(key=lambda one: -one[0])
-    for turn, (_, arm, point) in enumerate(wanted[: 2 * _LIFTED]):
-        order = [entry.item.id for entry in ranked]
-        place = 1 + 2 * turn
-        if order.index(point.item) <= place:
+    room = {Arm.STANDING: len(stated), Arm.OF_SELF: 2 * _LIFTED - len(stated)}
+    lifted = 0
+    for _, arm, point in wanted:
+        place = 1 + 2 * lifted
+        # What is as high by itself takes no place from others.
+        if not room[arm] or [entry.item.id for entry in ranked].index(point.item) <= place:
             continue
         entry = there[point.item]
         score = min(ranked[place].score * _BEFORE, ranked[place - 1].score)
@@ -245,16 +261,18 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
         vote = (arm.value, rank, point.score, score - entry.score)
         ranked = [other for other in ranked if other.item.id != point.item]
         ranked.insert(place, entry._replace(score=score, votes=(*entry.votes, vote)))
+        room[arm] -= 1
+        lifted += 1
     return ranked
 
 
-def _distinct(points: Sequence[ScoredPoint], there: Container[str]) -> list[ScoredPoint]:
-    """Return of each item that is there the nearest chunk."""
-    nearest: dict[str, ScoredPoint] = {}
+def _distinct(points: Sequence[ScoredPoint], there: Mapping[str, Ranked]) -> list[ScoredPoint]:
+    """Return those of items that are there, none that was replaced since, and of what says the same the nearest."""
+    said: dict[tuple[str, str], ScoredPoint] = {}
     for point in points:
-        if point.item in there:
-            nearest.setdefault(point.item, point)
-    return list(nearest.values())
+        if point.item in there and not (item := there[point.item].item).outdated:
+            said.setdefault((item.cube, " ".join(item.memory.casefold().split())), point)
+    return list(said.values())
 
 
 def _newer_first(ranked: Sequence[Ranked], newer: Mapping[str, str]) -> list[Ranked]:

@@ -22,7 +22,7 @@ from memos.memcube.ledger import items, speakers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.projection import Projection
 from memos.memcube.vectors import VectorFollower, standing_arm
-from memos.model import DERIVED, Arm, ArmScore, Boost, Hit, ItemType, SearchResult
+from memos.model import DERIVED, STANDING_OF, Arm, ArmScore, Boost, Hit, ItemType, SearchResult
 from memos.ports import (
     ArmQuery,
     Embedder,
@@ -63,8 +63,6 @@ UNINDEXED = "unindexed"
 
 _NEIGHBOURS = 10
 _AS_GOOD = 1e-4  # of a BM25 score, whose sums differ in their last digits
-# Of what states what holds on, those nearest to a question that are looked at.
-_STANDING = 10
 # What others order by, and recalls nothing by itself.
 _BESIDE = (Arm.STANDING, Arm.OF_SELF, Arm.NAMED)
 _NAME_SHARE = np.float32(0.6)
@@ -96,7 +94,7 @@ class _Beside(NamedTuple):
 class Found:
     """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing.
 
-    `voted` are all of them by their scores alone, `newer`, `standing` and `of_self` what orders them besides.
+    `voted` are all of them by their scores alone, `newer` and `standing` what orders them besides.
     """
 
     candidates: Candidates
@@ -180,9 +178,7 @@ class Searcher:
                 missing = tuple(arm for arm, found in arms.items() if found is None and arm not in _BESIDE)
                 recalled = {arm: found or [] for arm, found in arms.items()}
                 self._add_unindexed(connection, request, rules, recalled, vectors, beside, down=bool(missing))
-                stands = liftable(
-                    beside.question, *(recalled.pop(arm.value, [])[:_STANDING] for arm in (Arm.STANDING, Arm.OF_SELF))
-                )
+                stands = liftable(beside.question, *(recalled.pop(arm.value, []) for arm in STANDING_OF))
                 of_them = recalled.pop(Arm.NAMED.value, [])
             with clock.stage("fuse"):
                 fused = fuse(recalled, len(beside.terms.indices))

@@ -11,6 +11,7 @@ from memos.search.context import assemble
 from memos.search.request import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
+    UNINDEXED,
     Found,
     Searcher,
     arm_scores,
@@ -45,7 +46,8 @@ def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
     waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
     if waiting:
         return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos verify`")
-    missing = f" ({', '.join(found.missing)} did not answer)" if found.missing else ""
+    down = [arm for arm in found.missing if arm != UNINDEXED]
+    missing = f" ({', '.join(down)} did not answer)" if down else ""
     return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from memos.text.requests import is_request
+from memos.text.requests import orders
 from memos.text.sentences import is_played, is_question, sentences
 
 _MOST_CHARS = 600
@@ -18,16 +18,21 @@ _LEAST_SHARE = 1 / 3
 """Of the characters stand in sentences about the speaker."""
 
 _SELF = re.compile(
-    r"\b(?:I|im|ive)\b|\b(?:i|me|my|mine|myself|we|us|our|ours|ourselves)\b"
-    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺]",
+    r"\bI(?![/.])\b|(?:^|[,;(] ?|\b(?:and|but|so|cause|because|since|when|if|that|then) )(?:i|im|ive)(?=['’ ])"
+    r"|\b(?:[Mm]e|[Mm]y|[Mm]yself|[Ww]e|us|[Oo]urs?|[Oo]urselves)\b"
+    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺](?!国)",
 )
-_PROMISES = re.compile(
-    r"\bI(?:['’]ll| will) (?:provide|give|send|ask|type|paste|be)\b"
-    r"|\bI(?:['’]d| would)? (?:want|need|like) (?:you|to (?:know|understand|see|learn|ask|create|make|write|build|find|"
-    r"get|have|use))\b|\bI(?:['’]m| am) (?:asking|wondering|working on|writing|going to)\b",
+_PASSES = re.compile(
+    r"\bI(?:['’]ll| will) (?:provide|give|send|ask|type|paste)\b|\bI(?:['’]d| would) like\b"
+    r"|\bI (?:want|need) (?:you|to (?:know|understand|create|make|write|build|find|ask))\b"
+    r"|\bI(?:['’]m| am) (?:looking|trying|planning|thinking|considering|asking|wondering|working on)\b"
+    r"|\bI (?:think|guess|hope|suppose) (?:so|not)\b|\bI (?:tried|got|see|understand)\b|\bhelps? me\b|\bthank",
     re.IGNORECASE,
 )
-"""What tells of the work that is asked for, and not of who asks for it."""
+"""What tells of the talk itself, or of the work that is asked for, and not of who asks for it."""
+
+_OF_OTHERS = re.compile(r"^\W{0,9}\w+(?: \w+)?: |\b(?:said|says|wrote|asked|told me)\b\W{0,3}[:\"“‘「]", re.IGNORECASE)
+"""Somebody else's words: "Tom said: I hate olives"."""
 
 
 def tells_of_self(text: str) -> bool:
@@ -43,7 +48,7 @@ def tells_of_self(text: str) -> bool:
 
 
 def _states(sentence: str) -> bool:
-    """Say whether a sentence is about its speaker, and neither asks for something nor plays a part."""
-    if _SELF.search(sentence) is None or _PROMISES.search(sentence):
+    """Say whether a sentence is about its speaker, and neither asks for something nor says another's words."""
+    if _SELF.search(sentence) is None or _PASSES.search(sentence) or _OF_OTHERS.search(sentence):
         return False
-    return not (is_question(sentence) or is_request(sentence) or is_played(sentence))
+    return not (is_question(sentence) or orders(sentence) or is_played(sentence))

@@ -97,20 +97,22 @@ _ITEMS_AFTER = (
     .limit(sa.bindparam("most"))
 )
 
+_EACH_ITEM_AFTER = _ITEMS_AFTER.order_by(None).group_by(outbox.c.item_id).order_by(sa.func.max(outbox.c.id).desc())
+
 
 def items_after(
     connection: sa.Connection, target: Target, cubes: Sequence[str], after: int, limit: int, seen: Sequence[int] = ()
 ) -> list[str]:
     """Return items of these cubes with a change numbered above `after` that was not `seen`, newest change first."""
-    query = _ITEMS_AFTER.where(outbox.c.id.not_in(seen)) if seen else _ITEMS_AFTER
-    most = limit
-    while True:
-        asked = {"target": target, "cubes": list(cubes), "after": after, "most": most}
-        rows = list(connection.scalars(query, asked))
-        found = list(dict.fromkeys(rows))
-        if len(found) >= limit or len(rows) < most:
-            return found[:limit]
-        most *= 4  # one item's many changes took the others' place
+    asked = {"target": target, "cubes": list(cubes), "after": after, "most": limit}
+
+    def unseen(query: sa.Select[tuple[str]]) -> list[str]:
+        return list(connection.scalars(query.where(outbox.c.id.not_in(seen)) if seen else query, asked))
+
+    rows = unseen(_ITEMS_AFTER)
+    found = list(dict.fromkeys(rows))
+    # One item's many changes took the others' place: all rows are read then, so not at once.
+    return found if len(rows) < limit or len(found) == limit else unseen(_EACH_ITEM_AFTER)
 
 
 def remove(connection: sa.Connection, row_ids: Collection[int]) -> None:
