@@ -60,9 +60,6 @@ _LIFTED = 2
 """Instructions, and others that stand, that a request gets among its first hits, with what users told of themselves
 twice as many in all: each second place from the second."""
 
-_LESS = 0.1
-"""Of cosine that what users told of themselves needs more than what states what holds on."""
-
 _RELATED = 0.05
 """Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md)."""
 
@@ -236,7 +233,7 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
     """Lift what holds on among the first: who asks for a hotel does not name the crowds that they avoid.
 
     A request gets the nearest instructions and the nearest others that state what holds on, and of the places that
-    these leave what users told of themselves, where it is nearer; any other question an instruction that is about it.
+    these leave what users told of themselves; any other question an instruction that is about it.
     """
     there = {entry.item.id: entry for entry in ranked}
     found = _distinct(standing.stated, there)
@@ -245,12 +242,12 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
         stated = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
     else:
         stated = told[:1]
-    wanted = [(point.score, Arm.STANDING, point) for point in stated]
-    wanted += [(point.score - _LESS, Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
-    wanted.sort(key=lambda one: -one[0])
+    stated.sort(key=lambda point: -point.score)
+    wanted = [(Arm.STANDING, point) for point in stated]
+    wanted += [(Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
     room = {Arm.STANDING: len(stated), Arm.OF_SELF: 2 * _LIFTED - len(stated)}
     lifted = 0
-    for _, arm, point in wanted:
+    for arm, point in wanted:
         place = 1 + 2 * lifted
         # What is as high by itself takes no place from others.
         if not room[arm] or [entry.item.id for entry in ranked].index(point.item) <= place:

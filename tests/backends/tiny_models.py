@@ -63,6 +63,11 @@ def model(kind: str = "llama", seed: int = 0, **changed: Any) -> Any:
                 shared_expert_intermediate_size=16, **small, **dims, **size,
             )  # fmt: skip
             made = transformers.Qwen3NextForCausalLM(config)
+        case "short":
+            layers = ["conv", "full_attention", "conv"]
+            made = transformers.Lfm2ForCausalLM(
+                transformers.Lfm2Config(layer_types=layers, block_auto_adjust_ff_dim=False, **size)
+            )
         case "state":
             config = transformers.MambaConfig(vocab_size=260, hidden_size=32, num_hidden_layers=2, state_size=4)
             made = transformers.MambaForCausalLM(config)

@@ -102,3 +102,27 @@ def test_what_is_told_of_oneself_counts_before_it_is_indexed_too(tmp_path: Path)
             memos.add(told)
             [hit] = [hit for hit in memos.search(REQUEST, top_k=4, explain=True) if hit.item.memory == told]
             assert "of_self" in {vote.arm for vote in hit.arms}
+
+
+def test_what_is_told_on_the_subject_takes_no_place_from_tastes_and_orders(tmp_path: Path) -> None:
+    order = "Always include prices when I ask about hotels."
+    with MemOS.open(tmp_path) as memos:
+        for place in ("Bellagio", "Luxor", "Mirage", "Venetian", "Aria", "Cosmopolitan"):
+            memos.add(f"I stayed at the {place} in Las Vegas last spring.")
+        memos.add([CALM, order])
+        found = places(memos.search(REQUEST, top_k=10))
+        assert found[order] <= 4
+        assert found[CALM] <= 4
+
+
+def test_the_same_words_take_one_place_and_what_is_far_off_none(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path) as memos:
+        memos.add([{"role": "user", "content": f"The hotel in Las Vegas number {n} is fine."} for n in range(30)])
+        for number in range(4):
+            memos.add("Anything with a beat past midnight and I'm a wreck for days.", conversation=str(number))
+        memos.add("I get a bad back from soft beds.")
+        memos.add("My compiler prints one warning.")
+        found = memos.search(REQUEST, top_k=12, explain=True)
+        lifted = [hit.item.memory for hit in found if "of_self" in {vote.arm for vote in hit.arms}]
+        assert len(lifted) == len(set(lifted)) >= 2
+        assert "My compiler prints one warning." not in lifted

@@ -16,7 +16,8 @@ from memos.text.of_self import tells_of_self
         "School starts at eight for us, so evenings are out.", "My wallet and I agreed on nothing over fifty quid.",
         "If the dog dies I'm out.", "Autotune sets my teeth on edge. No, really.", "我晕船。",
         "im hopeless before noon",
-        "I'm bored at home. What could I photograph?",
+        "I'm bored at home. What could I photograph?", "My knees are shot.", "We have two toddlers.",
+        "I need to use the lift, stairs are out.", "I'm going to be a father.",
     ],
 )  # fmt: skip
 def test_what_somebody_says_of_themselves_is(text: str) -> None:
@@ -29,7 +30,9 @@ def test_what_somebody_says_of_themselves_is(text: str) -> None:
         "", "The train was late again.", "What should I wear?", "Can you help me with my essay?", "Explain it to me.",
         "Write a function that sorts my list.", "I want you to write a poem.", "She lost her keys.", "帮我写一封信",
         "Translate: I love my cat.", "I'll paste the report in three parts.", "Imagine I am a dragon.", "昨天下雨了。",
-        "my code crashes on line 3", "I live in Porto. " + "word " * 200,
+        "my code crashes on line 3", "The API, i.e. the server, is down.", "Tom said: I hate olives.",
+        "Jeg bor i Oslo.",
+        "The I/O board is broken.", "I think so.", "I live in Porto. " + "word " * 200,
         "I see. " + "The second chapter is on the trade of salt and on who was paid for it. " * 3,
     ],
 )  # fmt: skip
