@@ -121,7 +121,7 @@ class Shard:
     ) -> tuple[list[str], list[tuple[bytes, bytes]]]:
         """Return the versions found, and for each arm their places in that list and scores, best first.
 
-        Only what has a positive score is found.
+        Only what has a score above the arm's least is found (`AT_LEAST`).
         """
         plain = node is None and as_of is None and live
         # Without an index the engine compares whole numbers as floats: those beyond 2**53 would be equal.

@@ -245,12 +245,11 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
     stated.sort(key=lambda point: -point.score)
     wanted = [(Arm.STANDING, point) for point in stated]
     wanted += [(Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
-    room = {Arm.STANDING: len(stated), Arm.OF_SELF: 2 * _LIFTED - len(stated)}
-    lifted = 0
+    lifted, room = 0, 2 * _LIFTED - len(stated)
     for arm, point in wanted:
         place = 1 + 2 * lifted
         # What is as high by itself takes no place from others.
-        if not room[arm] or [entry.item.id for entry in ranked].index(point.item) <= place:
+        if [entry.item.id for entry in ranked].index(point.item) <= place or (arm is Arm.OF_SELF and not room):
             continue
         entry = there[point.item]
         score = min(ranked[place].score * _BEFORE, ranked[place - 1].score)
@@ -258,8 +257,8 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
         vote = (arm.value, rank, point.score, score - entry.score)
         ranked = [other for other in ranked if other.item.id != point.item]
         ranked.insert(place, entry._replace(score=score, votes=(*entry.votes, vote)))
-        room[arm] -= 1
         lifted += 1
+        room -= arm is Arm.OF_SELF
     return ranked
 
 
