@@ -224,9 +224,10 @@ def _nearest(points: Sequence[ScoredPoint], least: float) -> tuple[ScoredPoint, 
     """Return the nearest chunk of each of a few items."""
     nearest: dict[str, ScoredPoint] = {}
     for point in points:
-        if point.score >= least:
-            nearest.setdefault(point.item, point)
-    return tuple(nearest.values())[:_LOOKED_AT_STANDING]
+        if point.score < least or len(nearest) == _LOOKED_AT_STANDING:
+            break
+        nearest.setdefault(point.item, point)
+    return tuple(nearest.values())
 
 
 def _with_standing(ranked: list[Ranked], question: Question, standing: Standing) -> list[Ranked]:
@@ -245,17 +246,19 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
     stated.sort(key=lambda point: -point.score)
     wanted = [(Arm.STANDING, point) for point in stated]
     wanted += [(Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
+    ranked, order = list(ranked), [entry.item.id for entry in ranked]
     lifted, room = 0, 2 * _LIFTED - len(stated)
     for arm, point in wanted:
-        place = 1 + 2 * lifted
-        # What is as high by itself takes no place from others.
-        if [entry.item.id for entry in ranked].index(point.item) <= place or (arm is Arm.OF_SELF and not room):
+        if arm is Arm.OF_SELF and not room:
+            break
+        place, at = 1 + 2 * lifted, order.index(point.item)
+        if at <= place:  # what is as high by itself takes no place from others
             continue
-        entry = there[point.item]
+        entry = ranked.pop(at)
+        order.insert(place, order.pop(at))
         score = min(ranked[place].score * _BEFORE, ranked[place - 1].score)
         rank = (standing.stated if arm is Arm.STANDING else standing.of_self).index(point) + 1
         vote = (arm.value, rank, point.score, score - entry.score)
-        ranked = [other for other in ranked if other.item.id != point.item]
         ranked.insert(place, entry._replace(score=score, votes=(*entry.votes, vote)))
         lifted += 1
         room -= arm is Arm.OF_SELF
