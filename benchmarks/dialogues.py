@@ -21,6 +21,12 @@ _QUESTIONS = (
     "Do you remember where the {} {} and the {} were?", "Why did {} change the {} last {}?",
 )  # fmt: skip
 
+_REQUESTS = (
+    "Can you recommend a {} for {} and the {}?", "Suggest some {} that go with the {} and {}.",
+    "Which {} would you pick for the {} {}?", "Help me plan the {} with {} and the {}.",
+    "What {} should I get for the {} and {}?",
+)  # fmt: skip
+
 
 class Dialogues:
     """An endless dialogue of two speakers, the same for the same seed.
@@ -48,10 +54,11 @@ class Dialogues:
             self._said += 1
         return made
 
-    def question(self) -> str:
-        """Return a question never asked before."""
+    def question(self, *, request: bool = False) -> str:
+        """Return a question never asked before; a request asks for something to be done, or for advice."""
+        forms = _REQUESTS if request else _QUESTIONS
         while True:
-            form = _QUESTIONS[self._random.integers(len(_QUESTIONS))]
+            form = forms[self._random.integers(len(forms))]
             asked = form.format(*self._drawn(form.count("{}")))
             if asked not in self._asked:
                 self._asked.add(asked)

@@ -7,6 +7,7 @@ the largest size over that at the smallest, `p99_over_p50` the worse of searches
 over layouts and sizes; `bytes_per_memory` is taken at the largest size. The store is filled with word vectors, since
 MiniLM would take half an hour; what is timed is embedded by MiniLM.
 
+`--requests` asks for advice instead ("Can you recommend ..."), which also looks for what users told of themselves.
 `--backend servers` measures the same on PostgreSQL and Neo4j, started for it on loopback, and the Qdrant server that
 QDRANT_URL names; `both` measures files and servers in turns, with the same texts, and prints the one over the other.
 """
@@ -90,6 +91,7 @@ def _report(
     if arguments.plot is not None:
         plot(arguments.plot, first)
     counts = {"n": arguments.searches, "n_adds": arguments.adds, "cubes": arguments.cubes}
+    counts["requests"] = arguments.requests
     figures = {**headline(first), **counts, "backend": arguments.backend, "by_layout": first}
     tables = [table for backend, by_layout in found.items() for table in _tables(backend, by_layout)]
     for servers in others:
@@ -150,7 +152,9 @@ def measure_volume(
         for backend, settings in places.items():
             overheard = Overheard(embedder)
             every[backend] = Measured(stack.enter_context(MemOS.open(settings=settings, embedder=overheard)), overheard)
-        time_searches(list(every.values()), volume, dialogues, embedder, arguments.searches)
+        time_searches(
+            list(every.values()), volume, dialogues, embedder, arguments.searches, requests=arguments.requests
+        )
         time_adds(list(every.values()), volume, dialogues, arguments.adds)
         peak = peak_rss_mib() if len(every) == 1 else None
     return {
@@ -234,6 +238,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--searches", type=positive, default=500, help="timed searches at each size (default 500)")
     parser.add_argument("--adds", type=positive, default=200, help="timed adds at each size (default 200)")
     parser.add_argument("--cold-starts", type=positive, default=3, help="new processes timed at each size (default 3)")
+    parser.add_argument("--requests", action="store_true", help="ask for advice, which asks one arm more")
     parser.add_argument("--real-vectors", action="store_true", help="embed the fill with MiniLM, too")
     parser.add_argument("--folder", type=Path, help="where to make the installations (default: the temporary folder)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw latency over size (extra `bench`)")

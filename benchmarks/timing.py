@@ -94,12 +94,13 @@ class Measured:
 
 
 def time_searches(
-    every: Sequence[Measured], volume: Volume, dialogues: Dialogues, embedder: Embedder, count: int
-) -> None:
-    """Ask each installation the same questions, in turns, and time embedding them, first as often as last."""
+    every: Sequence[Measured], volume: Volume, dialogues: Dialogues, embedder: Embedder, count: int,
+    *, requests: bool = False,
+) -> None:  # fmt: skip
+    """Ask each installation the same questions, or requests, in turns; time embedding them, first as often as last."""
     names = volume.names
     for number in progress(range(-(count // _WARM_UP), count), f"searching {volume.memories:,}, cubes: {volume.cubes}"):
-        question, cube = dialogues.question(), names[number // 2 % len(names)]
+        question, cube = dialogues.question(request=requests), names[number // 2 % len(names)]
         for one in _turn(every, number // 2):
             before = _timed(embedder.embed_query, question) if number % 2 else None
             started = time.perf_counter()

@@ -55,11 +55,16 @@ class ArmQuery:
     """One recall arm's question: terms for the BM25 arms, a dense vector for the others.
 
     STANDING, OF_SELF, NAMED and DATED ask the turn vectors, the first two of points that say so (`STANDING_OF`);
-    DATED finds also what points away from the question.
+    DATED finds also what points away from the question. With `most` it finds no more, whatever the search's limit.
     """
 
     arm: Arm
     query: Vector | SparseVector
+    most: int | None = None
+
+    def limit(self, limit: int) -> int:
+        """Return how many points it finds at most in a search of this limit."""
+        return limit if self.most is None else min(limit, self.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import qdrant_edge as edge
 from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
 from memos.backends.edge_filters import EdgeDialect
 from memos.backends.edge_keys import KEYS_FILE, PointKeys
-from memos.backends.qdrant_filters import compile_search, narrowed
+from memos.backends.qdrant_filters import compile_search
 from memos.backends.qdrant_points import (
     ASKED,
     AT_LEAST,
@@ -30,10 +30,11 @@ from memos.backends.qdrant_points import (
     KEYWORDS,
     SEARCH_WIDTH,
     SPARSE,
+    STANDING,
     point_key,
     stored_payload,
 )
-from memos.model import Arm
+from memos.model import STANDING_OF, Arm
 
 MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"
@@ -53,7 +54,8 @@ _NOISE = 2**-8
 
 # One point on the wire: id, payload, two dense vectors as float32 bytes, two sparse as (indices, values).
 WirePoint = tuple[str, dict[str, Any], bytes, bytes, tuple[list[int], list[float]], tuple[list[int], list[float]]]
-WireArm = tuple[str, bytes | tuple[list[int], list[float]]]
+# One arm on the wire: name, vector, how many points.
+WireArm = tuple[str, bytes | tuple[list[int], list[float]], int]
 
 
 def config(dimension: int) -> edge.EdgeConfig:
@@ -117,7 +119,7 @@ class Shard:
         self._shard.update(edge.UpdateOperation.delete_points_by_filter(doomed))
 
     def search(
-        self, cubes: Sequence[str], arms: Sequence[WireArm], limit: int, node: Any, as_of: int | None, live: bool
+        self, cubes: Sequence[str], arms: Sequence[WireArm], node: Any, as_of: int | None, live: bool
     ) -> tuple[list[str], list[tuple[bytes, bytes]]]:
         """Return the versions found, and for each arm their places in that list and scores, best first.
 
@@ -126,27 +128,31 @@ class Shard:
         plain = node is None and as_of is None and live
         # Without an index the engine compares whole numbers as floats: those beyond 2**53 would be equal.
         self._indexed = self._indexed or (not plain and _index_fields(self._shard, at_once=True))
-        wanted = _live_of(tuple(cubes)) if plain else compile_search(_EDGE, cubes, node, as_of, live)
+        parts = {STANDING_OF.get(Arm(name)) for name, _, _ in arms}
+        wanted = {
+            part: _live_of(tuple(cubes), part) if plain else compile_search(_EDGE, cubes, node, as_of, live, part)
+            for part in parts
+        }
         sparse = (
             None
             if self._is_nearly_all(cubes)
             else edge.SearchParams(idf=edge.IdfParams(corpus=_EDGE.group(must=[_EDGE.among("cube", cubes)])))
         )
         # Arms that ask by one vector came with one object, since pickling keeps what is one; converting takes 25 us.
-        vectors = {id(wire): _vector(wire) for _, wire in arms}
+        vectors = {id(wire): _vector(wire) for _, wire, _ in arms}
         requests = [
             edge.QueryRequest(
                 limit=limit,
                 query=edge.Query.Nearest(vectors[id(wire)], using=ASKED.get(name, name)),
-                filter=narrowed(_EDGE, wanted, Arm(name)),
+                filter=wanted[STANDING_OF.get(Arm(name))],
                 params=sparse if name in SPARSE else _DENSE_PARAMS,
             )
-            for name, wire in arms
+            for name, wire, limit in arms
         ]
         places: dict[int, int] = {}
         ranked = []
         answers: list[list[Any]] = self._shard.query_batch(edge.QueryBatchRequest(requests))
-        for (name, _), found in zip(arms, answers, strict=True):
+        for (name, *_), found in zip(arms, answers, strict=True):
             least = AT_LEAST.get(name, _NOISE)
             kept = [(places.setdefault(p.id.int, len(places)), p.score) for p in found if p.score > least]
             ranked.append((array("I", [place for place, _ in kept]), array("f", [score for _, score in kept])))
@@ -282,6 +288,7 @@ def _index_fields(shard: edge.EdgeShard, *, at_once: bool = False) -> bool:
     wanted: dict[str, Any] = {"cube": edge.KeywordIndexParams(is_tenant=True)}
     if many:
         wanted |= dict.fromkeys(KEYWORDS, keyword) | dict.fromkeys(INTEGERS, integer)
+        wanted[STANDING] = edge.KeywordIndexParams(enable_hnsw=True)
     missing = wanted.keys() - told.payload_schema.keys()
     for name in missing:
         shard.update(edge.UpdateOperation.create_field_index(name, wanted[name]))
@@ -300,9 +307,9 @@ def _point(point: WirePoint) -> edge.Point:
 
 
 @lru_cache(maxsize=64)
-def _live_of(cubes: tuple[str, ...]) -> Any:
+def _live_of(cubes: tuple[str, ...], stands: int | None) -> Any:
     """Return the filter of nearly every search, which is made once."""
-    return compile_search(_EDGE, cubes, None, None, live=True)
+    return compile_search(_EDGE, cubes, None, None, True, stands)
 
 
 def _vector(wire: bytes | tuple[list[int], list[float]]) -> Any:

@@ -6,7 +6,7 @@ Several processes may make it at the same time. Knows nothing of points.
 from __future__ import annotations
 
 from memos.backends.qdrant_calls import Connection, models
-from memos.backends.qdrant_points import BUILD_WIDTH, DENSE, INTEGERS, KEYWORDS, SPARSE
+from memos.backends.qdrant_points import BUILD_WIDTH, DENSE, INTEGERS, KEYWORDS, SPARSE, STANDING
 from memos.errors import BackendUnavailable, IntegrityError
 from memos.settings import QdrantSettings
 
@@ -14,6 +14,7 @@ _KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enabl
 _INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=True, enable_hnsw=False)
 _INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
     "cube": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    STANDING: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=True),
     **dict.fromkeys(KEYWORDS, _KEYWORD),
     **dict.fromkeys(INTEGERS, _INTEGER),
 }

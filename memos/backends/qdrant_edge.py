@@ -88,9 +88,9 @@ class QdrantEdgeIndex:
             name: _wire_terms(query) if isinstance(query, SparseVector) else query.tobytes()
             for name, query in queries.items()
         }
-        arms: list[WireArm] = [(arm.arm.value, wires[id(arm.query)]) for arm in request.arms]
+        arms: list[WireArm] = [(arm.arm.value, wires[id(arm.query)], arm.limit(request.limit)) for arm in request.arms]
         keys, ranked = self._call(
-            "search", request.cubes, arms, request.limit, request.filter, request.as_of, request.live,
+            "search", request.cubes, arms, request.filter, request.as_of, request.live,
             meanwhile=meanwhile,
         )  # fmt: skip
         return [

@@ -10,9 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from memos.backends.qdrant_points import FOREVER
+from memos.backends.qdrant_points import FOREVER, STANDING, standing_value
 from memos.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
-from memos.model import STANDING_OF, Arm
 
 # Whole numbers with an integer index, dates past the year 2255 among them, which no float tells apart.
 _INTEGERS = DATE_FIELDS | {"version"}
@@ -42,17 +41,20 @@ class Dialect(Protocol):
         ...
 
 
-def compile_search(to: Dialect, cubes: Sequence[str], node: Node | None, as_of: int | None, live: bool) -> Any:
-    """Return the filter of a whole search: its cubes, its moment, and what the caller filters by."""
+def compile_search(
+    to: Dialect, cubes: Sequence[str], node: Node | None, as_of: int | None, live: bool, stands: int | None = None
+) -> Any:
+    """Return the filter of a search: its cubes, its moment, and what the caller filters by.
+
+    `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
+    in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
+    """
+    if stands is None:
+        where = to.among("cube", cubes)
+    else:
+        where = to.among(STANDING, [standing_value(stands, cube) for cube in cubes])
     moment = [to.among("live", [1])] if live and as_of is None else _moment(to, as_of)
-    return to.group(must=[to.among("cube", cubes), *moment, *([] if node is None else [compile_filter(to, node)])])
-
-
-def narrowed(to: Dialect, wanted: Any, arm: Arm) -> Any:
-    """Return the filter of what passes `wanted` and is what this arm asks alone (`STANDING_OF`)."""
-    if arm not in STANDING_OF:
-        return wanted
-    return to.group(must=[wanted, to.among("standing", [STANDING_OF[arm]])])
+    return to.group(must=[where, *moment, *([] if node is None else [compile_filter(to, node)])])
 
 
 def _moment(to: Dialect, as_of: int | None) -> list[Any]:

@@ -38,14 +38,23 @@ INTEGERS = (
     "revision",
     "version",
     "live",
-    "standing",
 )
+
+STANDING = "standing"
+"""Which standing arm finds a point, and of which cube; other points have none. Each value has graphs of its own."""
 
 
 def stored_payload(payload: Mapping[str, Json]) -> dict[str, Any]:
     """Return a point's payload as the engines keep it: `recorded_to` always there, booleans of `info` apart."""
-    info = payload.get("info")
-    return {"recorded_to": FOREVER, **payload, **split_flags(info if isinstance(info, Mapping) else {})}
+    info, stands = payload.get("info"), payload.get(STANDING)
+    kept = {"recorded_to": FOREVER, **payload, **split_flags(info if isinstance(info, Mapping) else {})}
+    kept.pop(STANDING, None)
+    return kept if not stands else {**kept, STANDING: standing_value(int(str(stands)), str(payload["cube"]))}
+
+
+def standing_value(stands: int, cube: str) -> str:
+    """Return the value of `STANDING` for points of a cube, by what `STANDING_OF` says of the arm."""
+    return f"{stands}:{cube}"
 
 
 def split_flags(info: Mapping[str, Json]) -> dict[str, dict[str, Json]]:

@@ -15,10 +15,11 @@ import numpy as np
 
 from memos.backends import qdrant_collection
 from memos.backends.qdrant_calls import Connection, IdfCorpusParams, connect, models
-from memos.backends.qdrant_filters import compile_search, narrowed
+from memos.backends.qdrant_filters import compile_search
 from memos.backends.qdrant_points import ASKED, AT_LEAST, SEARCH_WIDTH, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
+from memos.model import STANDING_OF
 from memos.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.settings import QdrantSettings
 
@@ -101,16 +102,20 @@ class QdrantServerIndex:
         """Return one list for each arm, best first; all arms are asked at once, and `meanwhile` is left out."""
         if not request.cubes:
             raise InvalidInput("cubes", "is empty; name at least one cube")
-        wanted = compile_search(_SERVER, request.cubes, request.filter, request.as_of, request.live)
+        parts = {STANDING_OF.get(arm.arm) for arm in request.arms}
+        wanted = {
+            part: compile_search(_SERVER, request.cubes, request.filter, request.as_of, request.live, part)
+            for part in parts
+        }
         corpus = _SERVER.group(must=[_SERVER.among("cube", request.cubes)])
         terms = models.SearchParams(idf=IdfCorpusParams(corpus=corpus))
         asked = {
             place: models.QueryRequest(
                 query=_query(arm),
                 using=ASKED.get(arm.arm.value, arm.arm.value),
-                filter=narrowed(_SERVER, wanted, arm.arm),
+                filter=wanted[STANDING_OF.get(arm.arm)],
                 params=terms if arm.arm in SPARSE else self._dense,
-                limit=request.limit,
+                limit=arm.limit(request.limit),
                 with_payload=["item", "version"],
             )
             for place, arm in enumerate(request.arms)

@@ -35,7 +35,7 @@ from memos.memcube.files import Ticker
 from memos.memcube.ledger import cubes, templates
 from memos.memcube.ledger import schema as t
 from memos.memcube.tensor_head import tensor_head
-from memos.memcube.vectors import CHUNK_TOKENS, POINT_FORMAT, point_id
+from memos.memcube.vectors import CHUNK_TOKENS, TEXT_FORMAT, point_id
 from memos.ports import HeldPoint
 
 _VERSIONS_AT_ONCE = 250
@@ -87,7 +87,7 @@ def write_dump(source: Source, out: DumpWriter, ticker: Ticker) -> DumpManifest:
         dump_kv.write(connection, cube, source.kept, out)
     if source.adapters is not None:
         dump_adapters.write(connection, cube, source.adapters, out)
-    manifest = DumpManifest(head, fingerprint, source.at, POINT_FORMAT, dict(out.parts))
+    manifest = DumpManifest(head, fingerprint, source.at, TEXT_FORMAT, dict(out.parts))
     out.finish(write_manifest(manifest))
     return manifest
 

@@ -24,8 +24,11 @@ from memos.text.standing import stands
 CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
-POINT_FORMAT = 7
-"""Grows when points are made otherwise: since 7 they say which messages are about their own speaker."""
+TEXT_FORMAT = 6
+"""Grows when texts are rendered otherwise before they are embedded: vectors of before are of no use then."""
+
+POINT_FORMAT = 8
+"""Grows when points are made otherwise: since 8 what stands in a cube has graphs of its own."""
 
 # Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
 _SURELY_ONE_CHUNK = CHUNK_TOKENS - 2

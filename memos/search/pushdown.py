@@ -75,8 +75,10 @@ def _matching(ledger: Ledger, request: VectorSearch, limit: int | None) -> list[
 def _overfetched(
     ledger: Ledger, index: VectorIndex, wider: VectorSearch, wanted: Node | None
 ) -> list[list[ScoredPoint]] | None:
-    """Return the first `limit` points of each arm that pass, or None when too many would have to be fetched."""
+    """Return as many points of each arm that pass as it may find, or None when too many would have to be fetched."""
     at = None if wider.as_of is None else from_micros(wider.as_of)
+    limits = [arm.limit(wider.limit) for arm in wider.arms]
+    wider = replace(wider, arms=tuple(replace(arm, most=None) for arm in wider.arms))
     fetch = wider.limit * _OVERFETCH
     while fetch <= _MOST_FETCHED:
         arms = index.search(replace(wider, limit=fetch))
@@ -84,8 +86,8 @@ def _overfetched(
             ids = {point.item for arm in arms for point in arm}
             passing = items.passing(connection, wider.cubes, wanted, ids, at=at)
         kept = [[point for point in arm if point.item in passing] for arm in arms]
-        if all(_enough(left, arm, wider.limit, fetch) for left, arm in zip(kept, arms, strict=True)):
-            return [left[: wider.limit] for left in kept]
+        if all(_enough(left, arm, limit, fetch) for left, arm, limit in zip(kept, arms, limits, strict=True)):
+            return [left[:limit] for left, limit in zip(kept, limits, strict=True)]
         fetch *= _OVERFETCH
     return None
 

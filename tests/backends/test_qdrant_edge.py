@@ -215,6 +215,20 @@ def test_a_shard_whose_making_was_cut_off_gets_its_payload_indexes(folder: Path)
     index.close()
 
 
+def test_what_stands_has_graphs_of_its_own_as_a_cube_has(folder: Path) -> None:
+    index = QdrantEdgeIndex.open(folder, DIMENSION)
+    made = [(n % 3, point(n)) for n in range(200)]
+    index.upsert([replace(entry, payload={**entry.payload, "standing": stands}) for stands, entry in made])
+    index.flush(1)
+    index.close()
+    shard = qdrant_edge.EdgeShard.load(str(folder / "gen-000001"))
+    schema = shard.info().payload_schema
+    graphs = [name for name, told in schema.items() if told.params.enable_hnsw is not False]
+    assert sorted(graphs) == ["cube", "standing"]
+    assert schema["standing"].points == 133, "what does not stand has no value, and no graph"
+    shard.close()
+
+
 def test_an_older_copy_brings_back_its_older_mark(folder: Path, tmp_path: Path) -> None:
     index = QdrantEdgeIndex.open(folder, DIMENSION)
     index.flush(1)

@@ -351,7 +351,9 @@ class TestCollection:
         }
         assert {v["modifier"] for v in made["sparse_vectors"].values()} == {"idf"}
         indexes = double.indexes["memos-words-8-3"]
-        assert set(indexes) == {"cube", *KEYWORDS, *INTEGERS}
+        assert set(indexes) == {"cube", "standing", *KEYWORDS, *INTEGERS}
+        graphs = [name for name, entry in indexes.items() if entry["params"].get("enable_hnsw", True)]
+        assert sorted(graphs) == ["cube", "standing"]
         assert [name for name, entry in indexes.items() if entry["params"].get("is_tenant")] == ["cube"]
 
     def test_on_disk_keeps_8_bits_in_memory_and_judges_by_the_full_vectors(self, double: QdrantDouble) -> None:

@@ -103,6 +103,8 @@ def test_what_stands_and_what_is_of_its_speaker_are_asked_by_their_turn_vectors_
     arms = (Arm.TURN, Arm.STANDING, Arm.OF_SELF)
     found = index.search(VectorSearch(("a",), tuple(ArmQuery(arm, near) for arm in arms), 10))
     assert [len(its) for its in found] == [5, 2, 1]
+    few = (ArmQuery(Arm.STANDING, near, most=1), ArmQuery(Arm.TURN, near), ArmQuery(Arm.TURN, near, most=20))
+    assert [len(its) for its in index.search(VectorSearch(("a",), few, 3))] == [1, 3, 3]
 
 
 def test_of_a_time_also_what_points_away_is_found_and_with_names_only_what_is_near(index: VectorIndex) -> None:

@@ -214,10 +214,12 @@ def test_a_condition_that_many_meet_loses_no_hit(
     node: Node | None = parse(raw)
     ids = tuple(state.id for state in states if matches(node, items.record_of(state)))
     arms = tuple(ArmQuery(arm, question(axis)) for arm, axis in zip((Arm.TURN, Arm.WINDOW), axes, strict=True))
+    arms = (*arms, ArmQuery(Arm.NAMED, question(axes[0]), most=20))
     request = VectorSearch(("a",), arms, limit, node)
     exact = index.search(replace(request, filter=Condition("id", Op.IN, ids)))
     assert found(recall(ledger, index, request)) == found(exact)
     assert (sum(len(arm) for arm in exact) > 0) is bool(ids)
+    assert len(exact[2]) == min(20, len(exact[0]))
 
 
 def test_these_answers_are_longer_than_what_is_pushed_down(memos: tuple[MemOS, list[Item]]) -> None:

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
+from memos.memcube.ledger.hot import HotSelect
 from memos.memcube.ledger.schema import messages
 from memos.model import Role
 
 MOST = 8
 """Names beyond which somebody's name tells much: one of two says a bit, one of a hundred nearly seven."""
 
-_SPEAKING = (Role.USER, Role.ASSISTANT)
+_SPEAKING = (Role.USER.value, Role.ASSISTANT.value)
 
 
 def _distinct() -> sa.Select[tuple[str]]:
-    """Return what reads names in order, each by a probe for the next after it: no row of a name is read twice."""
-    theirs = sa.and_(messages.c.cube_id == sa.bindparam("cube"), messages.c.role == sa.bindparam("role"))
+    """Return what reads names in order, each by a probe for the next after it: no row of a name is read twice.
+
+    It is asked for one cube and one role at a time: of several of either no probe finds the first name.
+    """
+    cube, role = (sa.bindparam(name, expanding=True) for name in ("cubes", "roles"))
+    theirs = sa.and_(messages.c.cube_id.in_(cube), messages.c.role.in_(role))
     names = sa.select(sa.func.min(messages.c.name).label("name")).where(theirs).cte("names", recursive=True)
     following = sa.select(sa.func.min(messages.c.name)).where(theirs, messages.c.name > names.c.name)
     names = names.union_all(sa.select(following.scalar_subquery()).where(names.c.name.is_not(None)))
     return sa.select(names.c.name).where(names.c.name.is_not(None)).limit(MOST + 2)
 
 
-_DISTINCT = _distinct()
+def _name(row: Iterable[str]) -> str:
+    [name] = row
+    return name
+
+
+_DISTINCT = HotSelect(_distinct(), _name)
 
 
 def few(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
@@ -37,6 +47,6 @@ def few(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for cube in cubes:
         for role in _SPEAKING:
-            found |= dict.fromkeys(connection.scalars(_DISTINCT, {"cube": cube, "role": role}))
+            found |= dict.fromkeys(_DISTINCT.rows(connection, cubes=[cube], roles=[role]))
     names = [name for name in found if name not in tuple(Role)]
     return names if len(names) <= MOST else []
