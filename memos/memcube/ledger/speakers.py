@@ -21,8 +21,10 @@ def _distinct() -> sa.Select[tuple[str]]:
 
     It is asked for one cube and one role at a time: of several of either no probe finds the first name.
     """
-    cube, role = (sa.bindparam(name, expanding=True) for name in ("cubes", "roles"))
-    theirs = sa.and_(messages.c.cube_id.in_(cube), messages.c.role.in_(role))
+    theirs = sa.and_(
+        messages.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
+        messages.c.role.in_(sa.bindparam("roles", expanding=True)),
+    )
     names = sa.select(sa.func.min(messages.c.name).label("name")).where(theirs).cte("names", recursive=True)
     following = sa.select(sa.func.min(messages.c.name)).where(theirs, messages.c.name > names.c.name)
     names = names.union_all(sa.select(following.scalar_subquery()).where(names.c.name.is_not(None)))
