@@ -28,6 +28,7 @@ from memos.backends.qdrant_points import (
     DENSE,
     INTEGERS,
     KEYWORDS,
+    OF_SELF_WIDTH,
     SEARCH_WIDTH,
     SPARSE,
     STANDING,
@@ -40,6 +41,7 @@ MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"
 _EDGE = EdgeDialect()
 _DENSE_PARAMS = edge.SearchParams(hnsw_ef=SEARCH_WIDTH)
+_OF_SELF_PARAMS = edge.SearchParams(hnsw_ef=OF_SELF_WIDTH)
 _SCAN_PAGE = 2_000
 _LARGE_CORPUS = 2_000
 _NEARLY_ALL = 0.8
@@ -47,8 +49,8 @@ _MOST_CUBES = 1_000_000
 _COPY_PAGE = 256
 # So few points are searched as fast without indexes of their payloads.
 _INDEXED_FROM = 100
-# Exact search is as fast up to here, in KiB of vectors of one cube (about 2,500 points of 384 dimensions).
-_FULL_SCAN_KIB = 1_875
+# Exact search is as fast up to here, in KiB of vectors of one cube (about 2,500 points of 384 dimensions in 8 bits).
+_FULL_SCAN_KIB = 940
 # A cosine up to here may be 0: vectors are kept in 8 bits.
 _NOISE = 2**-8
 
@@ -140,12 +142,16 @@ class Shard:
         )
         # Arms that ask by one vector came with one object, since pickling keeps what is one; converting takes 25 us.
         vectors = {id(wire): _vector(wire) for _, wire, _ in arms}
+        nearest = {
+            key: edge.Query.Nearest(vectors[key[0]], using=key[1])
+            for key in {(id(wire), ASKED.get(name, name)) for name, wire, _ in arms}
+        }
         requests = [
             edge.QueryRequest(
                 limit=limit,
-                query=edge.Query.Nearest(vectors[id(wire)], using=ASKED.get(name, name)),
+                query=nearest[id(wire), ASKED.get(name, name)],
                 filter=wanted[STANDING_OF.get(Arm(name))],
-                params=sparse if name in SPARSE else _DENSE_PARAMS,
+                params=sparse if name in SPARSE else _OF_SELF_PARAMS if name == Arm.OF_SELF else _DENSE_PARAMS,
             )
             for name, wire, limit in arms
         ]

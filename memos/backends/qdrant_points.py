@@ -25,6 +25,8 @@ SPARSE = (Arm.TURN_BM25.value, Arm.WINDOW_BM25.value)
 # Of 13,712 texts' vectors a search finds 99.3 % of the true ten and 97.7 % of the true fifty (docs/log.md).
 BUILD_WIDTH = 200
 SEARCH_WIDTH = 64
+# Of the least telling arm: 97 % of the true ten of 10,386, 98 % of the first four, in three quarters of the time.
+OF_SELF_WIDTH = 32
 
 KEYWORDS = ("item", "type", "status", "tags", "conversation", "key", "role", "speaker")
 INTEGERS = (

@@ -64,7 +64,8 @@ _RELATED = 0.05
 """Cosine below which nothing is lifted: half of what has nothing to do with a request is nearer (docs/log.md)."""
 
 _LOOKED_AT_STANDING = 10
-"""Of what may be lifted, those nearest to a question that are looked at."""
+_LOOKED_AT_OF_SELF = 6
+"""Of what may be lifted, those nearest to a question that are looked at; of the second at most four have a place."""
 
 _INSTRUCTED = 0.35
 """Cosine from which an instruction is about a question that asks for nothing to be done."""
@@ -135,23 +136,23 @@ def vote(
     places = {_place(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
     newest = _recency(pool) if Intent.LATEST in question.intents else {}
+    of_question = _Of(question, named, newer)
     ranked = []
-    for entry in pool:
-        item, base = entry.item, base_of[entry.item.id]
-        boosts = [("session", base - entry.fused.score)] if base != entry.fused.score else []
+    for item, fused in pool:
+        base, votes = base_of[item.id], fused.votes
+        boosts = [("session", base - fused.score)] if base != fused.score else []
         if item.position is not None:
-            after, before = (places.get(_place(item, step)) for step in (1, -1))
+            after, before = places.get(_place(item, 1)), places.get(_place(item, -1))
             boosts += [(name, weight * base_of[other]) for name, weight, other in _neighbours(item, after, before)]
-        boosts += [(name, weight * base) for name, weight in _factors(item, question, named, newer)]
+        if base:  # of nothing every share is nothing
+            boosts += [(name, weight * base) for name, weight in of_question.factors(item)]
         if item.id in newest:
             boosts.append(("newest", NEWEST * newest[item.id] * base))
-        votes = entry.fused.votes
         if item.id in graph:
             votes = (*votes, graph[item.id])
-        then = of_then.get(f"{item.id}:{item.version}")
-        if then is not None:
+        if of_then and (then := of_then.get(f"{item.id}:{item.version}")) is not None:
             votes = (*votes, then)
-        score = sum(vote[3] for vote in votes) + sum(gave for _, gave in boosts)
+        score = sum([vote[3] for vote in votes]) + sum([gave for _, gave in boosts])
         ranked.append(Ranked(item, score, votes, tuple(boosts)))
     ranked = _second_look(ranked, whole)
     return _spread(ranked) if question.intents & {Intent.LIST, Intent.COUNT} else ranked
@@ -216,15 +217,15 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
 def liftable(question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]) -> Standing:
     """Return what may be lifted for a question; what may not has no business among its candidates."""
     if question.is_request:
-        return Standing(_nearest(standing, _RELATED), _nearest(of_self, _RELATED))
+        return Standing(_nearest(standing, _RELATED), _nearest(of_self, _RELATED, _LOOKED_AT_OF_SELF))
     return Standing(_nearest(standing, _INSTRUCTED), ())
 
 
-def _nearest(points: Sequence[ScoredPoint], least: float) -> tuple[ScoredPoint, ...]:
+def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _LOOKED_AT_STANDING) -> tuple[ScoredPoint, ...]:
     """Return the nearest chunk of each of a few items."""
     nearest: dict[str, ScoredPoint] = {}
     for point in points:
-        if point.score < least or len(nearest) == _LOOKED_AT_STANDING:
+        if point.score < least or len(nearest) == most:
             break
         nearest.setdefault(point.item, point)
     return tuple(nearest.values())
@@ -298,11 +299,14 @@ def _session(item: Brief) -> tuple[str, int] | None:
 def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
     """Return each session's standing, the best 1: the sum of its five best candidates' scores."""
     votes: dict[object, list[float]] = defaultdict(list)
-    for entry in pool:
-        session = _session(entry.item)
+    for item, fused in pool:
+        session = _session(item)
         if session is not None:
-            votes[session].append(entry.fused.score)
-    sums = {session: sum(sorted(given, reverse=True)[:_SESSION_TOP]) for session, given in votes.items()}
+            votes[session].append(fused.score)
+    sums = {
+        session: given[0] if len(given) == 1 else sum(sorted(given, reverse=True)[:_SESSION_TOP])
+        for session, given in votes.items()
+    }
     best = max(sums.values(), default=0.0)
     return {session: total / best for session, total in sums.items()} if best else {}
 
@@ -311,14 +315,14 @@ def _place(item: Brief, step: int) -> tuple[str | None, int | None, int]:
     return item.conversation, item.session, (item.position or 0) + step
 
 
-def _neighbours(item: Brief, after: Brief | None, before: Brief | None) -> Iterator[tuple[str, float, str]]:
-    """Yield what the messages beside an item give it of their own standing: name, weight, id."""
-    if after is not None:
-        yield "next", NEXT, after.id
+def _neighbours(item: Brief, after: Brief | None, before: Brief | None) -> list[tuple[str, float, str]]:
+    """Return what the messages beside an item give it of their own standing: name, weight, id."""
+    found = [("next", NEXT, after.id)] if after is not None else []
     if before is not None:
-        yield "previous", PREVIOUS, before.id
+        found.append(("previous", PREVIOUS, before.id))
         if before.speaker != item.speaker and (asking := _asks(before)):
-            yield "answers", ANSWERS * asking, before.id
+            found.append(("answers", ANSWERS * asking, before.id))
+    return found
 
 
 def _asks(item: Brief) -> float:
@@ -326,36 +330,41 @@ def _asks(item: Brief) -> float:
     return asking_share(item.memory) if item.length < _SHORT_CHARS else 0.0
 
 
-def _factors(
-    item: Brief,
-    question: Question,
-    named: Collection[str],
-    newer: Container[str],
-) -> Iterator[tuple[str, float]]:
-    done = Intent.DONE in question.intents
-    if item.speaker in named:
-        yield "speaker", SPEAKER
-    if Intent.WHEN in question.intents and item.valid_to is not None:
-        yield "timed", TIMED
-    if question.phrases:
-        said = " ".join(item.memory.casefold().split())
-        share = sum(phrase in said for phrase in question.phrases) / len(question.phrases)
-        if share:
-            yield "phrase", PHRASE * share
-    if done and item.type == ItemType.TOOL_TRAJECTORY:
-        yield "called", CALLED
-    if Intent.ADVICE in question.intents and item.role == Role.USER and states_preference(item.memory):
-        yield "preference", ADVICE
-    # Who asks for a call and who makes it tell of it, when that is what the question is about.
-    tells_of_call = done and item.id in newer
-    if not tells_of_call and (asking := _asks(item)):
-        yield "asking", ASKING * asking
-    if not tells_of_call and item.role == Role.ASSISTANT:
-        yield "assistant", ASSISTANT
-    if item.outdated:
-        yield "outdated", OUTDATED
-    if item.cold:
-        yield "cold", COLD
+class _Of:
+    """What a question asks of each of its candidates, read from it once."""
+
+    def __init__(self, question: Question, named: Collection[str], newer: Container[str]) -> None:
+        self._named, self._newer = named, newer
+        self._phrases = question.phrases
+        self._when, self._done, self._advice = (
+            intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE)
+        )
+
+    def factors(self, item: Brief) -> list[tuple[str, float]]:
+        """Return which shares of its own standing a candidate gets, or loses, by name."""
+        found = [("speaker", SPEAKER)] if item.speaker in self._named else []
+        if self._when and item.valid_to is not None:
+            found.append(("timed", TIMED))
+        if self._phrases:
+            said = " ".join(item.memory.casefold().split())
+            share = sum(phrase in said for phrase in self._phrases) / len(self._phrases)
+            if share:
+                found.append(("phrase", PHRASE * share))
+        if self._done and item.type == ItemType.TOOL_TRAJECTORY:
+            found.append(("called", CALLED))
+        if self._advice and item.role == Role.USER and states_preference(item.memory):
+            found.append(("preference", ADVICE))
+        # Who asks for a call and who makes it tell of it, when that is what the question is about.
+        if not (self._done and item.id in self._newer):
+            if asking := _asks(item):
+                found.append(("asking", ASKING * asking))
+            if item.role == Role.ASSISTANT:
+                found.append(("assistant", ASSISTANT))
+        if item.outdated:
+            found.append(("outdated", OUTDATED))
+        if item.cold:
+            found.append(("cold", COLD))
+        return found
 
 
 def asking_share(text: str) -> float:

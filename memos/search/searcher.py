@@ -409,10 +409,12 @@ def _pool(known: Candidates, enough: int, fused: Sequence[Fused], near: Sequence
     Those that are `near` come with the first page, with a score of nothing when no arm recalled them.
     """
     early = set(near)
-    later = [entry for entry in fused[enough:] if _item_of(entry) not in early]
-    first = [*fused[:enough], *(entry for entry in fused[enough:] if _item_of(entry) in early)]
-    unrecalled = early.difference(map(_item_of, fused))
-    pages = [first, *(later[start : start + enough] for start in range(0, len(later), enough))]
+    items_of = list(map(_item_of, fused))
+    first, later = fused[:enough], list(zip(fused[enough:], items_of[enough:], strict=True))
+    first = [*first, *(entry for entry, item in later if item in early)]
+    rest = [entry for entry, item in later if item not in early]
+    unrecalled = early.difference(items_of)
+    pages = [first, *(rest[start : start + enough] for start in range(0, len(rest), enough))]
     pool: list[Recalled] = []
     distinct: set[tuple[str, str, str]] = set()
     for page in pages:

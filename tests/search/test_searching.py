@@ -136,9 +136,9 @@ def test_why_not_says_what_stands_in_its_place(memos: MemOS) -> None:
 def test_every_vote_and_boost_of_a_search_is_explained_in_the_docs(memos: MemOS) -> None:
     explained = (Path(__file__).parents[2] / "docs" / "explaining.md").read_text(encoding="utf-8")
     source = inspect.getsource(rank)
-    named = set(re.findall(r"""yield "(\w+)"|boosts\.append\(\("(\w+)"|boosts, \("(\w+)"|vote = \("(\w+)\"""", source))
+    named = set(re.findall(r"""\.append\(\("(\w+)"|\[\("(\w+)", [A-Z]|boosts, \("(\w+)"|vote = \("(\w+)\"""", source))
     names = {name for found in named for name in found if name} | set(STANDING_OF)
-    assert {"next", "newest", "spread", "standing", "cold"} <= names
+    assert {"next", "answers", "speaker", "newest", "successor", "spread", "named", "standing", "cold"} <= names
     say(memos, "Where does Ann live?", who="Ben")
     say(memos, "In Oslo")
     hits = memos.search("Where does Ann live?", explain=True).hits
