@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.backends import tiny_models  # skips without the extra `local`
 
 torch = tiny_models.torch
+safetensors_torch = pytest.importorskip("safetensors.torch", reason="needs the extra `local`: make setup-local")
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
 from memos.adapter_files import CONFIG  # noqa: E402
@@ -30,15 +32,19 @@ from tests.backends.test_local_model import asking, made, prefill_of, store_of  
 from tests.backends.test_lora_training import PROMPTS, TAUGHT, exercises, learn, trained  # noqa: E402
 
 
-def adapter(folder: Path, name: str, seed: int, kind: str = "llama") -> LentAdapter:
+def adapter(folder: Path, name: str, seed: int, kind: str = "llama", rank: int = 4) -> LentAdapter:
     """Write an adapter with random weights, large enough to be heard."""
     base = tiny_models.model(kind)
     torch.manual_seed(seed)
-    config = peft.LoraConfig(r=4, lora_alpha=64, target_modules="all-linear", init_lora_weights=False)
+    config = peft.LoraConfig(r=rank, lora_alpha=64, target_modules="all-linear", init_lora_weights=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peft.get_peft_model(base, config).save_pretrained(folder / name)
     return LentAdapter(name, folder / name, sealed(folder / name))
+
+
+def safetensors_of(folder: Path) -> dict[str, Any]:
+    return dict(safetensors_torch.load_file(folder / ADAPTER_FILE))
 
 
 class Lent:
@@ -171,6 +177,58 @@ def test_what_is_not_wanted_leaves_memory(tmp_path: Path) -> None:
     assert not any("lora_" in name for name, _ in lent.loaded.model.named_parameters())
     lent.now.clear()
     assert reply(model, asking()) == before
+
+
+def test_those_of_one_configuration_lie_in_one_place_and_others_beside_it(tmp_path: Path) -> None:
+    model, lent = answering()
+    before = reply(model, asking())
+    every = [adapter(tmp_path, f"a{place}", place, rank=2 + 2 * (place % 2)) for place in range(4)]
+    told = []
+    for one in [*every, *reversed(every)]:
+        lent.now["home"] = one
+        told.append(reply(model, asking()))
+    assert told[:4] == told[4:][::-1]
+    assert len({before, *map(str, told)}) == 5
+    names = {name for name, _ in lent.loaded.model.named_parameters() if "lora_A" in name}
+    assert len({name.split("lora_A.")[1] for name in names}) == 2, "two configurations"
+    with lent.loaded.turns():
+        assert lent.loaded.adapters.keep_only(lambda id_: id_ in ("a0", "a2")) == 2
+    names = {name for name, _ in lent.loaded.model.named_parameters() if "lora_A" in name}
+    assert len({name.split("lora_A.")[1] for name in names}) == 1
+    lent.now["home"] = every[2]
+    assert reply(model, asking()) == told[2]
+    lent.now.clear()
+    assert reply(model, asking()) == before
+
+
+def test_weights_that_are_not_wanted_are_no_longer_on_the_model(tmp_path: Path) -> None:
+    model, lent = answering()
+    for place in (1, 2):
+        lent.now["home"] = adapter(tmp_path, f"a{place}", place)
+        reply(model, asking())
+    gone = next(iter(safetensors_of(tmp_path / "a2").values()))
+    held = [tensor for name, tensor in lent.loaded.model.named_parameters() if "lora_" in name]
+    assert any(tensor.shape == gone.shape and torch.equal(tensor, gone) for tensor in held)
+    with lent.loaded.turns():
+        lent.loaded.adapters.keep_only(lambda id_: id_ == "a1")
+    held = [tensor for name, tensor in lent.loaded.model.named_parameters() if "lora_" in name]
+    assert held
+    assert not any(tensor.shape == gone.shape and torch.equal(tensor, gone) for tensor in held)
+
+
+def test_one_that_does_not_fit_leaves_the_one_before_it_as_it_was(tmp_path: Path) -> None:
+    model, lent = answering()
+    lent.now["home"] = first = adapter(tmp_path, "one", 1)
+    told = reply(model, asking())
+    weights = safetensors_of(first.folder)
+    whole = adapter(tmp_path, "two", 2)
+    lacking = dict(list(weights.items())[1:])
+    safetensors_torch.save_file(lacking, whole.folder / ADAPTER_FILE, metadata={"format": "pt"})
+    for wrong in (LentAdapter("two", whole.folder, sealed(whole.folder)), adapter(tmp_path, "three", 3, "learned", 2)):
+        lent.now["home"] = wrong
+        assert reply(model, asking()) not in (told, None)
+        lent.now["home"] = first
+        assert reply(model, asking()) == told
 
 
 def test_what_was_trained_is_answered_and_the_answer_names_the_adapter(tmp_path: Path) -> None:
