@@ -14,7 +14,7 @@ _WARM_UP = 0.1
 _ALIKE = 4
 """Tokens within which prompts of one batch are alike: a tenth of what is computed is padding; within 12 a fifth."""
 
-_COURSE = 304
+_COURSE = 260
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
 
@@ -61,14 +61,14 @@ def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
     return found
 
 
-def epochs_of(most: int, exercises: int) -> int:
-    """Return in how many epochs of so many exercises a course is taught: in fewer than `most` when it is a large one.
+def epochs_of(usual: int, exercises: int) -> int:
+    """Return in how many epochs a course of so many exercises is taught: in fewer than `usual` when it is a large one.
 
-    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts passed after six
-    where 16 need ten (docs/log.md, "What an examination asks").
+    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
+    where 16 need ten (docs/log.md, "Seven epochs for 64").
     """
-    share = math.pow(_COURSE / max(_COURSE, exercises), 0.45)
-    return max(1, round(most * share))
+    share = math.pow(_COURSE / max(_COURSE, exercises), 0.36)
+    return max(1, round(usual * share))
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
