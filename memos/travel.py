@@ -30,7 +30,7 @@ from memos.memcube.ledger import cubes
 from memos.memcube.lent_vectors import LentVectors
 from memos.memcube.loading import Load, Loaded
 from memos.memcube.sealing import MAGIC, Sealer, check_passphrase, is_sealed, unseal
-from memos.memcube.vectors import TEXT_FORMAT, VectorFollower
+from memos.memcube.vectors import SAME_TEXTS, VectorFollower
 from memos.model import LOCAL_OWNER
 from memos.ports import Embedder, VectorIndex
 from memos.reader.fields import switch
@@ -181,7 +181,7 @@ class Travel:
     def _loaded(self, work: Load) -> Loaded:
         means, manifest = self._means, work.reader.manifest
         lent = None
-        fits = work.vectors_fit and manifest.point_format == TEXT_FORMAT and work.reader.has(POINTS)
+        fits = work.vectors_fit and manifest.point_format in SAME_TEXTS and work.reader.has(POINTS)
         if fits and work.target.trust:  # others could have an item found whatever is asked
             with disk_errors(means.home):
                 lent = LentVectors(work.reader, self._scratch(), normalised=work.fingerprint.normalised)

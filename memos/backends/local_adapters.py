@@ -19,6 +19,10 @@ _MOST = 16
 """Adapters in memory, some megabytes each; who comes again after more loads its own anew."""
 
 
+_REFUSED = (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
+"""What files of another model, or damaged ones, are told by."""
+
+
 class _Slot:
     """A place on the model for adapters of one configuration, in which the weights of one of them lie.
 
@@ -109,8 +113,12 @@ class LocalAdapters:
             shape = _shape_of(adapter.folder)
             slot = self._slots.get(shape) or self._new_slot(adapter.folder, shape)
             weights = slot.read(adapter.folder / ADAPTER_FILE)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        except BaseException as error:
+            # Whatever was on is off: else who asks for none next would have the one before.
+            self._off()
             self._drop_empty()
+            if not isinstance(error, _REFUSED):
+                raise
             raise IntegrityError(
                 f"The adapter in {adapter.folder} cannot be put on this model ({type(error).__name__})."
             ) from error
@@ -119,28 +127,26 @@ class LocalAdapters:
             self._remove(next(iter(self._there)))
 
     def _new_slot(self, folder: Path, shape: str) -> _Slot:
-        """Have peft put a first adapter of a configuration on the model."""
-        from peft import PeftModel  # noqa: PLC0415 - takes a second, and most models have no adapter
+        """Have peft make a place for a configuration; weights are put there later, so that those of others stay out."""
+        from peft import PeftConfig, PeftModel  # noqa: PLC0415 - takes a second, and most models have no adapter
 
         name = f"memstrata{self._made}"
         self._made += 1
+        config = PeftConfig.from_pretrained(str(folder))
+        config.inference_mode = True
         try:
             with warnings.catch_warnings():  # peft says what it leaves to us
                 warnings.simplefilter("ignore")
-                # Without first filling what is filled from the file then.
                 if self._adapted is None:
-                    self._adapted = PeftModel.from_pretrained(
-                        self._model, folder, adapter_name=name, low_cpu_mem_usage=True
-                    )
+                    self._adapted = PeftModel(self._model, config, adapter_name=name)
                 else:
-                    self._adapted.load_adapter(folder, name, low_cpu_mem_usage=True)
+                    self._adapted.add_adapter(name, config)
         except BaseException:
-            self._off()
             if self._adapted is not None and name in self._adapted.peft_config:
                 self._adapted.delete_adapter(name)
             raise
         self._adapted.eval()
-        self._on = self._active = None  # peft puts on what it loads
+        self._off()  # peft puts on what it makes
         slot = self._slots[shape] = _Slot(name, self._adapted)
         return slot
 
@@ -177,4 +183,10 @@ class LocalAdapters:
 def _shape_of(folder: Path) -> str:
     """Return what adapters have in common that can lie in one place: all of a configuration but the model's name."""
     told = json.loads((folder / adapter_files.CONFIG).read_text(encoding="utf-8"))
-    return json.dumps({**told, "base_model_name_or_path": None}, sort_keys=True)
+    # peft writes names of modules in the order of a set, another in each process.
+    ordered = {key: sorted(value) if _is_names(value) else value for key, value in told.items()}
+    return json.dumps({**ordered, "base_model_name_or_path": None}, sort_keys=True)
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -27,6 +27,9 @@ CHUNK_TOKENS = 200
 TEXT_FORMAT = 6
 """Grows when texts are rendered otherwise before they are embedded: vectors of before are of no use then."""
 
+SAME_TEXTS = frozenset({6, 7})
+"""Formats whose texts are rendered as today's; 7 was one of points."""
+
 POINT_FORMAT = 8
 """Grows when points are made otherwise: since 8 what stands in a cube has graphs of its own."""
 

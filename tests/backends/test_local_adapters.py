@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
 from collections.abc import Sequence
@@ -220,15 +221,45 @@ def test_one_that_does_not_fit_leaves_the_one_before_it_as_it_was(tmp_path: Path
     model, lent = answering()
     lent.now["home"] = first = adapter(tmp_path, "one", 1)
     told = reply(model, asking())
-    weights = safetensors_of(first.folder)
-    whole = adapter(tmp_path, "two", 2)
-    lacking = dict(list(weights.items())[1:])
-    safetensors_torch.save_file(lacking, whole.folder / ADAPTER_FILE, metadata={"format": "pt"})
-    for wrong in (LentAdapter("two", whole.folder, sealed(whole.folder)), adapter(tmp_path, "three", 3, "learned", 2)):
+    for wrong in (lacking(adapter(tmp_path, "two", 2)), adapter(tmp_path, "three", 3, "learned", 2)):
         lent.now["home"] = wrong
         assert reply(model, asking()) not in (told, None)
         lent.now["home"] = first
         assert reply(model, asking()) == told
+
+
+def lacking(made_: LentAdapter) -> LentAdapter:
+    """Take one tensor out of an adapter's file, with a manifest that vouches for it."""
+    weights = safetensors_of(made_.folder)
+    safetensors_torch.save_file(dict(list(weights.items())[1:]), made_.folder / ADAPTER_FILE, metadata={"format": "pt"})
+    return LentAdapter(made_.id, made_.folder, sealed(made_.folder))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before any", "after one that is on"])
+@pytest.mark.parametrize("wrong", ["lacking", "lacking of another rank", "of another model"])
+def test_after_one_that_does_not_fit_nobody_elses_answers(tmp_path: Path, wrong: str, first: bool) -> None:
+    model, lent = answering()
+    before = reply(model, asking())
+    whole = adapter(tmp_path, "one", 1)
+    if not first:
+        lent.now["home"] = whole
+        assert reply(model, asking()) != before
+    if wrong == "of another model":
+        lent.now["home"] = adapter(tmp_path, "two", 2, "learned", 2)
+    else:
+        lent.now["home"] = lacking(adapter(tmp_path, "two", 2, rank=2 if "rank" in wrong else 4))
+    assert reply(model, asking()) == before, "the model alone"
+    lent.now.clear()
+    assert reply(model, asking()) == before
+    lent.now["home"] = whole
+    assert reply(model, asking()) != before
+
+
+def test_the_order_in_which_a_configuration_names_modules_is_none(tmp_path: Path) -> None:
+    one, two = (adapter(tmp_path, name, 1).folder for name in ("one", "two"))
+    told = json.loads((two / CONFIG).read_text())
+    (two / CONFIG).write_text(json.dumps({**told, "target_modules": told["target_modules"][::-1]}))
+    assert local_adapters._shape_of(one) == local_adapters._shape_of(two)
 
 
 def test_what_was_trained_is_answered_and_the_answer_names_the_adapter(tmp_path: Path) -> None:
