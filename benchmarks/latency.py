@@ -91,8 +91,13 @@ def _report(
     if arguments.plot is not None:
         plot(arguments.plot, first)
     counts = {"n": arguments.searches, "n_adds": arguments.adds, "cubes": arguments.cubes}
-    counts["requests"] = arguments.requests
-    figures = {**headline(first), **counts, "backend": arguments.backend, "by_layout": first}
+    figures = {
+        **headline(first),
+        **counts,
+        "requests": arguments.requests,
+        "backend": arguments.backend,
+        "by_layout": first,
+    }
     tables = [table for backend, by_layout in found.items() for table in _tables(backend, by_layout)]
     for servers in others:
         over = compared(first, servers)

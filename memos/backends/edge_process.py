@@ -28,8 +28,7 @@ from memos.backends.qdrant_points import (
     DENSE,
     INTEGERS,
     KEYWORDS,
-    OF_SELF_WIDTH,
-    SEARCH_WIDTH,
+    SEARCH_WIDTHS,
     SPARSE,
     STANDING,
     point_key,
@@ -40,8 +39,7 @@ from memos.model import STANDING_OF, Arm
 MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"
 _EDGE = EdgeDialect()
-_DENSE_PARAMS = edge.SearchParams(hnsw_ef=SEARCH_WIDTH)
-_OF_SELF_PARAMS = edge.SearchParams(hnsw_ef=OF_SELF_WIDTH)
+_DENSE_PARAMS = {name: edge.SearchParams(hnsw_ef=width) for name, width in SEARCH_WIDTHS.items()}
 _SCAN_PAGE = 2_000
 _LARGE_CORPUS = 2_000
 _NEARLY_ALL = 0.8
@@ -151,7 +149,7 @@ class Shard:
                 limit=limit,
                 query=nearest[id(wire), ASKED.get(name, name)],
                 filter=wanted[STANDING_OF.get(Arm(name))],
-                params=sparse if name in SPARSE else _OF_SELF_PARAMS if name == Arm.OF_SELF else _DENSE_PARAMS,
+                params=sparse if name in SPARSE else _DENSE_PARAMS[name],
             )
             for name, wire, limit in arms
         ]

@@ -33,8 +33,10 @@ class _Slot:
     def __init__(self, name: str, adapted: Any) -> None:
         self.name = name
         self.holds: str | None = None
-        named = ((key.replace(f".{name}.", "."), part) for key, part in adapted.named_parameters() if name in key)
-        self._parameters: dict[str, Any] = dict(named)
+        mine = f".{name}."
+        self._parameters: dict[str, Any] = {
+            key.replace(mine, "."): part for key, part in adapted.named_parameters() if mine in key
+        }
 
     def read(self, file: Path) -> dict[str, Any]:
         """Return a file's weights as the model has its own. Raises: ValueError (they are another model's)."""

@@ -16,10 +16,10 @@ import numpy as np
 from memos.backends import qdrant_collection
 from memos.backends.qdrant_calls import Connection, IdfCorpusParams, connect, models
 from memos.backends.qdrant_filters import compile_search
-from memos.backends.qdrant_points import ASKED, AT_LEAST, OF_SELF_WIDTH, SEARCH_WIDTH, SPARSE, point_key, stored_payload
+from memos.backends.qdrant_points import ASKED, AT_LEAST, SEARCH_WIDTHS, SPARSE, point_key, stored_payload
 from memos.backends.server_filters import ServerDialect
 from memos.errors import InvalidInput
-from memos.model import STANDING_OF, Arm
+from memos.model import STANDING_OF
 from memos.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.settings import QdrantSettings
 
@@ -47,8 +47,9 @@ class QdrantServerIndex:
         self._prefix = settings.collection
         self._name = name
         quantization = _RESCORED if settings.on_disk else None
-        self._dense = models.SearchParams(hnsw_ef=SEARCH_WIDTH, quantization=quantization)
-        self._of_self = models.SearchParams(hnsw_ef=OF_SELF_WIDTH, quantization=quantization)
+        self._dense = {
+            name: models.SearchParams(hnsw_ef=width, quantization=quantization) for name, width in SEARCH_WIDTHS.items()
+        }
 
     @classmethod
     def open(cls, settings: QdrantSettings, space: str, dimension: int) -> QdrantServerIndex:
@@ -116,7 +117,7 @@ class QdrantServerIndex:
                 query=_query(arm),
                 using=ASKED.get(arm.arm.value, arm.arm.value),
                 filter=wanted[STANDING_OF.get(arm.arm)],
-                params=terms if arm.arm in SPARSE else self._of_self if arm.arm is Arm.OF_SELF else self._dense,
+                params=terms if arm.arm in SPARSE else self._dense[arm.arm],
                 limit=arm.limit(request.limit),
                 with_payload=["item", "version"],
             )

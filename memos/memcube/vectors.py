@@ -25,7 +25,7 @@ CHUNK_TOKENS = 200
 """Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
 
 TEXT_FORMAT = 6
-"""Grows when texts are rendered otherwise before they are embedded: vectors of before are of no use then."""
+"""Grows when texts are rendered otherwise before they are embedded, to 8 next: vectors of before are of no use then."""
 
 SAME_TEXTS = frozenset({6, 7})
 """Formats whose texts are rendered as today's; 7 was one of points."""
@@ -42,11 +42,12 @@ _LEAST_CONTEXT_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
-    """One span of one version, rendered for both kinds of arm."""
+class Chunk:
+    """One span of one version: its text, and that rendered for both kinds of arm."""
 
     item: Item
     number: int
+    text: str
     turn: str
     window: str
 
@@ -104,9 +105,9 @@ class VectorFollower:
         """Return how often the engine started."""
         return self._index.incarnation
 
-    def first_turn(self, state: Item) -> str:
+    def first_chunk(self, state: Item) -> Chunk:
         """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
-        return self._chunks(state, ())[0].turn
+        return self._chunks(state, ())[0]
 
     def turns_of(self, states: Sequence[Item]) -> Vector:
         """Return float32 (len(states), dimension): the turn vectors of items as they are now.
@@ -116,7 +117,7 @@ class VectorFollower:
         found = self._index.turns([point_id(state.version_id, 0) for state in states])
         missing = [state for state in states if point_id(state.version_id, 0) not in found]
         if missing:
-            made = self._embedder.embed_documents([self.first_turn(state) for state in missing])
+            made = self._embedder.embed_documents([self.first_chunk(state).turn for state in missing])
             found |= {point_id(state.version_id, 0): vector for state, vector in zip(missing, made, strict=True)}
         turns = np.zeros((len(states), self._embedder.fingerprint.dimension), dtype=np.float32)
         for place, state in enumerate(states):
@@ -134,7 +135,7 @@ class VectorFollower:
         known = {**states, **items.all_versions(connection, missing)}
         return {item_id: tuple(known[other] for other in reversed(others)) for item_id, others in ids.items()}
 
-    def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[_Chunk]:
+    def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[Chunk]:
         """Cut one version; a chunk's window is the two pieces said before it, then itself."""
         pieces = [
             render.said(state.speaker, state.memory)
@@ -143,12 +144,13 @@ class VectorFollower:
         ]
         chunks = []
         for number, (start, end) in enumerate(self._spans(item.memory)):
-            said = _rendered(item, item.memory[start:end])
+            text = item.memory[start:end]
+            said = _rendered(item, text)
             pieces.append(said)
             context = pieces[-WINDOW:-1]
             room = _WINDOW_CHARS - len(said)
             window = render.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
-            chunks.append(_Chunk(item, number, said, window))
+            chunks.append(Chunk(item, number, text, said, window))
         return chunks
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
@@ -156,12 +158,12 @@ class VectorFollower:
             return [(0, len(text))]
         return self._embedder.split(text, CHUNK_TOKENS) or [(0, len(text))]
 
-    def _points(self, chunks: Sequence[_Chunk], revisions: Mapping[str, int]) -> list[VectorPoint]:
+    def _points(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[VectorPoint]:
         dense = self._dense(chunks, revisions)
         return [
             VectorPoint(
                 id=point_id(chunk.item.version_id, chunk.number),
-                payload=payload_of(chunk.item, chunk.number, revisions.get(chunk.item.id, 0)),
+                payload=payload_of(chunk, revisions.get(chunk.item.id, 0)),
                 turn=turn,
                 window=window,
                 turn_terms=self._terms.encode_document(chunk.turn),
@@ -170,7 +172,7 @@ class VectorFollower:
             for chunk, (turn, window) in zip(chunks, dense, strict=True)
         ]
 
-    def _dense(self, chunks: Sequence[_Chunk], revisions: Mapping[str, int]) -> list[tuple[Vector, Vector]]:
+    def _dense(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[tuple[Vector, Vector]]:
         """Return turn and window vector of each chunk: those that were lent, the others embedded."""
         found: list[tuple[Vector, Vector] | None] = [None] * len(chunks)
         if (lent := self._lent) is not None:
@@ -211,19 +213,24 @@ def point_id(version_id: str, chunk: int) -> str:
     return version_id if chunk == 0 else str(uuid.uuid5(uuid.UUID(version_id), str(chunk)))
 
 
-def standing_arm(item: Item) -> Arm | None:
-    """Return the arm that a user's word on what holds on has of its own, or whatever users tell of themselves."""
+def standing_arm(chunk: Chunk) -> Arm | None:
+    """Return the arm that a user's word on what holds on has of its own, or whatever users tell of themselves.
+
+    Of a long message only the chunks that say what holds on: all of its chunks would be all that is found near it.
+    """
+    item = chunk.item
     if item.type in (ItemType.PREFERENCE, ItemType.INSTRUCTION):
         return Arm.STANDING
     if item.type is not ItemType.MESSAGE or item.role is not Role.USER:
         return None
-    if stands(item.memory):
+    if stands(chunk.text):
         return Arm.STANDING
     return Arm.OF_SELF if tells_of_self(item.memory) else None
 
 
-def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
+def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
     """Return the filter fields of one version; entities and memory text stay in the ledger."""
+    item = chunk.item
     record = {
         name: value
         for name, value in items.record_of(item).items()
@@ -231,12 +238,12 @@ def payload_of(item: Item, chunk: int, revision: int) -> dict[str, Json]:
     }
     record |= {
         "item": item.id,
-        "chunk": chunk,
+        "chunk": chunk.number,
         "revision": revision,
         "recorded_from": to_micros(item.updated_at),
         "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
         "live": int(item.recorded_to is None and item.status in FOUND),
-        "standing": 0 if (arm := standing_arm(item)) is None else STANDING_OF[arm],
+        "standing": 0 if (arm := standing_arm(chunk)) is None else STANDING_OF[arm],
     }
     if item.recorded_to is not None:
         record["recorded_to"] = to_micros(item.recorded_to)

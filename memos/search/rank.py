@@ -136,7 +136,7 @@ def vote(
     places = {_place(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
     newest = _recency(pool) if Intent.LATEST in question.intents else {}
-    of_question = _Of(question, named, newer)
+    factors = _Factors(question, named, newer)
     ranked = []
     for item, fused in pool:
         base, votes = base_of[item.id], fused.votes
@@ -145,7 +145,7 @@ def vote(
             after, before = places.get(_place(item, 1)), places.get(_place(item, -1))
             boosts += [(name, weight * base_of[other]) for name, weight, other in _neighbours(item, after, before)]
         if base:  # of nothing every share is nothing
-            boosts += [(name, weight * base) for name, weight in of_question.factors(item)]
+            boosts += [(name, weight * base) for name, weight in factors.of(item)]
         if item.id in newest:
             boosts.append(("newest", NEWEST * newest[item.id] * base))
         if item.id in graph:
@@ -303,10 +303,7 @@ def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
         session = _session(item)
         if session is not None:
             votes[session].append(fused.score)
-    sums = {
-        session: given[0] if len(given) == 1 else sum(sorted(given, reverse=True)[:_SESSION_TOP])
-        for session, given in votes.items()
-    }
+    sums = {session: sum(sorted(given, reverse=True)[:_SESSION_TOP]) for session, given in votes.items()}
     best = max(sums.values(), default=0.0)
     return {session: total / best for session, total in sums.items()} if best else {}
 
@@ -330,8 +327,8 @@ def _asks(item: Brief) -> float:
     return asking_share(item.memory) if item.length < _SHORT_CHARS else 0.0
 
 
-class _Of:
-    """What a question asks of each of its candidates, read from it once."""
+class _Factors:
+    """What a question gives, or takes from, each of its candidates, as shares of their own standing."""
 
     def __init__(self, question: Question, named: Collection[str], newer: Container[str]) -> None:
         self._named, self._newer = named, newer
@@ -340,8 +337,8 @@ class _Of:
             intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE)
         )
 
-    def factors(self, item: Brief) -> list[tuple[str, float]]:
-        """Return which shares of its own standing a candidate gets, or loses, by name."""
+    def of(self, item: Brief) -> list[tuple[str, float]]:
+        """Return a candidate's, by name."""
         found = [("speaker", SPEAKER)] if item.speaker in self._named else []
         if self._when and item.valid_to is not None:
             found.append(("timed", TIMED))

@@ -14,7 +14,7 @@ from memos.backends.bm25 import QdrantBm25
 from memos.clock import new_id
 from memos.memcube.ledger import cubes, items, schema
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.vectors import payload_of, point_id
+from memos.memcube.vectors import Chunk, payload_of, point_id
 from memos.model import Cube, Fingerprint, Item, ItemType, Role, Status, Tier
 from memos.ports import Vector, VectorIndex, VectorPoint
 
@@ -82,8 +82,11 @@ def index_all(index: VectorIndex, states: Sequence[Item], vectors: Vector) -> No
     for start in range(0, len(states), 500):
         index.upsert(
             [
-                VectorPoint(point_id(s.version_id, 0), payload_of(s, 0, 1), v, v, _NO_TERMS, _NO_TERMS)
+                VectorPoint(
+                    point_id(s.version_id, 0), payload_of(Chunk(s, 0, s.memory, "", ""), 1), v, v, _NO_TERMS, _NO_TERMS
+                )
                 for s, v in zip(states[start : start + 500], vectors[start : start + 500], strict=True)
+                for payload in [payload_of(Chunk(s, 0, s.memory, s.memory, s.memory), 1)]
             ]
         )
 

@@ -126,3 +126,25 @@ def test_the_same_words_take_one_place_and_what_is_far_off_none(tmp_path: Path) 
         lifted = [hit.item.memory for hit in found if "of_self" in {vote.arm for vote in hit.arms}]
         assert len(lifted) == len(set(lifted)) >= 2
         assert "My compiler prints one warning." not in lifted
+
+
+def test_a_long_message_takes_no_place_from_others_but_with_what_it_says_itself(tmp_path: Path) -> None:
+    guide = " ".join(
+        f"The hotel in Las Vegas number {n} is a trip of its own, with a pool and a bar." for n in range(260)
+    )
+    with MemOS.open(tmp_path) as memos:
+        memos.add([{"role": "user", "content": f"The hotel in Las Vegas number {n} has a pool."} for n in range(30)])
+        memos.add(f"I prefer rooms that look at a garden. {guide}")
+        memos.add(CALM)
+        found = memos.search(REQUEST, top_k=10, explain=True)
+        [hit] = [hit for hit in found if hit.item.memory == CALM]
+        assert "standing" in {vote.arm for vote in hit.arms}
+
+
+def test_what_stands_in_the_last_lines_of_a_long_message_is_found(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path) as memos:
+        memos.add([{"role": "user", "content": f"The hotel in Las Vegas number {n} has a pool."} for n in range(30)])
+        memos.add(f"{'The suitcase stood in the hall of the hotel again, said the man. ' * 60} {CALM}")
+        found = memos.search(REQUEST, top_k=10, explain=True)
+        [hit] = [hit for hit in found if hit.item.memory.endswith(CALM)]
+        assert "standing" in {vote.arm for vote in hit.arms}
