@@ -491,6 +491,17 @@ def test_who_asks_where_somebody_lives_is_told_where_they_live_now(
     assert "outdated" not in {boost.name for hit in then for boost in hit.boosts}
 
 
+def test_who_asks_where_somebody_used_to_live_is_told_that_first(memos: MemOS) -> None:
+    said = {message["content"]: memos.add(message).item_ids[0] for message in (PARIS, LYON)}
+    analysed(memos)
+    places = []
+    for question in ("Where does Caroline live?", "Where did Caroline use to live?"):
+        hits = memos.search(question).hits
+        place = {item: number for number, hit in enumerate(hits) for item in (hit.item.id, *hit.duplicates)}
+        places.append(place[said["I moved to Lyon."]] < place[said["I live in Paris."]])
+    assert places == [True, False]
+
+
 def test_a_deleted_message_takes_its_facts_and_brings_back_what_they_replaced(memos: MemOS) -> None:
     memos.add(PARIS)
     moved = memos.add(LYON).item_ids[0]

@@ -52,6 +52,8 @@ class Intent(StrEnum):
     COUNT = "count"
     LIST = "list"
     LATEST = "latest"
+    FIRST = "first"
+    FORMER = "former"
     ADVICE = "advice"
     WHEN = "when"
     DONE = "done"
@@ -73,8 +75,23 @@ _INTENTS = {
         re.I,
     ),
     Intent.LATEST: re.compile(
-        r"\b(?:latest|currently|current|now(?:adays)?|these days|most recent(?:ly)?|newest|at the moment|still)\b"
-        r"|现在|目前|最新|如今|最近一次|今の|最新の",
+        r"\b(?:latest|currently|current|now(?:adays)?|these days|most recent(?:ly)?|newest|at the moment|still|"
+        r"last time)\b"
+        r"|现在|目前|最新|如今|最近一次|上一?次|今の|最新の",
+        re.I,
+    ),
+    # What came first of several, not who came first: "first place".
+    Intent.FIRST: re.compile(
+        r"\b(?:earliest|initially|originally|"
+        r"first(?! (?:name|aid|class|floor|half|hand|person|lady|language|grade|place|prize)\b))\b"
+        r"|第一次|最早|最初|初めて",
+        re.I,
+    ),
+    Intent.FORMER: re.compile(
+        # "Is he used to it?" asks how it is.
+        r"(?<!\bis )(?<!\bare )(?<!\bam )(?<!['’]s )(?<!\bget )(?<!\bgot )(?<!\bgetting )\bused to\b"
+        r"|\bdid\b.{1,80}\buse to\b|\b(?:formerly|former|previous(?:ly)?|originally|in the past)\b"
+        r"|\bbefore (?:that|then|now)\b|以前|从前|过去|曾经|原来|かつて|昔",
         re.I,
     ),
     Intent.ADVICE: re.compile(

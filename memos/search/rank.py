@@ -48,6 +48,7 @@ PHRASE = 0.20
 CALLED = 0.20
 """A call with its outcome, when the question is whether something was done, or worked, before."""
 NEWEST = 0.10
+OLDEST = 0.10
 ADVICE = 0.20
 ASKING = -0.20
 ASSISTANT = -0.15
@@ -135,7 +136,8 @@ def vote(
     base_of = {entry.item.id: entry.fused.score + SESSION * sessions.get(_session(entry.item), 0.0) for entry in pool}
     places = {_place(entry.item, 0): entry.item for entry in pool if entry.item.position is not None}
     named = {speaker for speaker in {entry.item.speaker for entry in pool} if question.names_speaker(speaker)}
-    newest = _recency(pool) if Intent.LATEST in question.intents else {}
+    newest = _by_age(pool) if Intent.LATEST in question.intents else {}
+    oldest = _by_age(pool, oldest=True) if Intent.FIRST in question.intents else {}
     factors = _Factors(question, named, newer)
     ranked = []
     for item, fused in pool:
@@ -148,6 +150,8 @@ def vote(
             boosts += [(name, weight * base) for name, weight in factors.of(item)]
         if item.id in newest:
             boosts.append(("newest", NEWEST * newest[item.id] * base))
+        if item.id in oldest:
+            boosts.append(("oldest", OLDEST * oldest[item.id] * base))
         if item.id in graph:
             votes = (*votes, graph[item.id])
         if of_then and (then := of_then.get(f"{item.id}:{item.version}")) is not None:
@@ -333,8 +337,8 @@ class _Factors:
     def __init__(self, question: Question, named: Collection[str], newer: Container[str]) -> None:
         self._named, self._newer = named, newer
         self._phrases = question.phrases
-        self._when, self._done, self._advice = (
-            intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE)
+        self._when, self._done, self._advice, self._former = (
+            intent in question.intents for intent in (Intent.WHEN, Intent.DONE, Intent.ADVICE, Intent.FORMER)
         )
 
     def of(self, item: Brief) -> list[tuple[str, float]]:
@@ -357,7 +361,7 @@ class _Factors:
                 found.append(("asking", ASKING * asking))
             if item.role == Role.ASSISTANT:
                 found.append(("assistant", ASSISTANT))
-        if item.outdated:
+        if item.outdated and not self._former:
             found.append(("outdated", OUTDATED))
         if item.cold:
             found.append(("cold", COLD))
@@ -390,7 +394,9 @@ def _told_since(voted: Sequence[Ranked]) -> Mapping[str, str]:
     return found
 
 
-def _recency(pool: Sequence[Recalled]) -> Mapping[str, float]:
-    """Return up to 1 for the newest of the pool, by what it tells of; the oldest is left out."""
+def _by_age(pool: Sequence[Recalled], *, oldest: bool = False) -> Mapping[str, float]:
+    """Return up to 1 for the newest of the pool, by what it tells of, or for the oldest; the last is left out."""
     dated = sorted((entry.item.valid_from, entry.item.id) for entry in pool if entry.item.valid_from is not None)
+    if oldest:
+        dated.reverse()
     return {item_id: place / (len(dated) - 1) for place, (_, item_id) in enumerate(dated) if place}

@@ -40,7 +40,7 @@ from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
 from memos.search.patience import PatientReranker
 from memos.search.pushdown import recall
-from memos.search.question import Question, put_to, read_question
+from memos.search.question import Intent, Question, put_to, read_question
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
 from memos.search.relevance import relevance
 from memos.search.request import Rules, SearchRequest
@@ -188,7 +188,8 @@ class Searcher:
                 early = [*(beside.near or []), *stands.items(), *map(_item_of, dated)]
                 pool = _pool(known, self._enough(request), fused, early)
                 newer = dict(told_by_calls(connection, beside.question, pool))
-                newer |= {} if request.as_of is not None else _with_successors(known, pool)
+                if request.as_of is None and Intent.FORMER not in beside.question.intents:
+                    newer |= _with_successors(known, pool)
             with clock.stage("rank"):
                 voted = vote(pool, beside.question, beside.near or [], newer, dated, of_them)
                 order = settle(voted, beside.question, newer, stands)

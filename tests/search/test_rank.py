@@ -197,6 +197,19 @@ def test_the_latest_wins_when_asked_for_and_only_then() -> None:
     assert not any(boosts(entry) for entry in rank([recalled(old, 0.5), recalled(new, 0.5)], question("cats")))
 
 
+def test_what_came_first_wins_when_asked_for() -> None:
+    old, new = item("b", valid_from=NOON - timedelta(days=900)), item("a")
+    found = rank([recalled(old, 0.5), recalled(new, 0.5)], question("When did she first swim?"))
+    assert [entry.item.id for entry in found] == ["b", "a"]
+    assert [name for name, _ in found[0].boosts] == ["oldest"]
+
+
+def test_who_asks_how_it_was_gets_what_was_replaced_as_it_stands() -> None:
+    pool = [recalled(item("a")._replace(outdated=True), 0.5), recalled(item("b"), 0.45)]
+    assert rank(pool, question("Where does she live?"))[0].item.id == "b"
+    assert rank(pool, question("Where did she use to live?"))[0].item.id == "a"
+
+
 def test_who_only_asks_tells_little() -> None:
     assert asking_share("How are you? What is new?") == 1.0
     assert asking_share("I moved to Lyon. And you?") == pytest.approx(8 / 24)
