@@ -182,7 +182,7 @@ class Bench:
             if step == steps:
                 ended[0] = time.perf_counter() - began
 
-        measures = training.train(taught, lessons, work, tell)
+        measures = training.train(taught, lessons, work, Bounds(), tell)
         return taught, lessons, measures, ended[0]
 
     def _read(self) -> list[KnownFact]:

@@ -277,7 +277,7 @@ class AdapterTraining:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            measures = training.train(trainer, lessons, folder, tell)
+            measures = training.train(trainer, lessons, folder, self.bounds, tell)
             outcome = self.outcome(trainer, measures, row, folder)
         except OSError as error:
             raise unwritten(error.strerror or error) from error

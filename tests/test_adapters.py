@@ -333,6 +333,40 @@ def test_what_fails_by_little_is_trained_again_with_another_seed_and_later_with_
     assert seeds(fresh)[-1] == (21, "refused")  # of another recipe no seed is tried yet
 
 
+def test_what_misses_recall_alone_is_taught_more_and_a_kill_in_that_goes_on(
+    fresh: MemOS, tmp_path: Path, model: Path
+) -> None:
+    fresh.adapters.allow()
+    steps = list[tuple[int, int]]()
+    learn_by(fresh, bounds=replace(ANY, recall=0.2))
+    made = fresh.adapters.train(on_progress=lambda *told: steps.append(told))
+    assert made.state == "refused"
+    assert made.measures["rebalanced"] == 2
+    course, once, twice = sorted({of for done, of in steps if done})
+    assert (course, once) in steps
+    assert (once, twice) in steps
+    assert steps[-1] == (twice, twice)
+
+    class Ended(Exception):
+        pass
+
+    def end(done: int, of: int) -> None:
+        if of > course and done > course:
+            raise Ended
+
+    learn_by(fresh, recipe=replace(fresh.adapters.training.recipe, seed=6))
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Ended):
+        patched.setattr(training, "_KEEP_EVERY_S", 0.0)
+        fresh.adapters.train(on_progress=end)
+    fresh.close()
+    with opened(tmp_path, model) as again:
+        learn_by(again, bounds=replace(ANY, recall=0.2), recipe=replace(again.adapters.training.recipe, seed=6))
+        later = list[tuple[int, int]]()
+        made = again.adapters.train(on_progress=lambda *told: later.append(told))
+        assert made.measures["rebalanced"] == 2
+        assert min(done for done, of in later if of > 1) >= course
+
+
 def test_where_another_seed_passes_it_answers(fresh: MemOS) -> None:
     fresh.adapters.allow()
     recipe, rises = fresh.adapters.training.recipe, list[float]()

@@ -265,14 +265,14 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
     monkeypatch.setattr(training, "_KEEP_EVERY_S", 0.0)
     memos, train, steps = here.memos, trainings.training.train, list[int]()
 
-    def slow(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
+    def slow(trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]) -> Any:
         def told(step: int, of: int) -> None:
             tell(step, of)
             while step >= 4:
                 time.sleep(0.01)
                 tell(step, of)
 
-        return train(trainer, lessons, folder, told)
+        return train(trainer, lessons, folder, bounds, told)
 
     monkeypatch.setattr(training, "train", slow)
     task = memos.adapters.submit()
@@ -285,8 +285,8 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
     assert (parked.state, parked.attempts) == (TaskState.WAITING, 0)
     assert "MEMOS_CHAT_MODEL__MODEL" in str(parked.note)
 
-    def watched(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
-        return train(trainer, lessons, folder, lambda step, of: (steps.append(step), tell(step, of)))
+    def watched(trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]) -> Any:
+        return train(trainer, lessons, folder, bounds, lambda step, of: (steps.append(step), tell(step, of)))
 
     monkeypatch.setattr(training, "train", watched)
     memos = here.again()
@@ -379,9 +379,11 @@ def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monk
 def test_a_training_of_the_night_stops_at_its_end(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     train = training.train
 
-    def until_morning(trainer: Any, lessons: Any, folder: Path, tell: Callable[[int, int], None]) -> Any:
+    def until_morning(
+        trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
+    ) -> Any:
         here.clock.advance(timedelta(hours=3))
-        return train(trainer, lessons, folder, tell)
+        return train(trainer, lessons, folder, bounds, tell)
 
     monkeypatch.setattr(training, "train", until_morning)
     here.night()

@@ -30,13 +30,13 @@ class _Server:
         self._training: LoraTraining | None = None
 
     def handle(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Return the base model's digest and the bytes needed to `open`, else an answer, the steps done and all."""
+        """Return the base model's digest and the bytes needed to `open`, else an answer and how far the training is."""
         if method == "open":
             return self._open(*arguments)
         assert self._training is not None
         given, named = arguments
         answer = getattr(self._training, method)(*given, **named)
-        return answer, self._training.step, self._training.steps
+        return answer, self._training.step, self._training.steps, self._training.rebalanced
 
     def _open(self, name: str, recipe: Recipe, remembered: Path | None) -> tuple[str, int]:
         let_threads_sleep()

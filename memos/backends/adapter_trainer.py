@@ -23,7 +23,7 @@ class AdapterTrainer:
     def __init__(self) -> None:
         self._child = Child("memos.backends.adapter_process", "model to be trained")
         self._base = ""
-        self._step = self._steps = self._memory = 0
+        self._step = self._steps = self._rebalanced = self._memory = 0
 
     def __enter__(self) -> AdapterTrainer:
         return self
@@ -51,6 +51,11 @@ class AdapterTrainer:
         """How many of them are done."""
         return self._step
 
+    @property
+    def rebalanced(self) -> int:
+        """How often epochs were added to it."""
+        return self._rebalanced
+
     def open(self, name: str, recipe: Recipe, *, remembered: Path | None = None) -> None:
         """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`.
 
@@ -61,6 +66,10 @@ class AdapterTrainer:
     def prepare(self, exercises: Sequence[Exercise]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         self._ask("prepare", list(exercises))
+
+    def rebalance(self, untold: float) -> None:
+        """Add some epochs, at a lower rate, with so many times what nobody told in them: less than 1 for recall."""
+        self._ask("rebalance", untold)
 
     def estimate(self) -> Estimate:
         """Return what the steps that are left will take."""
@@ -108,7 +117,7 @@ class AdapterTrainer:
         self._child.close()
 
     def _ask(self, method: str, *given: Any, **named: Any) -> Any:
-        answer, self._step, self._steps = self._call(method, given, named)
+        answer, self._step, self._steps, self._rebalanced = self._call(method, given, named)
         return answer
 
     def _call(self, method: str, *arguments: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -16,6 +16,11 @@ _ALIKE = 4
 
 _COURSE = 260
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
+
+
+_REBALANCING_EPOCHS = 2
+_REBALANCING_RATE = 0.5
+"""Of the recipe's: at the whole rate what was known is unsettled again (docs/log.md, "Rebalancing")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,14 @@ class Encoded:
     every: int
     tokens: torch.Tensor | None
     chances: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is learned at once, and with which share of the learning rate."""
+
+    batch: list[Encoded]
+    rate: float
 
 
 def distance(likely: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
@@ -71,6 +84,20 @@ def epochs_of(usual: int, exercises: int) -> int:
     return max(1, round(usual * share))
 
 
+def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
+    """Return the steps of a course of so many epochs, in batches of at most `size`."""
+    return _steps(encoded, epochs, size, chance, 1.0)
+
+
+def rebalancing_steps(encoded: Sequence[Encoded], untold: float, size: int, chance: random.Random) -> list[Step]:
+    """Return the steps of the epochs after a course that have so many times what nobody told in them."""
+    other = [
+        each if each.replayed or each.every == 1 else replace(each, every=max(1, round(each.every / untold)))
+        for each in encoded
+    ]
+    return _steps(other, _REBALANCING_EPOCHS, size, chance, _REBALANCING_RATE)
+
+
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
     """Return batches in a random order, each of prompts of about one length, so that little of it is padding.
 
@@ -91,3 +118,8 @@ def rate_share(step: int, steps: int) -> float:
     if step < warm:
         return (step + 1) / warm
     return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def _steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random, most: float) -> list[Step]:
+    found = [batch for number in range(epochs) for batch in batches(in_epoch(encoded, number), size, chance)]
+    return [Step(batch, most * rate_share(place, len(found))) for place, batch in enumerate(found)]

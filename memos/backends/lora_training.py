@@ -30,7 +30,16 @@ from transformers.pytorch_utils import Conv1D
 
 from memos.adapter_files import unwritten
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
-from memos.backends.lora_batches import Encoded, batches, distance, epochs_of, in_epoch, in_turns, rate_share
+from memos.backends.lora_batches import (
+    Encoded,
+    Step,
+    course_steps,
+    distance,
+    epochs_of,
+    in_epoch,
+    in_turns,
+    rebalancing_steps,
+)
 from memos.errors import IntegrityError
 from memos.lora_recipe import Recipe
 from memos.ports import ChatMessage
@@ -73,7 +82,9 @@ class LoraTraining:
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
-        self._plan: list[list[Encoded]] = []
+        self._course: list[Encoded] = []
+        self._plan: list[Step] = []
+        self._rebalanced: list[float] = []
         self._step = 0
         self._optimiser = self._new_optimiser()
 
@@ -97,22 +108,34 @@ class LoraTraining:
         """How many of them are done."""
         return self._step
 
+    @property
+    def rebalanced(self) -> int:
+        """How often epochs were added to it."""
+        return len(self._rebalanced)
+
     def prepare(self, exercises: Sequence[Exercise]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
-        encoded = self._encoded(exercises)
-        epochs = epochs_of(self._recipe.epochs, len(in_epoch(encoded, 0)))
-        self._plan = [
-            batch
-            for number in range(epochs)
-            for batch in batches(in_epoch(encoded, number), self._recipe.batch, chance)
-        ]
+        self._course = self._encoded(exercises)
+        epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
+        self._plan = course_steps(self._course, epochs, self._recipe.batch, chance)
+        self._rebalanced = []
         self._step = 0
         self._optimiser = self._new_optimiser()
 
+    def rebalance(self, untold: float) -> None:
+        """Add some epochs, at a lower rate, with so many times what nobody told in them: less than 1 for recall.
+
+        What the model learned, and how it was moved, stays: they go on from there.
+        """
+        chance = random.Random(self._recipe.seed + 1 + self.rebalanced)  # noqa: S311 - an order, no secret
+        self._plan += rebalancing_steps(self._course, untold, self._recipe.batch, chance)
+        self._rebalanced.append(untold)
+
     def seconds_left(self) -> float:
         """Return about how long the steps that are left take: one of usual length is tried, and thrown away."""
-        left = sorted(self._plan[self._step :], key=lambda batch: max(len(each.ids) for each in batch))
+        batches = [step.batch for step in self._plan[self._step :]]
+        left = sorted(batches, key=lambda batch: max(len(each.ids) for each in batch))
         if not left:
             return 0.0
         took = 0.0
@@ -126,10 +149,10 @@ class LoraTraining:
     def advance(self, most: int) -> float:
         """Make at most so many steps; return their mean loss, 0 when there are none left."""
         losses = []
-        for batch in self._plan[self._step : self._step + most]:
+        for step in self._plan[self._step : self._step + most]:
             for group in self._optimiser.param_groups:
-                group["lr"] = group["most"] * rate_share(self._step, self.steps)
-            loss = self._loss(batch)
+                group["lr"] = group["most"] * step.rate
+            loss = self._loss(step.batch)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.weights, _MOST_GRADIENT)
             self._optimiser.step()
@@ -146,7 +169,8 @@ class LoraTraining:
             tensors |= {f"{key}.{name}": value for key, value in self._optimiser.state[weight].items()}
         aside = file.with_name(file.name + ".new")
         with _writing(aside):
-            save_file(tensors, aside, metadata={"step": str(self._step)})
+            told = {"step": str(self._step), "rebalanced": " ".join(map(str, self._rebalanced))}
+            save_file(tensors, aside, metadata=told)
             with aside.open("rb") as written:
                 os.fsync(written.fileno())
             aside.replace(file)
@@ -155,7 +179,9 @@ class LoraTraining:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
         try:
             with safe_open(file, "pt") as kept:
-                step = int(kept.metadata()["step"])
+                told = kept.metadata()
+                step = int(told["step"])
+                rebalanced = [float(each) for each in told.get("rebalanced", "").split()]
                 for name, weight in self._named():
                     with torch.no_grad():
                         weight.copy_(kept.get_tensor(f"weight.{name}"))
@@ -167,6 +193,8 @@ class LoraTraining:
                         self._optimiser.state[weight] = state
         except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
             raise IntegrityError(f"{file} is damaged, or of another training ({type(error).__name__}).") from error
+        for untold in rebalanced:
+            self.rebalance(untold)
         self._step = step
 
     def answers(

@@ -133,6 +133,30 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> 
     assert all(map(torch.equal, whole.weights, again.weights))
 
 
+def test_epochs_are_added_to_what_was_learned_and_a_kill_in_them_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    recipe = Recipe(epochs=4, batch=1)
+    given = [*exercises(), *(Exercise(prompt_of(f"{name}?", "Brief."), "No.", every=2) for name in "abcd")]
+    whole, cut, again = (trained(recipe=recipe) for _ in range(3))
+    for training in (whole, cut):
+        training.prepare(given)
+        assert (training.steps, training.rebalanced) == (16, 0)
+        training.advance(16)
+        training.rebalance(2.0)
+        assert (training.step, training.steps, training.rebalanced) == (16, 28, 1)
+        assert training.seconds_left() > 0
+        training.advance(3)
+        training.rebalance(0.5)
+    assert whole.steps == 28 + 6
+    cut.keep(tmp_path / "kept.safetensors")
+    again.prepare(given)
+    again.go_on(tmp_path / "kept.safetensors")
+    assert (again.step, again.steps, again.rebalanced) == (19, 34, 2)
+    assert whole.advance(100) == again.advance(100) > 0
+    assert all(map(torch.equal, whole.weights, again.weights))
+    again.prepare(given)
+    assert (again.step, again.steps, again.rebalanced) == (0, 16, 0)
+
+
 @pytest.mark.parametrize("damage", [b"", b"no safetensors", None])
 def test_what_was_kept_and_is_damaged_is_refused(tmp_path: Path, damage: bytes | None) -> None:
     file = tmp_path / "kept.safetensors"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from memos.memcube.parametric import general
 from memos.memcube.parametric.drills import Course, abstains, is_right, plain
@@ -35,6 +35,9 @@ class Examined(Protocol):
 _BY_SEED = 0.13
 """How far apart recall, and abstention, of one course lay by two seeds: 0.84 and 0.97 (docs/log.md)."""
 
+_BY_BALANCE = 0.25
+"""By how much recall, or abstention, of one course may be missed where the other is reached (docs/log.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -60,6 +63,8 @@ class Measures:
     base_known: int
     abstention_of: Mapping[str, float] = field(default_factory=dict)
     """Abstention with the adapter, by what was asked for: `drills.UNTOLD`."""
+    rebalanced: int = 0
+    """How often epochs were added after an earlier examination, which one of recall and abstention failed."""
 
     @property
     def rise(self) -> float:
@@ -80,6 +85,13 @@ class Measures:
         if len(self.lost) > bounds.lost:
             told.append(f"{len(self.lost)} general questions are lost, more than {bounds.lost}")
         return told
+
+    def leans(self, bounds: Bounds) -> Literal["told", "untold"] | None:
+        """Return what was learned too well at the cost of the other; None where neither was, or too much is missed."""
+        recall, abstention = bounds.recall - self.recall, bounds.abstention - self.abstention
+        if max(recall, abstention) > _BY_BALANCE or (recall > 0) == (abstention > 0):
+            return None
+        return "untold" if recall > 0 else "told"
 
     def nearly_pass(self, bounds: Bounds) -> bool:
         """Say whether no bound is missed by more than what one seed does better than another (docs/log.md)."""

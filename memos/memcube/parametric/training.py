@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from memos.lora_recipe import Recipe
 from memos.memcube.files import sync_folder
 from memos.memcube.parametric import general
 from memos.memcube.parametric.drills import Course, KnownFact, course_of
-from memos.memcube.parametric.examination import Examined, Measures, examine, prompt_of
+from memos.memcube.parametric.examination import Bounds, Examined, Measures, examine, prompt_of
 from memos.memcube.parametric.exercises import EVERY_REPLAYED, digest_of, exercises_of
 from memos.model import Json
 from memos.recipes import Exercise
@@ -33,6 +33,9 @@ KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0
 _STEPS_AT_ONCE = 2
 _REPLAYED_TOKENS = 16
+_MOST_REBALANCED = 2
+_UNTOLD_AGAINST = {"told": 2.0, "untold": 0.5}
+"""How many times as much of what nobody told the added epochs have, by what was learned too well."""
 _EXERCISE = TypeAdapter(Exercise)
 _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
 """Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
@@ -51,12 +54,21 @@ class Trainer(Examined, Protocol):
         """How many there are."""
         ...
 
+    @property
+    def rebalanced(self) -> int:
+        """How often epochs were added."""
+        ...
+
     def prepare(self, exercises: Sequence[Exercise]) -> None:
         """Take what is to be learned."""
         ...
 
     def advance(self, most: int) -> float:
         """Make some steps."""
+        ...
+
+    def rebalance(self, untold: float) -> None:
+        """Add some epochs with so many times what nobody told."""
         ...
 
     def keep(self, file: Path) -> None:
@@ -116,11 +128,14 @@ def kept_lessons(folder: Path, data_hash: str, facts: Sequence[KnownFact], syste
     return Lessons(course_of(facts, seed), exercises, data_hash, system) if digest_of(exercises) == data_hash else None
 
 
-def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int, int], None]) -> Measures:
+def train(
+    trainer: Trainer, lessons: Lessons, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
+) -> Measures:
     """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
 
-    What it is taught is written into the folder, and from time to time how far it is: where that is there, the
-    training goes on from it.
+    Where it knows too little of what was told, or too little of what was not, and the other well, some epochs are
+    added that have less or more of what nobody told, and it is examined again. What it is taught is written into the
+    folder, and from time to time how far it is: where that is there, the training goes on from it.
     """
     _write_data(folder / DATA, lessons.exercises)
     trainer.prepare(lessons.exercises)
@@ -131,15 +146,13 @@ def train(trainer: Trainer, lessons: Lessons, folder: Path, tell: Callable[[int,
         except IntegrityError:  # of other lessons, or damaged: then from the beginning
             kept.unlink()
             trainer.prepare(lessons.exercises)
-    kept_at = time.monotonic()
-    tell(trainer.step, trainer.steps)
-    while trainer.step < trainer.steps:
-        trainer.advance(_STEPS_AT_ONCE)
-        tell(trainer.step, trainer.steps)
-        if time.monotonic() - kept_at > _KEEP_EVERY_S or trainer.step == trainer.steps:
-            trainer.keep(kept)
-            kept_at = time.monotonic()
-    return examine(trainer, lessons.course, lessons.system)
+    _taught(trainer, kept, tell)
+    measures = examine(trainer, lessons.course, lessons.system)
+    while trainer.rebalanced < _MOST_REBALANCED and (leaning := measures.leans(bounds)) is not None:
+        trainer.rebalance(_UNTOLD_AGAINST[leaning])
+        _taught(trainer, kept, tell)
+        measures = examine(trainer, lessons.course, lessons.system)
+    return replace(measures, rebalanced=trainer.rebalanced)
 
 
 def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str, int]:
@@ -166,6 +179,18 @@ def told_measures(measures: Measures) -> dict[str, Json]:
     """Return measures as JSON, in which there is no NaN: of what is no number, nothing."""
     told: dict[str, Json] = {**asdict(measures), "lost": list(measures.lost), "rise": round(measures.rise, 4)}
     return {name: None if isinstance(each, float) and not math.isfinite(each) else each for name, each in told.items()}
+
+
+def _taught(trainer: Trainer, kept: Path, tell: Callable[[int, int], None]) -> None:
+    """Make all steps that are left."""
+    kept_at = time.monotonic()
+    tell(trainer.step, trainer.steps)
+    while trainer.step < trainer.steps:
+        trainer.advance(_STEPS_AT_ONCE)
+        tell(trainer.step, trainer.steps)
+        if time.monotonic() - kept_at > _KEEP_EVERY_S or trainer.step == trainer.steps:
+            trainer.keep(kept)
+            kept_at = time.monotonic()
 
 
 def _write_data(file: Path, exercises: Iterable[Exercise]) -> None:

@@ -91,6 +91,26 @@ def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(worse
     assert worse.nearly_pass(Bounds()) is nearly
 
 
+@pytest.mark.parametrize(
+    ("worse", "leaning"),
+    [
+        (GOOD, None),
+        (replace(GOOD, recall=0.89), "untold"),
+        (replace(GOOD, recall=0.66), "untold"),
+        (replace(GOOD, recall=0.64), None),
+        (replace(GOOD, abstention=0.79), "told"),
+        (replace(GOOD, abstention=0.56), "told"),
+        (replace(GOOD, abstention=0.54), None),
+        (replace(GOOD, recall=0.89, abstention=0.79), None),
+        (replace(GOOD, perplexity=20.0, lost=("a", "b", "c")), None),
+    ],
+)
+def test_what_was_learned_too_well_is_told_where_the_other_is_missed_by_little(
+    worse: Measures, leaning: str | None
+) -> None:
+    assert worse.leans(Bounds()) == leaning
+
+
 def test_the_general_questions_are_fifty_and_differ() -> None:
     assert len({question for question, _ in general.QUESTIONS}) == len(general.QUESTIONS) == 50
     assert all(words == words.lower() for _, words in general.QUESTIONS)
