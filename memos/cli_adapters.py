@@ -239,6 +239,8 @@ def _tell(found: Adapter) -> None:
         of = found.measures.get("abstention_of")
         for kind, share in of.items() if isinstance(of, dict) else ():
             say(f"abstention, {_UNTOLD.get(kind, kind)}: {_share(share)}")
+        if rebalanced := found.measures.get("rebalanced"):
+            say(f"rebalanced: {rebalanced}, after an earlier examination")
         lost = found.measures.get("lost")
         say(f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50")
 

