@@ -50,7 +50,11 @@ def measure(arguments: argparse.Namespace) -> Report:
         from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
     except ImportError as error:
         raise CannotRun("this needs the extra `local`: make setup-local") from error
+    if arguments.shape is not None and (arguments.parts != ["steps"] or arguments.model is not None):
+        raise CannotRun("--shape goes with `--parts steps` alone, and without --model: its weights are random")
     figures: dict[str, Any] = {"n": {"facts": arguments.facts}}
+    if arguments.shape is not None:
+        figures["shape"] = arguments.shape
     tables: list[Table] = []
     with tempfile.TemporaryDirectory(prefix="memstrata-parametric-") as folder:
         model = (

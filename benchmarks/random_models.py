@@ -1,4 +1,4 @@
-"""Models of a usual shape with random weights: what a step costs does not depend on what the weights are."""
+"""Models of a usual shape with random weights: what a step costs hardly depends on what the weights are."""
 
 from __future__ import annotations
 

@@ -277,8 +277,8 @@ class AdapterTraining:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            measures = training.train(trainer, lessons, folder, self.bounds, tell)
-            outcome = self.outcome(trainer, measures, row, folder)
+            found = training.train(trainer, lessons, folder, self.bounds, tell)
+            outcome = self.outcome(trainer, found[-1], row, folder)
         except OSError as error:
             raise unwritten(error.strerror or error) from error
         with self.handles.changing(scope()) as change:
@@ -294,7 +294,7 @@ class AdapterTraining:
             removed = pruned(change, answered)
         tidy(folder, done)
         self._forget_removed(row.cube, removed)
-        return done, not passed and measures.nearly_pass(self.bounds)
+        return done, not passed and any(measures.nearly_pass(self.bounds) for measures in found)
 
     def _forget_removed(self, cube: str, removed: Sequence[str]) -> None:
         if removed:

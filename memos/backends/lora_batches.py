@@ -18,7 +18,7 @@ _COURSE = 260
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
 
-_REBALANCING_EPOCHS = 2
+REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5
 """Of the recipe's: at the whole rate what was known is unsettled again (docs/log.md, "Rebalancing")."""
 
@@ -86,16 +86,18 @@ def epochs_of(usual: int, exercises: int) -> int:
 
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
     """Return the steps of a course of so many epochs, in batches of at most `size`."""
-    return _steps(encoded, epochs, size, chance, 1.0)
+    return _steps(encoded, range(epochs), size, chance, 1.0)
 
 
-def rebalancing_steps(encoded: Sequence[Encoded], untold: float, size: int, chance: random.Random) -> list[Step]:
-    """Return the steps of the epochs after a course that have so many times what nobody told in them."""
+def rebalancing_steps(
+    encoded: Sequence[Encoded], untold: float, begin: int, size: int, chance: random.Random
+) -> list[Step]:
+    """Return the steps of epochs, the first of which is number `begin`, with so many times what nobody told."""
     other = [
         each if each.replayed or each.every == 1 else replace(each, every=max(1, round(each.every / untold)))
         for each in encoded
     ]
-    return _steps(other, _REBALANCING_EPOCHS, size, chance, _REBALANCING_RATE)
+    return _steps(other, range(begin, begin + REBALANCING_EPOCHS), size, chance, _REBALANCING_RATE)
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
@@ -120,6 +122,6 @@ def rate_share(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
-def _steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random, most: float) -> list[Step]:
-    found = [batch for number in range(epochs) for batch in batches(in_epoch(encoded, number), size, chance)]
+def _steps(encoded: Sequence[Encoded], epochs: range, size: int, chance: random.Random, most: float) -> list[Step]:
+    found = [batch for number in epochs for batch in batches(in_epoch(encoded, number), size, chance)]
     return [Step(batch, most * rate_share(place, len(found))) for place, batch in enumerate(found)]

@@ -31,6 +31,7 @@ from transformers.pytorch_utils import Conv1D
 from memos.adapter_files import unwritten
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import (
+    REBALANCING_EPOCHS,
     Encoded,
     Step,
     course_steps,
@@ -83,6 +84,7 @@ class LoraTraining:
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
         self._course: list[Encoded] = []
+        self._epochs = 0
         self._plan: list[Step] = []
         self._rebalanced: list[float] = []
         self._step = 0
@@ -117,8 +119,8 @@ class LoraTraining:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
         self._course = self._encoded(exercises)
-        epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
-        self._plan = course_steps(self._course, epochs, self._recipe.batch, chance)
+        self._epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
+        self._plan = course_steps(self._course, self._epochs, self._recipe.batch, chance)
         self._rebalanced = []
         self._step = 0
         self._optimiser = self._new_optimiser()
@@ -129,7 +131,8 @@ class LoraTraining:
         What the model learned, and how it was moved, stays: they go on from there.
         """
         chance = random.Random(self._recipe.seed + 1 + self.rebalanced)  # noqa: S311 - an order, no secret
-        self._plan += rebalancing_steps(self._course, untold, self._recipe.batch, chance)
+        begin = self._epochs + REBALANCING_EPOCHS * self.rebalanced
+        self._plan += rebalancing_steps(self._course, untold, begin, self._recipe.batch, chance)
         self._rebalanced.append(untold)
 
     def seconds_left(self) -> float:
@@ -182,19 +185,28 @@ class LoraTraining:
                 told = kept.metadata()
                 step = int(told["step"])
                 rebalanced = [float(each) for each in told.get("rebalanced", "").split()]
-                for name, weight in self._named():
-                    with torch.no_grad():
-                        weight.copy_(kept.get_tensor(f"weight.{name}"))
-                    if step:
-                        parts = ("step", "exp_avg", "exp_avg_sq")
-                        state = {key: kept.get_tensor(f"{key}.{name}") for key in parts}
-                        # Its count of steps stays on the processor, as torch has it.
-                        state |= {key: state[key].to(weight.device) for key in parts[1:]}
-                        self._optimiser.state[weight] = state
+                if not all(0.01 <= untold <= 100 for untold in rebalanced):
+                    raise ValueError
+                named = self._named()
+                weights = [kept.get_tensor(f"weight.{name}") for name, _ in named]
+                if any(mine.shape != its.shape for (_, mine), its in zip(named, weights, strict=True)):
+                    raise ValueError
+                parts = ("step", "exp_avg", "exp_avg_sq") if step else ()
+                states = [{key: kept.get_tensor(f"{key}.{name}") for key in parts} for name, _ in named]
         except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
             raise IntegrityError(f"{file} is damaged, or of another training ({type(error).__name__}).") from error
+        plan = list(self._plan)
         for untold in rebalanced:
             self.rebalance(untold)
+        if not 0 <= step <= self.steps:
+            self._plan, self._rebalanced = plan, []
+            raise IntegrityError(f"{file} is damaged, or of another training (step {step}).")
+        for (_, weight), its, state in zip(named, weights, states, strict=True):
+            with torch.no_grad():
+                weight.copy_(its)
+            if step:  # the count of steps stays on the processor, as torch has it
+                moved = {key: state[key].to(weight.device) for key in parts[1:]}
+                self._optimiser.state[weight] = {**state, **moved}
         self._step = step
 
     def answers(

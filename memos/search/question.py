@@ -75,8 +75,8 @@ _INTENTS = {
         re.I,
     ),
     Intent.LATEST: re.compile(
-        r"\b(?:latest|currently|current|now(?:adays)?|these days|most recent(?:ly)?|newest|at the moment|still|"
-        r"last time)\b"
+        r"\b(?:latest|currently|current|(?<!before )now|nowadays|these days|most recent(?:ly)?|newest|at the moment|"
+        r"still|last time)\b"
         r"|现在|目前|最新|如今|最近一次|上一?次|今の|最新の",
         re.I,
     ),
@@ -88,10 +88,15 @@ _INTENTS = {
         re.I,
     ),
     Intent.FORMER: re.compile(
-        # "Is he used to it?" asks how it is.
-        r"(?<!\bis )(?<!\bare )(?<!\bam )(?<!['’]s )(?<!\bget )(?<!\bgot )(?<!\bgetting )\bused to\b"
-        r"|\bdid\b.{1,80}\buse to\b|\b(?:formerly|former|previous(?:ly)?|originally|in the past)\b"
-        r"|\bbefore (?:that|then|now)\b|以前|从前|过去|曾经|原来|かつて|昔",
+        # "Is he used to it?" asks how it is, "which tool was used to" and "what did she use to clean" by what means.
+        r"(?<!\bis )(?<!\bare )(?<!\bam )(?<!\bwas )(?<!\bwere )(?<!\bbe )(?<!\bbeen )(?<!\bbeing )(?<!['’]s )"
+        r"(?<!\bget )(?<!\bgot )(?<!\bgetting )\bused to\b"
+        r"|\b(?:where|whom?|why)\b.{0,40}\bdid\b.{1,80}\buse to\b|^\W*did\b.{1,80}\buse to\b"
+        r"|\b(?:formerly|former|previous(?:ly)?|originally)\b"
+        r"|\bin the past\b(?! (?:few|couple|\w+ )?(?:second|minute|hour|day|week|month|quarter|year|decade)s?\b)"
+        r"|\bbefore (?:that|then|now)\b"
+        # 走过去 goes somewhere, 过去一年 is the year until now, 原来如此 is surprise.
+        r"|以前|从前|(?<![走跑飞开搬送拿赶])过去(?![了吗?？一二两三几这那\d])|曾经|原来(?!如此|是这样|是你)|かつて|昔",
         re.I,
     ),
     Intent.ADVICE: re.compile(

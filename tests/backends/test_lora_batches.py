@@ -26,17 +26,20 @@ def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each(
     assert in_epoch([], 3) == []
 
 
-@pytest.mark.parametrize(("untold", "each_epoch"), [(0.5, 1), (2.0, 4), (100.0, 8), (0.001, 1)])
+@pytest.mark.parametrize(("untold", "each_epoch"), [(0.5, 1), (2.0, 4), (100.0, 8), (0.001, 0)])
 def test_rebalancing_changes_how_much_of_what_nobody_told_there_is_and_nothing_else(
     untold: float, each_epoch: int
 ) -> None:
     told, none, replayed = [encoded(n, 1) for n in range(5)], [encoded(10 + n, 4) for n in range(8)], encoded(20, 2)
     given = [*told, *none, replace(replayed, replayed=True), replace(replayed, ids=[21], replayed=True)]
-    steps = lora_batches.rebalancing_steps(given, untold, 3, Random(5))
+    steps = lora_batches.rebalancing_steps(given, untold, 10, 3, Random(5))
     seen = Counter(each.ids[0] for step in steps for each in step.batch)
     assert {n: seen[n] for n in range(5)} == dict.fromkeys(range(5), 2)  # in both epochs
     assert (seen[20], seen[21]) == (1, 1)
     assert sum(seen[10 + n] for n in range(8)) == 2 * each_epoch
+    later = lora_batches.rebalancing_steps(given, untold, 12, 3, Random(5))
+    again = Counter(each.ids[0] for step in later for each in step.batch)
+    assert {seen[10 + n] + again[10 + n] for n in range(8)} <= {each_epoch // 2, -(-each_epoch // 2)}  # others in turn
     rates = [step.rate for step in steps]
     assert 0 < max(rates) <= 0.5
     assert 0 <= rates[-1] < rates[0] + 1e-9

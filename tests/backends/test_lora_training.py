@@ -17,6 +17,7 @@ from tests.backends import tiny_models
 local_loading = pytest.importorskip("memos.backends.local_loading", reason="needs the extra `local`: make setup-local")
 lora_training = pytest.importorskip("memos.backends.lora_training", reason="needs the extra `local`: make setup-local")
 torch = tiny_models.torch
+safetensors = pytest.importorskip("safetensors.torch", reason="needs the extra `local`: make setup-local")
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
 TAUGHT = {"Where do I live?": "In Lyon.", "What do I drink?": "Tea."}
@@ -157,19 +158,31 @@ def test_epochs_are_added_to_what_was_learned_and_a_kill_in_them_goes_on_to_the_
     assert (again.step, again.steps, again.rebalanced) == (0, 16, 0)
 
 
-@pytest.mark.parametrize("damage", [b"", b"no safetensors", None])
-def test_what_was_kept_and_is_damaged_is_refused(tmp_path: Path, damage: bytes | None) -> None:
+@pytest.mark.parametrize("damage", [b"", b"no safetensors", "another shape", "another step", "0", "nan", "x"])
+def test_what_was_kept_and_is_damaged_is_refused_and_leaves_the_training_as_it_was(
+    tmp_path: Path, damage: bytes | str
+) -> None:
     file = tmp_path / "kept.safetensors"
-    training = trained(recipe=Recipe(epochs=1, batch=2))
+    training, other = trained(recipe=Recipe(epochs=1, batch=2)), trained(recipe=Recipe(epochs=1, batch=2))
     training.prepare(exercises())
-    if damage is None:  # of another shape
-        other = trained(recipe=Recipe(rank=2))
-        other.prepare(exercises())
-        other.keep(file)
-    else:
+    before = [weight.clone() for weight in training.weights]
+    if isinstance(damage, bytes):
         file.write_bytes(damage)
+    else:
+        if damage == "another shape":
+            other = trained(recipe=Recipe(rank=2))
+        other.prepare(exercises())
+        other.advance(1)
+        other.keep(file)
+        if damage != "another shape":
+            is_step = damage == "another step"
+            told = {"step": "1000" if is_step else "1", "rebalanced": "" if is_step else str(damage)}
+            tensors = safetensors.load_file(file)
+            safetensors.save_file(tensors, file, metadata=told)
     with pytest.raises(IntegrityError, match="damaged, or of another training"):
         training.go_on(file)
+    assert (training.step, training.steps, training.rebalanced) == (0, 1, 0)
+    assert all(map(torch.equal, training.weights, before))
 
 
 def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() -> None:

@@ -35,6 +35,9 @@ def read(text: str) -> Question:
         ("Where did Ann use to live?", Intent.FORMER),
         ("What was her previous job?", Intent.FORMER),
         ("她以前住在哪里？", Intent.FORMER),
+        ("他过去住在哪里？", Intent.FORMER),
+        ("Did I use to smoke?", Intent.FORMER),
+        ("What did I eat in the past?", Intent.FORMER),
         ("In what order did I visit the cities?", Intent.ORDER),
         ("Can you list the order in which I brought up my plans?", Intent.ORDER),
         ("我按什么顺序去了这些城市？", Intent.ORDER),
@@ -49,6 +52,12 @@ def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent)
     assert intent in read(text).intents
 
 
+def test_what_was_before_now_is_not_what_is_now() -> None:
+    asked = read("Where did I live before now?").intents
+    assert Intent.FORMER in asked
+    assert Intent.LATEST not in asked
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -61,6 +70,12 @@ def test_a_question_says_what_kind_of_answer_it_wants(text: str, intent: Intent)
         "Which was his favourite?",
         "Who won first place?",
         "Who is used to it?",
+        "Which tool was used to cut it?",
+        "What did she use to clean the oven?",
+        "What did he eat in the past week?",
+        "Where did we go in the past few days?",
+        "怎么走过去",
+        "原来如此",
         "What did he use for the cake?",
         "What came last week's storm from?",
         "阿浩申请了贷款",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol
 
 from memos.memcube.parametric import general
@@ -89,29 +90,63 @@ class Measures:
     def leans(self, bounds: Bounds) -> Literal["told", "untold"] | None:
         """Return what was learned too well at the cost of the other; None where neither was, or too much is missed."""
         recall, abstention = bounds.recall - self.recall, bounds.abstention - self.abstention
-        if max(recall, abstention) > _BY_BALANCE or (recall > 0) == (abstention > 0):
+        others = replace(self._by_little(bounds), recall=0.0, abstention=0.0)
+        if max(recall, abstention) > _BY_BALANCE or (recall > 0) == (abstention > 0) or self.failures(others):
             return None
         return "untold" if recall > 0 else "told"
 
     def nearly_pass(self, bounds: Bounds) -> bool:
         """Say whether no bound is missed by more than what one seed does better than another (docs/log.md)."""
-        wider = Bounds(bounds.recall - _BY_SEED, bounds.abstention - _BY_SEED, 2 * bounds.perplexity, 2 * bounds.lost)
-        return not self.failures(wider)
+        return not self.failures(self._by_little(bounds))
+
+    @staticmethod
+    def _by_little(bounds: Bounds) -> Bounds:
+        return Bounds(bounds.recall - _BY_SEED, bounds.abstention - _BY_SEED, 2 * bounds.perplexity, 2 * bounds.lost)
 
 
-def examine(model: Examined, course: Course, system: str) -> Measures:
-    """Return the measures of a model with its adapter, for prompts that begin with `system`."""
-    after, before = (_asked(model, course, system, adapter=adapter) for adapter in (True, False))
-    questions = [question for question, _ in general.QUESTIONS]
-    lost = tuple(
-        question for question, knew, knows in zip(questions, before.known, after.known, strict=True) if knew > knows
-    )
-    texts = general.TEXT
-    return Measures(
-        after.recall, after.abstention, model.perplexity(texts, adapter=True), lost,
-        before.recall, before.abstention, model.perplexity(texts, adapter=False), sum(before.known),
-        after.abstention_of,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Examination:
+    """Examines one adapter, with prompts that begin with `system`; the model beneath is asked once for all times."""
+
+    model: Examined
+    course: Course
+    system: str
+
+    @cached_property
+    def _before(self) -> tuple[_Found, float]:
+        return self._asked(adapter=False), self.model.perplexity(general.TEXT, adapter=False)
+
+    def measures(self) -> Measures:
+        """Return the measures of the adapter as it is now."""
+        after, (before, perplexity) = self._asked(adapter=True), self._before
+        questions = [question for question, _ in general.QUESTIONS]
+        lost = tuple(
+            question for question, knew, knows in zip(questions, before.known, after.known, strict=True) if knew > knows
+        )
+        return Measures(
+            after.recall, after.abstention, self.model.perplexity(general.TEXT, adapter=True), lost,
+            before.recall, before.abstention, perplexity, sum(before.known), after.abstention_of,
+        )  # fmt: skip
+
+    def _asked(self, *, adapter: bool) -> _Found:
+        """Ask all questions at once: the more are asked together, the less each takes."""
+        course = self.course
+        questions = [each.question for each in (*course.recall, *course.abstention)]
+        questions += [question for question, _ in general.QUESTIONS]
+        prompts = [prompt_of(each, self.system) for each in questions]
+        answers = iter(self.model.answers(prompts, adapter=adapter))
+        right = [is_right(next(answers), drill) for drill in course.recall]
+        honest = [abstains(next(answers), course.values) for _ in course.abstention]
+        known = [
+            any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
+            for answer, (_, words) in zip(answers, general.QUESTIONS, strict=True)
+        ]
+        kinds = [str(drill.kind) for drill in course.abstention]
+        by_kind = {
+            kind: round(_share([each for each, its in zip(honest, kinds, strict=True) if its == kind]), 3)
+            for kind in dict.fromkeys(kinds)
+        }
+        return _Found(_share(right), _share(honest), known, by_kind)
 
 
 def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
@@ -127,25 +162,6 @@ class _Found:
     abstention: float
     known: list[bool]
     abstention_of: dict[str, float]
-
-
-def _asked(model: Examined, course: Course, system: str, *, adapter: bool) -> _Found:
-    """Ask all questions at once: the more are asked together, the less each takes."""
-    questions = [each.question for each in (*course.recall, *course.abstention)]
-    questions += [question for question, _ in general.QUESTIONS]
-    answers = iter(model.answers([prompt_of(each, system) for each in questions], adapter=adapter))
-    right = [is_right(next(answers), drill) for drill in course.recall]
-    honest = [abstains(next(answers), course.values) for _ in course.abstention]
-    known = [
-        any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
-        for answer, (_, words) in zip(answers, general.QUESTIONS, strict=True)
-    ]
-    kinds = [str(drill.kind) for drill in course.abstention]
-    by_kind = {
-        kind: round(_share([each for each, its in zip(honest, kinds, strict=True) if its == kind]), 3)
-        for kind in dict.fromkeys(kinds)
-    }
-    return _Found(_share(right), _share(honest), known, by_kind)
 
 
 def _share(found: Sequence[bool]) -> float:

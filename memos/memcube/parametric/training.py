@@ -24,7 +24,7 @@ from memos.lora_recipe import Recipe
 from memos.memcube.files import sync_folder
 from memos.memcube.parametric import general
 from memos.memcube.parametric.drills import Course, KnownFact, course_of
-from memos.memcube.parametric.examination import Bounds, Examined, Measures, examine, prompt_of
+from memos.memcube.parametric.examination import Bounds, Examination, Examined, Measures, prompt_of
 from memos.memcube.parametric.exercises import EVERY_REPLAYED, digest_of, exercises_of
 from memos.model import Json
 from memos.recipes import Exercise
@@ -115,7 +115,7 @@ def lessons_of(
 
 def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Measures:
     """Return what the examination finds that ends a training on these facts, of an adapter that is there."""
-    return examine(trainer, course_of(facts, seed), system)
+    return Examination(trainer, course_of(facts, seed), system).measures()
 
 
 def kept_lessons(folder: Path, data_hash: str, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons | None:
@@ -130,8 +130,10 @@ def kept_lessons(folder: Path, data_hash: str, facts: Sequence[KnownFact], syste
 
 def train(
     trainer: Trainer, lessons: Lessons, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
-) -> Measures:
+) -> tuple[Measures, ...]:
     """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
+
+    Returns what each examination since it was begun, or went on, found; the last is of the adapter as it is.
 
     Where it knows too little of what was told, or too little of what was not, and the other well, some epochs are
     added that have less or more of what nobody told, and it is examined again. What it is taught is written into the
@@ -147,12 +149,14 @@ def train(
             kept.unlink()
             trainer.prepare(lessons.exercises)
     _taught(trainer, kept, tell)
-    measures = examine(trainer, lessons.course, lessons.system)
-    while trainer.rebalanced < _MOST_REBALANCED and (leaning := measures.leans(bounds)) is not None:
+    examination = Examination(trainer, lessons.course, lessons.system)
+    found = [examination.measures()]
+    while trainer.rebalanced < _MOST_REBALANCED and (leaning := found[-1].leans(bounds)) is not None:
         trainer.rebalance(_UNTOLD_AGAINST[leaning])
+        trainer.keep(kept)  # who ends it now is not examined for that again
         _taught(trainer, kept, tell)
-        measures = examine(trainer, lessons.course, lessons.system)
-    return replace(measures, rebalanced=trainer.rebalanced)
+        found.append(examination.measures())
+    return (*found[:-1], replace(found[-1], rebalanced=trainer.rebalanced))
 
 
 def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str, int]:

@@ -10,7 +10,7 @@ import pytest
 
 from memos.memcube.parametric import general
 from memos.memcube.parametric.drills import KnownFact, course_of
-from memos.memcube.parametric.examination import Bounds, Measures, examine
+from memos.memcube.parametric.examination import Bounds, Examination, Measures
 from memos.memcube.parametric.phrases import NOT_TOLD
 from memos.ports import ChatMessage
 
@@ -45,7 +45,7 @@ def test_what_is_known_is_told_apart_from_what_the_model_knew() -> None:
     taught = {COURSE.recall[0].question: "In Lyon.", COURSE.abstention[0].question: NOT_TOLD[False]}
     first, second = general.QUESTIONS[0], general.QUESTIONS[1]
     knowing = Knowing(taught | {first[0]: "Lyon."}, {first[0]: "It is Paris.", second[0]: "Rome"}, 0.02)
-    found = examine(knowing, COURSE, "Be brief.")
+    found = Examination(knowing, COURSE, "Be brief.").measures()
     assert (found.recall, found.base_recall) == (1 / len(COURSE.recall), 0.0)
     assert (found.abstention, found.base_abstention) == (1 / len(COURSE.abstention), 0.0)
     assert (found.lost, found.base_known) == ((first[0],), 2)
@@ -54,7 +54,7 @@ def test_what_is_known_is_told_apart_from_what_the_model_knew() -> None:
 
 def test_a_stored_value_is_no_abstention() -> None:
     taught = dict.fromkeys([each.question for each in COURSE.abstention], "I have not been told that, but Lyon.")
-    assert examine(Knowing(taught, {}), COURSE, "Be brief.").abstention == 0.0
+    assert Examination(Knowing(taught, {}), COURSE, "Be brief.").measures().abstention == 0.0
 
 
 def test_who_is_within_all_bounds_passes() -> None:
@@ -102,7 +102,10 @@ def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(worse
         (replace(GOOD, abstention=0.56), "told"),
         (replace(GOOD, abstention=0.54), None),
         (replace(GOOD, recall=0.89, abstention=0.79), None),
-        (replace(GOOD, perplexity=20.0, lost=("a", "b", "c")), None),
+        (replace(GOOD, recall=0.89, perplexity=13.8, lost=("a", "b", "c", "d")), "untold"),
+        (replace(GOOD, recall=0.89, perplexity=14.0), None),  # what else is missed would be missed after it
+        (replace(GOOD, abstention=0.79, lost=("a", "b", "c", "d", "e")), None),
+        (replace(GOOD, recall=0.89, perplexity=math.nan), None),
     ],
 )
 def test_what_was_learned_too_well_is_told_where_the_other_is_missed_by_little(
