@@ -53,7 +53,7 @@ _MYSELF_ZH = {"my": "我的", "I": "我", "You": "你", "Your": "你的"}
 _LIKES = Phrases(
     direct=(
         "{Do} {I} like {thing}?", "What {do} {I} think of {thing}?", "{Am} {I} fond of {thing}?",
-        "Can you tell me whether {I} like{s} {thing}?", "{Do} {I} enjoy {thing}?",
+        "What is {my} opinion of {thing}?", "{Do} {I} enjoy {thing}?",
         "Is {thing} one of the things {I} like{s}?",
     ),
     held_out=("How {do} {I} feel about {thing}?", "Is {thing} something {I} enjoy{s}?"),
