@@ -213,13 +213,13 @@ def test_who_cancels_the_task_ends_the_training_and_other_tasks_go_on_beside_it(
 ) -> None:
     memos = here.memos
     if when == "examined":
-        real = training.examine
+        real = training.Examination.measures
 
         def endless(*given: Any) -> Any:
             while True:
                 real(*given)
 
-        monkeypatch.setattr(training, "examine", endless)
+        monkeypatch.setattr(training.Examination, "measures", endless)
     else:
         learn_by(memos, recipe=replace(memos.adapters.training.recipe, epochs=10_000))
         monkeypatch.setattr(training, "_STEPS_AT_ONCE", 1 if when == "between steps" else 1_000_000)
