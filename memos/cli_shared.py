@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -119,7 +120,7 @@ def show(value: Any, as_json: bool, human: Callable[[], None]) -> None:
 def progress_bar(what: str, quiet: bool, *, lines: bool = False) -> Iterator[Callable[[int, int], None] | None]:
     """Yield a progress callback that draws on standard error; None when output is for a program.
 
-    With `lines`, which is for what takes minutes, a file gets a line for each tenth.
+    With `lines`, which is for what takes minutes, a file gets a line for each tenth, with the time that is left.
     """
     if quiet:
         yield None
@@ -140,17 +141,28 @@ def progress_bar(what: str, quiet: bool, *, lines: bool = False) -> Iterator[Cal
 
 
 class _Tenths:
-    """Says how far something is where no bar can be drawn."""
+    """Says how far something is, and how long it will still take, where no bar can be drawn; its total may grow."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._told = -1
+        self._total = self._told = -1
+        self._first, self._began = 0, 0.0
 
     def tell(self, done: int, total: int) -> None:
+        if total != self._total:
+            self._total, self._told = total, -1
+            self._first, self._began = done, time.monotonic()
         tenth = done * 10 // max(1, total)
         if tenth > self._told:
             self._told = tenth
-            errors.print(f"{self._what}: {done:,} of {total:,}", markup=False, highlight=False, soft_wrap=True)
+            line = f"{self._what}: {done:,} of {total:,}{self._left(done)}"
+            errors.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, done: int) -> str:
+        if not self._first < done < self._total:
+            return ""
+        took = time.monotonic() - self._began
+        return f", about {took / (done - self._first) * (self._total - done) / 60:.1f} min left"
 
 
 def say(text: str) -> None:

@@ -113,7 +113,32 @@ def test_what_takes_minutes_says_how_far_it_is_in_a_file_too(capsys: pytest.Capt
         said = capsys.readouterr()
         assert said.out == ""
         told = said.err.splitlines()
-        assert (told[:2], len(told)) == ((["steps: 0 of 45", "steps: 6 of 45"], 10) if lines > quiet else ([], 0))
+        first = ["steps: 0 of 45", "steps: 6 of 45, about 0.0 min left"]
+        assert (told[:2], len(told)) == ((first, 10) if lines > quiet else ([], 0))
+
+
+def test_a_training_that_is_rebalanced_says_so_in_a_file_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("steps", False, lines=True) as tell:
+        assert tell is not None
+        for done, total in ((0, 40), (40, 40), (40, 46), (42, 46), (46, 46)):
+            tell(done, total)
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "steps: 0 of 40", "steps: 40 of 40", "steps: 40 of 46", "steps: 42 of 46, about 0.0 min left",
+        "steps: 46 of 46",
+    ]  # fmt: skip
+
+
+def test_a_file_is_told_how_much_time_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter((100.0, 160.0))
+    monkeypatch.setattr("memos.cli_shared.time.monotonic", lambda: next(now))
+    with progress_bar("steps", False, lines=True) as tell:
+        assert tell is not None
+        tell(10, 170)  # one that goes on
+        tell(50, 170)
+    assert capsys.readouterr().err.splitlines()[-1] == "steps: 50 of 170, about 3.0 min left"
 
 
 def test_files_are_written_where_nothing_is(run: Run, learned: tuple[list[str], list[str]], tmp_path: Path) -> None:
