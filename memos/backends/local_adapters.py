@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from memos import adapter_files
 from memos.errors import IntegrityError
@@ -40,8 +42,6 @@ class _Slot:
 
     def read(self, file: Path) -> dict[str, Any]:
         """Return a file's weights as the model has its own. Raises: ValueError (they are another model's)."""
-        from safetensors.torch import load_file  # noqa: PLC0415 - the extra `local`
-
         found = load_file(file)
         shapes = {key: tuple(part.shape) for key, part in self._parameters.items()}
         if {key: tuple(tensor.shape) for key, tensor in found.items()} != shapes:
@@ -130,8 +130,6 @@ class LocalAdapters:
 
     def _new_slot(self, folder: Path, shape: str) -> _Slot:
         """Have peft make a place for a configuration; weights are put there later, so that those of others stay out."""
-        from peft import PeftConfig, PeftModel  # noqa: PLC0415 - takes a second, and most models have no adapter
-
         name = f"memstrata{self._made}"
         self._made += 1
         config = PeftConfig.from_pretrained(str(folder))
