@@ -167,3 +167,11 @@ def test_an_embedded_installation_may_keep_its_ledger_on_a_server(
         assert memos.search("kept").hits[0].item.memory == "kept on a server"
         assert memos.verify().differences == ()
     assert not (tmp_path / "home" / "ledger.db").exists()
+
+
+def test_all_tables_give_back_what_deleted_rows_took(ledger: Ledger) -> None:
+    ledger.vacuum()
+    with ledger.read() as connection:
+        seen = sa.text("SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0")
+        vacuumed = set(connection.scalars(seen))
+    assert vacuumed == set(t.metadata.tables)

@@ -135,8 +135,7 @@ class Ledger:
         with self._translated():
             if self._writer is None:
                 with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                    for table in postgres.TEXT_TABLES:
-                        connection.exec_driver_sql(f"VACUUM {table}")
+                    connection.exec_driver_sql(f"VACUUM {', '.join(metadata.tables)}")
                 return
             with self._writer, self._engine.connect() as connection:
                 raw: Any = connection.connection.driver_connection

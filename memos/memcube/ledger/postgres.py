@@ -31,11 +31,6 @@ OLDEST = 140_000
 MOST_SKEW = timedelta(seconds=30)
 """How far this machine's clock may be from the database's: record times of several processes have to mean the same."""
 
-TEXT_TABLES = (
-    "versions", "messages", "events", "conversations", "requests", "repeats", "cubes", "adapters", "adapter_items",
-)  # fmt: skip
-"""The tables whose rows hold memory text or what was made from it."""
-
 _CONNECT_TIMEOUT_S = 5
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
