@@ -165,7 +165,7 @@ class AdapterTraining:
         with self._ready(cube, attendance) as ready:
             if not anew and (same := self._known(ready, folder)) is not None:
                 with self.handles.changing(scope()) as change:
-                    removed = pruned(change)
+                    removed = pruned(change, shard=ready.shard)
                 self._forget_removed(cube, removed)
                 return same, False
             lessons = self._lessons(ready, attendance)
@@ -291,7 +291,7 @@ class AdapterTraining:
             answered = adapter_earlier.answering(change.connection, row.cube, row.shard)
             if passed:
                 done = activated(change, row.id)
-            removed = pruned(change, answered)
+            removed = pruned(change, answered, shard=row.shard)
         tidy(folder, done)
         self._forget_removed(row.cube, removed)
         return done, not passed and any(measures.nearly_pass(self.bounds) for measures in found)
@@ -369,13 +369,20 @@ def activated(change: Change, id_: str) -> AdapterRow:
     return row
 
 
-def pruned(change: Change, answered: str | None = None) -> list[str]:
+def pruned(change: Change, answered: str | None = None, *, shard: str | None = None) -> list[str]:
     """Remove the adapters of a cube that are of no use any more; return which. Their files are the caller's to remove.
 
-    `answered` is the one that did until now: it stays, if it can, for who wants to go back.
+    `answered` is the one that did until now: it stays, if it can, for who wants to go back. When one `shard` was
+    trained, the stale ones that answered for others stay until theirs is: by them the nights see that it has to be.
+    A training that was ended, of what is different now, is never taken up again.
     """
-    stale = {row.id for row in adapter_rows.stale(change.connection, change.cube)}
-    gone = superfluous(adapter_rows.of(change.connection, change.cube), stale, answered)
+    rows = adapter_rows.of(change.connection, change.cube)
+    kept = {row.id for row in rows if row.state is AdapterState.ACTIVE and shard not in (None, row.shard)}
+    ended = {row.id for row in rows if row.state is AdapterState.TRAINING}
+    outdated = adapter_rows.outdated(change.connection, [change.cube])
+    stale = {row.id for row in adapter_rows.stale(change.connection, change.cube)} - kept
+    stale |= {row.id for row in outdated if row.id in ended}
+    gone = superfluous(rows, stale, answered)
     for row in gone:
         adapter_rows.remove(change.connection, row.id)
     removed = [row.id for row in gone]

@@ -896,12 +896,17 @@ class MemOS:
                 self.cubes.create(DEFAULT_CUBE, description="the cube of calls that name none")
         elif any(fingerprint != self.embedder.fingerprint for fingerprint in known):
             # Until `reembed` only calls without vectors are served, and the cubes' own indexes stay as they are.
+            self._forget_adapters()
             return
         self._upkeep.use_my_vectors()
         self._upkeep.repair.lost_writes()
-        with suppress(BackendUnavailable):  # the next purge is told again
-            self._parts.forget_adapters(())  # what a restore, or a kill, left without rows
+        self._forget_adapters()
         self._start_working()
+
+    def _forget_adapters(self) -> None:
+        """Remove what a restore, or a kill, left without rows: it has what was taught in words."""
+        with suppress(BackendUnavailable):  # the next purge is told again
+            self._parts.forget_adapters(())
 
     def _start_working(self) -> None:
         self._worker.start()

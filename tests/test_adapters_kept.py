@@ -13,13 +13,15 @@ import pytest
 from memos import MemOS, Settings
 from memos.adapter_export import EXPORTED
 from memos.adapter_files import CONFIG, FILES
+from memos.adapter_training import pruned
 from memos.adapters import Adapter, open_export
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.identities import Right
 from memos.memcube import dump_adapters
 from memos.memcube.ledger import adapter_rows
 from memos.memcube.ledger.adapter_rows import AdapterState
 from memos.memcube.parametric.forgetting import FOLDER
-from memos.model import LOCAL_OWNER
+from memos.model import LOCAL_OWNER, Fingerprint, Scope
 from memos.recipes import ADAPTER_FILE
 from memos.settings import ParametricSettings
 from tests.adapters import REFUSED, SIZE, active, begun, finished, serving, with_card, with_files
@@ -52,6 +54,38 @@ def folders(memos: MemOS) -> set[str]:
     assert memos.home is not None
     folder = memos.home / FOLDER
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+class OtherEmbedder(WordEmbedder):
+    """One that vectors of cubes made with `WordEmbedder` are not of."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return replace(super().fingerprint, name="other")
+
+
+def test_what_a_killed_erasure_left_goes_at_the_next_start_with_another_embedder_too(
+    tmp_path: Path, settings: Settings
+) -> None:
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
+        memos.adapters.allow()
+        id_ = made(memos, [memos.add(SAID[0]).item_ids[0]])
+        with memos.ledger.write() as connection:  # as it is after the erasing transaction
+            adapter_rows.remove(connection, id_)
+        assert folders(memos) == {id_}
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=OtherEmbedder()) as memos:
+        assert folders(memos) == set()
+
+
+def test_a_stale_adapter_of_another_shard_stays_until_its_own_is_trained(memos: MemOS, ids: list[str]) -> None:
+    mine, other = active(memos.ledger, ids[:1]), active(memos.ledger, ids[1:], shard="bees")
+    memos.update(ids[0], tags=("x",))
+    memos.update(ids[1], tags=("x",))
+    ended = begun(memos.ledger, ids[2:], shard="ended").id
+    memos.delete(ids[2])
+    with memos.adapters.handles.changing(Scope(LOCAL_OWNER, ("default",), right=Right.OWN)) as change:
+        assert sorted(pruned(change, shard="")) == sorted((mine, ended))
+        assert pruned(change, shard="bees") == [other]
 
 
 # Compared

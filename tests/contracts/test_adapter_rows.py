@@ -18,6 +18,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.model import Status
 from tests.adapters import (
     BASE,
+    NEW,
     NOW,
     READY,
     REFUSED,
@@ -237,6 +238,15 @@ def test_another_base_model_or_cube_is_served_nothing(store: Store, ids: list[st
     assert serving(store.ledger, base="c" * 64) == []
     assert serving(store.ledger, "other") == []
     assert serving(store.ledger) == [id_]
+
+
+def test_an_older_base_is_not_the_newest_again_when_the_newest_adapter_goes(store: Store, ids: list[str]) -> None:
+    active(store.ledger, ids[:1])
+    newer = active(store.ledger, ids[1:], base="c" * 64)
+    with store.ledger.write() as connection:
+        adapter_rows.remove(connection, newer)
+        assert adapter_rows.newest_base(connection, NEW.model) == "c" * 64
+        assert adapter_rows.newest_base(connection, "local:/models/other") is None
 
 
 def test_a_memory_that_is_of_another_cube_now_is_gone_from_this_one(store: Store, ids: list[str]) -> None:

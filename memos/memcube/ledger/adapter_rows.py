@@ -7,6 +7,7 @@ only reads; what changes a cube's adapters locks the cube first.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,7 @@ from memos.memcube.ledger.schema import adapter_consents as consents
 from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
-from memos.memcube.ledger.schema import versions
+from memos.memcube.ledger.schema import meta, versions
 from memos.memcube.ledger.tasks import NewTask
 from memos.model import Json, Status
 
@@ -191,6 +192,10 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
     row = _require(connection, id_)
     if not changed:
         raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
+    if row.state is AdapterState.READY:
+        key = _noted(row.model)
+        if not connection.execute(sa.update(meta).where(meta.c.key == key).values(value=row.base)).rowcount:
+            connection.execute(sa.insert(meta).values(key=key, value=row.base))
     return row
 
 
@@ -284,7 +289,14 @@ def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collectio
 
 
 def newest_base(connection: sa.Connection, model: str) -> str | None:
-    """Return the digest of the base of the newest trained adapter of a model of this name, None without any."""
+    """Return the digest that the base of a model of this name had when an adapter was trained on it last, or None.
+
+    It is noted, since that adapter may be gone: then an older base is not the newest again.
+    """
+    noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _noted(model)))
+    if noted is not None:
+        return noted
+    # Of an installation in which none was trained since this is noted.
     query = sa.select(t.c.base).where(t.c.model == model, t.c.state.in_(sorted(TRAINED)))
     return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
 
@@ -366,3 +378,8 @@ def _to_row(row: sa.Row[Any]) -> AdapterRow:
         row.data_hash, row.measures, row.reason, row.digest, row.size_bytes, row.parent, row.created_at,
         row.finished_at,
     )  # fmt: skip
+
+
+def _noted(model: str) -> str:
+    """Return the key under which the newest base of a model is noted; a name may be longer than a key."""
+    return f"base:{hashlib.sha256(model.encode()).hexdigest()[:32]}"

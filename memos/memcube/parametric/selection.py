@@ -16,7 +16,7 @@ from memos.model import Item, ItemType, Status
 from memos.text.fencing import is_untrusted
 from memos.text.secrets import mask
 
-_USER = "user"
+_USER, _ASSISTANT = "user", "assistant"
 _KINDS = frozenset({ItemType.USER, ItemType.PREFERENCE})
 _SURE, _TOLD_AGAIN = 0.9, 2
 _ALONE = {"residence", "employer", "name"}
@@ -93,7 +93,7 @@ def _fact(item: Item, heat: float | None, wanted: Stable, now: datetime) -> Know
         (LeftOut.KIND, item.type not in _KINDS),
         (LeftOut.STATUS, item.status is not Status.ACTIVE),
         (LeftOut.OVER, item.valid_to is not None),
-        (LeftOut.UNTRUSTED, is_untrusted(item.sources)),
+        (LeftOut.UNTRUSTED, is_untrusted(item.sources) or _is_told_by_a_model(item)),
         (LeftOut.SECRET, mask(item.memory, personal=False)[0] != item.memory),
         (LeftOut.UNSURE, item.confidence < _SURE and len(item.sources) < _TOLD_AGAIN and heat is not None),
         (LeftOut.NEW, now - item.updated_at < wanted.unchanged),
@@ -114,3 +114,8 @@ def _fact(item: Item, heat: float | None, wanted: Stable, now: datetime) -> Know
     if thing_and_rest(item.memory) is None:
         return LeftOut.SHAPE
     return KnownFact(item.id, item.version, item.memory, "said", "", item.value or "", whom)
+
+
+def _is_told_by_a_model(item: Item) -> bool:
+    """Say whether nobody but an assistant said so: what a model made up under an adapter would teach the next one."""
+    return bool(item.sources) and all(source.speaker == _ASSISTANT for source in item.sources)

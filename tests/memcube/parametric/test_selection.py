@@ -56,6 +56,7 @@ def test_how_a_fact_is_asked_for_comes_from_its_key(changed: dict[str, Any], fac
         ({"status": Status.SUPERSEDED}, 5.0, LeftOut.STATUS),
         ({"valid_to": NOW + timedelta(days=400)}, 5.0, LeftOut.OVER),
         ({"sources": (replace(SAID, trust=Trust.UNTRUSTED),)}, 5.0, LeftOut.UNTRUSTED),
+        ({"sources": (replace(SAID, speaker="assistant"),)}, 5.0, LeftOut.UNTRUSTED),
         ({"memory": "My key is sk-proj-abcdefghij0123456789ABCDEFGHIJ0123456789abcd."}, 5.0, LeftOut.SECRET),
         ({"memory": "My mood is 🦄.", "key": "user|my:mood", "value": "🦄"}, 5.0, LeftOut.SHAPE),
         ({"confidence": 0.6}, 5.0, LeftOut.UNSURE),
@@ -102,3 +103,7 @@ def test_what_is_excluded_is_left_out_and_contradicts_all_the_same() -> None:
     found = select([(LYON, 5.0), (paris, 5.0), (tea, 5.0)], WANTED, NOW, {"paris"})
     assert [fact.item for fact in found.facts] == ["tea"]
     assert found.left_out == {LeftOut.EXCLUDED: 1, LeftOut.CONTRADICTED: 1}
+
+
+def test_what_an_assistant_said_as_well_is_learned() -> None:
+    assert len(chosen(replace(LYON, sources=(replace(SAID, speaker="assistant"), SAID))).facts) == 1
