@@ -196,7 +196,11 @@ def test_what_an_earlier_process_gave_is_taken_back(
         assert vllm.loaded == {}
 
 
-@pytest.mark.parametrize("said", [error(500, "No."), Said(cut=-1)], ids=["failing", "broken off"])
+@pytest.mark.parametrize(
+    "said",
+    [error(500, "No."), Said(cut=-1), Said(404, "<h1>404 Not Found</h1>", content_type="text/html")],
+    ids=["failing", "broken off", "a proxy's 404"],
+)
 def test_a_receipt_stays_unfinished_until_the_server_says_that_it_is_gone(memos: MemOS, vllm: Vllm, said: Said) -> None:
     assert chat(memos).adapter is not None
     vllm.says["unload_lora_adapter"] = said
@@ -213,6 +217,14 @@ def test_a_receipt_stays_unfinished_until_the_server_says_that_it_is_gone(memos:
     assert memos.erase_receipt(receipt.id).stores["parametric"] == "purged"
     assert memos.erase_receipt(receipt.id).state == "purged"
     assert vllm.loaded == {}
+
+
+@pytest.mark.parametrize("said", ['{"detail": "Not Found"}', '{"error":{"message":"Not Found","code":404}}'])
+def test_a_server_that_was_started_without_adapters_has_none(memos: MemOS, vllm: Vllm, said: str) -> None:
+    assert chat(memos).adapter is not None
+    vllm.says["unload_lora_adapter"] = Said(404, said)
+    receipt = memos.erase(next(iter(facts(memos).values())).id)
+    assert receipt.stores["parametric"] == "purged"
 
 
 def _url(memos: MemOS) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from memos.settings import ChatSettings
 log = logging.getLogger("memos.backends.vllm")
 
 _NAME = "memstrata-"
+_NO_SUCH_CALL = re.compile(r'"(detail|message)":\s*"not found"')
+"""How FastAPI, and vLLM's handler of errors, answer a path that is none: it was started without calls for adapters."""
 _LOAD_S = 30.0
 # Others wait for whoever takes back: for an erasure, a backup, the next step of the upkeep.
 _UNLOAD_S = 5.0
@@ -171,8 +174,8 @@ class VllmAdapters:
         except (BackendUnavailable, _NotSent) as error:
             silent.add(url)
             raise _left(id_, note, str(error)) from error
-        # One that was started anew does not know it, or takes no such calls.
-        if status not in (200, 404) and "cannot be found" not in said:
+        # One that was started anew does not know it, or takes no such calls. Any other 404 is of what is before it.
+        if status != 200 and "cannot be found" not in said and not (status == 404 and _NO_SUCH_CALL.search(said)):
             raise _left(id_, note, f"it answers {status}")
         note.unlink(missing_ok=True)
 
