@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -140,6 +140,7 @@ class _Arriving:
             (folder / _WEIGHTS).unlink()
             measures = training.examined(trainer, facts, SYSTEM, int(str(row.recipe["seed"])))
             outcome = self.learner.outcome(trainer, measures, row, folder)
+            outcome = replace(outcome, measures={**outcome.measures, adapter_rows.ARRIVED: True})
         except OSError as error:
             raise BackendUnavailable(f"they could not be written ({error.strerror or error})") from error
         scope = handles.scoping([target.cube], target.actor, embeds=False, right=Right.OWN)

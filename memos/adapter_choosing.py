@@ -85,7 +85,7 @@ class Choosing:
             row, learned = newest.get(shard), answering.get(shard)
             stands = {(fact.item, fact.version) for fact in shards[shard]}
             begun = row is not None and row.state is AdapterState.TRAINING
-            failed = row is not None and row.state is AdapterState.REFUSED and taught_alike(row.recipe, recipe)
+            failed = row is not None and row.failed_here and taught_alike(row.recipe, recipe)
             hopeless = failed and row is not None and seen[row.id] == stands
             return begun, not hopeless, learned is None, len(stands ^ (learned or set()))
 

@@ -39,7 +39,7 @@ def refused(
     connection: sa.Connection, cube: str, shard: str, facts: Sequence[KnownFact], recipe: Mapping[str, Json]
 ) -> AdapterRow | None:
     """Return the newest that learned the very same, by whatever seed, and failed its examination."""
-    there = [row for row in adapter_rows.of(connection, cube) if row.state is AdapterState.REFUSED]
+    there = [row for row in adapter_rows.of(connection, cube) if row.failed_here]
     return next((row for row in _saw(connection, there, shard, facts) if taught_alike(row.recipe, recipe)), None)
 
 

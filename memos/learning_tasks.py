@@ -160,7 +160,7 @@ class LearningTasks:
         alike = [
             row
             for row in rows
-            if local is not None and row.model == local.model and row.state is not AdapterState.TRAINING
+            if local is not None and row.model == local.model and (row.failed_here or row.state in adapter_rows.TRAINED)
         ]
         stale = {row.id for row in adapter_rows.stale(connection, cube)}
         seen, served, gone, tried = frozenset[Memory](), frozenset[Memory](), set[str](), frozenset[Memory]()
@@ -172,7 +172,7 @@ class LearningTasks:
                 gone |= adapter_rows.gone(connection, row.id)
         newest = {row.shard: row for row in reversed(alike)}
         for row in newest.values():
-            if row.state is AdapterState.REFUSED and taught_alike(row.recipe, recipe):
+            if row.failed_here and taught_alike(row.recipe, recipe):
                 mine = _seen(connection, row)
                 # Of which enough has left since may pass now.
                 tried |= mine if len(mine - chosen) < settings.parametric.new_facts else frozenset()

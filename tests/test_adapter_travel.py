@@ -21,6 +21,7 @@ from memos.errors import Conflict, IntegrityError, InvalidInput
 from memos.lora_recipe import Recipe
 from memos.memcube import dump_adapters
 from memos.memcube.activation.chain import is_adapted
+from memos.memcube.ledger import adapter_rows
 from memos.memcube.loading import Loaded
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
@@ -193,7 +194,11 @@ def test_one_that_fails_here_is_refused_and_loses_its_files(here: MemOS, raw: by
     assert "failed its examination: recall is" in str(done.adapters_left_out)
     [refused] = here.adapters.list()
     assert refused.state == "refused"
+    assert refused.measures is not None
+    assert refused.measures["arrived"] is True
     assert folders(here) == set()
+    with here.ledger.read() as connection:  # it does not count as a training that failed here
+        assert [row.failed_here for row in adapter_rows.of(connection, refused.cube)] == [False]
     here.adapters.allow()
     with pytest.raises(Conflict, match="passed its examination"):
         here.adapters.activate(refused.id)

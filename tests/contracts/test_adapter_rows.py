@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,13 @@ def test_a_memory_that_is_of_another_cube_now_is_gone_from_this_one(store: Store
         for table, column in ((t.items, t.items.c.id), (t.versions, t.versions.c.item_id)):
             connection.execute(sa.update(table).where(column == ids[0]).values(cube_id="other"))
     assert serving(store.ledger) == []
+
+
+def test_what_was_refused_here_is_told_from_what_arrived(store: Store, ids: list[str]) -> None:
+    here, elsewhere = (begun(store.ledger, ids).id for _ in range(2))
+    assert not finished(store.ledger, elsewhere, replace(REFUSED, measures={adapter_rows.ARRIVED: True})).failed_here
+    assert finished(store.ledger, here, REFUSED).failed_here
+    assert not finished(store.ledger, begun(store.ledger, ids).id).failed_here
 
 
 def test_what_is_removed_leaves_no_row(store: Store, ids: list[str]) -> None:

@@ -29,6 +29,8 @@ from memos.model import Json, Status
 
 LEARN = "learn"
 """Kind of tasks: an adapter of the cube is trained."""
+ARRIVED = "arrived"
+"""Among the measures of one that was trained elsewhere."""
 OF_NIGHT = "night"
 """In the payload of such a task: nobody asked for it, and it waits for its hours."""
 
@@ -106,6 +108,11 @@ class AdapterRow:
     parent: str | None
     created_at: datetime
     finished_at: datetime | None
+
+    @property
+    def failed_here(self) -> bool:
+        """Whether it was trained here and refused: what arrived says nothing of what a training here would give."""
+        return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
 
 
 def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
