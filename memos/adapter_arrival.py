@@ -24,13 +24,15 @@ from memos.memcube.dump_adapters import Carried
 from memos.memcube.dump_ids import Fate, Ids, Kind
 from memos.memcube.ledger import adapter_rows, items
 from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Seen
+from memos.memcube.ledger.engine import Ledger
 from memos.memcube.loading import Load
 from memos.memcube.parametric import training
 from memos.memcube.parametric.drills import KnownFact
 from memos.memcube.parametric.selection import Stable, select
 from memos.model import Json
 
-_WEIGHTS = "arrived.safetensors"
+WEIGHTS = "arrived.safetensors"
+"""What the weights of one that is being examined are called in its folder."""
 _ALWAYS = Stable(0.0, timedelta(0))
 
 
@@ -67,6 +69,17 @@ class AdapterArrival:
         if left := dump_adapters.count(work.reader.manifest.parts) - len(found):
             reasons.append(f"{left} are more than the {dump_adapters.MOST} that are taken in of one file")
         return ready, "; ".join(dict.fromkeys(reasons)) or None
+
+
+def remove_ended(ledger: Ledger, folder: Path) -> None:
+    """Remove what was on its way when the process that had this folder was killed: nothing ever goes on with it."""
+    ended = [weights.parent.name for weights in folder.glob(f"*/{WEIGHTS}")]
+    if ended:
+        with ledger.write() as connection:
+            for id_ in ended:
+                row = adapter_rows.get(connection, id_)
+                if row is not None and row.state is AdapterState.TRAINING:
+                    adapter_rows.remove(connection, id_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +146,11 @@ class _Arriving:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700)
-            with (folder / _WEIGHTS).open("wb") as out:
+            with (folder / WEIGHTS).open("wb") as out:
                 for block in self.work.reader.blocks(self.carried.weights):
                     out.write(block)
-            trainer.load(folder / _WEIGHTS)
-            (folder / _WEIGHTS).unlink()
+            trainer.load(folder / WEIGHTS)
+            (folder / WEIGHTS).unlink()
             measures = training.examined(trainer, facts, SYSTEM, int(str(row.recipe["seed"])))
             outcome = self.learner.outcome(trainer, measures, row, folder)
             outcome = replace(outcome, measures={**outcome.measures, adapter_rows.ARRIVED: True})

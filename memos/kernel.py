@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import sqlalchemy as sa
 
 from memos.access import Doors, Keys, Sharing, Users
-from memos.adapter_arrival import AdapterArrival
+from memos.adapter_arrival import AdapterArrival, remove_ended
 from memos.adapter_training import AdapterTraining
 from memos.adapters import Adapters
 from memos.adding import Adding
@@ -905,6 +905,8 @@ class MemOS:
 
     def _forget_adapters(self) -> None:
         """Remove what a restore, or a kill, left without rows: it has what was taught in words."""
+        if (folder := self._parts.adapters) is not None:
+            remove_ended(self.ledger, folder)
         with suppress(BackendUnavailable):  # the next purge is told again
             self._parts.forget_adapters(())
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.adapter_arrival import WEIGHTS
 from memos.adapter_export import EXPORTED
 from memos.adapter_files import CONFIG, FILES
 from memos.adapter_training import pruned
@@ -75,6 +76,21 @@ def test_what_a_killed_erasure_left_goes_at_the_next_start_with_another_embedder
         assert folders(memos) == {id_}
     with MemOS.open(tmp_path / "home", settings=settings, embedder=OtherEmbedder()) as memos:
         assert folders(memos) == set()
+
+
+def test_what_was_arriving_when_its_process_was_killed_is_gone_at_the_next_start(
+    tmp_path: Path, settings: Settings
+) -> None:
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
+        memos.adapters.allow()
+        item = memos.add(SAID[0]).item_ids[0]
+        ended, arriving = begun(memos.ledger, [item]).id, begun(memos.ledger, [item], shard="other").id
+        for id_ in (ended, arriving):
+            with_files(tmp_path / "home" / FOLDER, id_, training=True)
+        (tmp_path / "home" / FOLDER / arriving / WEIGHTS).write_bytes(b"weights")
+    with MemOS.open(tmp_path / "home", settings=settings, embedder=WordEmbedder()) as memos:
+        assert [each.id for each in memos.adapters.list()] == [ended]  # a training goes on
+        assert folders(memos) == {ended}
 
 
 def test_a_stale_adapter_of_another_shard_stays_until_its_own_is_trained(memos: MemOS, ids: list[str]) -> None:
