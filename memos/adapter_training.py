@@ -165,7 +165,7 @@ class AdapterTraining:
         with self._ready(cube, attendance) as ready:
             if not anew and (same := self._known(ready, folder)) is not None:
                 with self.handles.changing(scope()) as change:
-                    removed = pruned(change, shard=ready.shard)
+                    removed = pruned(change)  # whatever can be learned is: what is stale is of nothing that stays
                 self._forget_removed(cube, removed)
                 return same, False
             lessons = self._lessons(ready, attendance)
