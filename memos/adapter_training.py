@@ -377,11 +377,9 @@ def pruned(change: Change, answered: str | None = None, *, shard: str | None = N
     A training that was ended, of what is different now, is never taken up again.
     """
     rows = adapter_rows.of(change.connection, change.cube)
-    kept = {row.id for row in rows if row.state is AdapterState.ACTIVE and shard not in (None, row.shard)}
-    ended = {row.id for row in rows if row.state is AdapterState.TRAINING}
+    answers = {row.id for row in rows if row.state is AdapterState.ACTIVE and shard not in (None, row.shard)}
     outdated = adapter_rows.outdated(change.connection, [change.cube])
-    stale = {row.id for row in adapter_rows.stale(change.connection, change.cube)} - kept
-    stale |= {row.id for row in outdated if row.id in ended}
+    stale = {row.id for row in outdated if row.state is not AdapterState.REFUSED} - answers
     gone = superfluous(rows, stale, answered)
     for row in gone:
         adapter_rows.remove(change.connection, row.id)
