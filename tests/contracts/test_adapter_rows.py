@@ -241,6 +241,14 @@ def test_another_base_model_or_cube_is_served_nothing(store: Store, ids: list[st
     assert serving(store.ledger) == [id_]
 
 
+def test_trainings_that_pass_at_once_are_all_kept(store: Store, ids: list[str]) -> None:
+    made = [begun(store.ledger, ids).id for _ in range(6)]
+    with ThreadPoolExecutor(6) as threads:
+        assert [row.state for row in threads.map(lambda id_: finished(store.ledger, id_), made)] == [READY_] * 6
+    with store.ledger.read() as connection:
+        assert adapter_rows.newest_base(connection, NEW.model) == BASE
+
+
 def test_an_older_base_is_not_the_newest_again_when_the_newest_adapter_goes(store: Store, ids: list[str]) -> None:
     active(store.ledger, ids[:1])
     newer = active(store.ledger, ids[1:], base="c" * 64)

@@ -200,9 +200,7 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
     if not changed:
         raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
     if row.state is AdapterState.READY:
-        key = _noted(row.model)
-        if not connection.execute(sa.update(meta).where(meta.c.key == key).values(value=row.base)).rowcount:
-            connection.execute(sa.insert(meta).values(key=key, value=row.base))
+        queues.upsert(connection, meta, [{"key": _noted(row.model), "value": row.base}])
     return row
 
 
