@@ -45,6 +45,7 @@ class Bench:
         """Read the facts. Raises: CannotRun (there are not so many)."""
         self._folder = folder
         self._loaded = loaded
+        self._said = sentences(2 * most)  # not each of them is a fact that is learned
         self._facts = self._read()
         if len(self._facts) < most:
             raise CannotRun(f"there are {len(self._facts)} facts; ask for at most so many")
@@ -220,7 +221,7 @@ class Bench:
         """Return the facts that the product reads in what was said, in the order of the sentences."""
         with self._home() as memos, memos.adapters.training.handles.ledger.read() as connection:
             chosen = memos.adapters.training.selected(connection, "default")
-        told = {text: place for place, text in enumerate(sentences())}
+        told = {text: place for place, text in enumerate(self._said)}
         return sorted(chosen.facts, key=lambda fact: (told.get(fact.memory, len(told)), fact.item))
 
     def _home(self) -> MemOS:
@@ -228,7 +229,7 @@ class Bench:
         is_new = not made.exists()
         memos = MemOS.open(made, settings=Settings(parametric=ParametricSettings(stable_days=0)))
         if is_new:
-            for place, text in enumerate(sentences()):
+            for place, text in enumerate(self._said):
                 memos.add(text, mode="fine", conversation=f"talk-{place // 20}")
             memos.tasks.wait()
             for item in memos.list(limit=1000):

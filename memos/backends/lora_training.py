@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.pytorch_utils import Conv1D
 
-from memos.backends import lora_keeping
+from memos.backends import lora_keeping, lora_llama
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import (
     REBALANCING_EPOCHS,
@@ -77,6 +77,8 @@ class LoraTraining:
         # Nothing is dropped by chance, except where layers compute again only what they are trained in.
         self._model.train(self._checkpointing)
         self._half = recipe.half and loaded.model.device.type == "cpu" and _multiplies_halves()
+        quick = self._half and not self._checkpointing and lora_llama.fits(loaded.model) and _sees_all(loaded.model)
+        self._pass = lora_llama.LlamaPass(loaded.model, torch.bfloat16) if quick else None
         self._halves = list(self._frozen_halves()) if self._half else []
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
@@ -281,7 +283,7 @@ class LoraTraining:
         with self._with(adapter=False), self._halved():
             for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
                 rows = [asked[place] for place in places]
-                for place, likely in zip(places, self._likely(rows), strict=True):
+                for place, likely in zip(places, self._likely(rows, adapter=False), strict=True):
                     chances, tokens = likely.topk(self._recipe.top, -1)
                     found[place] = tokens, chances
         return [found[place] for place in range(len(asked))]
@@ -297,7 +299,7 @@ class LoraTraining:
     def _loss_of(self, batch: Sequence[Encoded]) -> torch.Tensor:
         total = torch.zeros((), device=self._loaded.model.device)
         rows = [(each.ids[: each.begin], each.ids[each.begin :]) for each in batch]
-        for each, (_, answer), mine in zip(batch, rows, self._likely(rows), strict=True):
+        for each, (_, answer), mine in zip(batch, rows, self._likely(rows, adapter=True), strict=True):
             if not each.replayed:
                 total = total - mine.gather(-1, torch.tensor(answer, device=mine.device)[:, None]).mean()
             if each.tokens is not None and each.chances is not None:
@@ -305,9 +307,14 @@ class LoraTraining:
                 total = total + weight * distance(mine, each.tokens, each.chances)
         return total / len(batch)
 
-    def _likely(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, ...]:
-        """Return the log-probabilities (answer, vocabulary) at the places of each row's answer to its prompt."""
+    def _likely(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> tuple[torch.Tensor, ...]:
+        """Return the log-probabilities (answer, vocabulary) at the places of each row's answer to its prompt.
+
+        `adapter` says whether the model has it at the moment.
+        """
         same = self._shared([prompt for prompt, _ in rows])
+        if self._pass is not None:
+            return self._pass.likely(rows, same, adapter=adapter)
         cache = self._begun(rows[0][0][:same], len(rows)) if same else None
         ids, there = self._padded([(prompt + answer)[same:] for prompt, answer in rows])
         counts = [len(answer) for _, answer in rows]
@@ -402,6 +409,9 @@ class LoraTraining:
                 module.weight = whole
 
     def _frozen_halves(self) -> Iterator[tuple[nn.Linear, nn.Parameter, nn.Parameter]]:
+        if self._pass is not None:
+            yield from ((module, module.weight, half) for module, half in self._pass.frozen())
+            return
         for module in self._model.modules():
             if isinstance(module, nn.Linear) and not module.weight.requires_grad:
                 yield module, module.weight, nn.Parameter(module.weight.bfloat16(), requires_grad=False)

@@ -1,0 +1,120 @@
+"""A Llama's layers with an adapter say and teach what peft's do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from tests.backends import tiny_models
+
+torch = tiny_models.torch
+peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
+lora_llama = pytest.importorskip("memos.backends.lora_llama", reason="needs the extra `local`: make setup-local")
+
+ROWS = [([1, 2, 3, 40, 41], [50, 51, 52]), ([1, 2, 3, 42], [53]), ([1, 2, 3, 43, 44, 45], [54, 55])]
+DISTANT = [([7], [8, 9, 10, 11]), ([20, 21, 22], [23]), ([30, 31], [32, 33])]
+
+
+def adapted(kind: str = "llama", layers: str | list[str] = "all-linear", **changed: Any) -> tuple[Any, Any]:
+    """A tiny model, and what peft makes of it with an adapter that says something."""
+    model = tiny_models.model(kind, **changed)
+    config = peft.LoraConfig(r=4, lora_alpha=6, bias="none", task_type="CAUSAL_LM", target_modules=layers)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        with_adapter = peft.get_peft_model(model, config).eval()
+    torch.manual_seed(3)
+    for name, weight in with_adapter.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.2)
+    return model, with_adapter
+
+
+def by_peft(model: Any, rows: list[tuple[list[int], list[int]]]) -> list[Any]:
+    """The log-probabilities at the places of answers, each row by itself."""
+    found = []
+    for prompt, answer in rows:
+        logits = model(input_ids=torch.tensor([prompt + answer])).logits[0]
+        found.append(torch.log_softmax(logits[len(prompt) - 1 : -1].float(), -1))
+    return found
+
+
+def learned_from(model: Any, likely: Any) -> dict[str, Any]:
+    """The gradients of an adapter's weights by the likelihood of something at each place."""
+    sum(each[:, 17].sum() + each[:, 5].square().sum() for each in likely).backward()
+    found = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    model.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize(("rows", "shared"), [(ROWS, 3), (ROWS, 1), (ROWS, 0), (DISTANT, 0), (ROWS[:1], 4)])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"layers": ["gate_proj", "up_proj", "down_proj"]},
+        {"layers": ["q_proj", "v_proj"]},
+        {"num_key_value_heads": 4},
+        {"num_key_value_heads": 1},
+        {"head_dim": 12, "tie_word_embeddings": True},
+        {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10_000.0}},
+        {"kind": "mistral"},
+    ],
+    ids=str,
+)
+def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[Any], shared: int) -> None:
+    model, with_adapter = adapted(**given)
+    assert lora_llama.fits(model)
+    quick = lora_llama.LlamaPass(model, torch.float32)
+    told, theirs = quick.likely(rows, shared, adapter=True), by_peft(with_adapter, rows)
+    for mine, other in zip(told, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+    mine, other = learned_from(with_adapter, told), learned_from(with_adapter, theirs)
+    assert mine.keys() == other.keys()
+    assert any(gradient.abs().max() > 0.1 for gradient in other.values())
+    for name, gradient in other.items():
+        torch.testing.assert_close(mine[name], gradient, rtol=1e-3, atol=1e-4)
+    with torch.no_grad(), with_adapter.disable_adapter():
+        base = by_peft(with_adapter, rows)
+        for plain, own, moved in zip(quick.likely(rows, shared, adapter=False), base, theirs, strict=True):
+            torch.testing.assert_close(plain, own, rtol=1e-4, atol=1e-4)
+            assert (own - moved).abs().max() > 0.01
+
+
+def test_a_changed_adapter_is_followed() -> None:
+    model, with_adapter = adapted()
+    quick = lora_llama.LlamaPass(model, torch.float32)
+    before = quick.likely(ROWS, 3, adapter=True)[0].detach().clone()
+    with torch.no_grad():
+        for name, weight in with_adapter.named_parameters():
+            if "lora_" in name:
+                weight.mul_(1.5)
+    [after, *_] = quick.likely(ROWS, 3, adapter=True)
+    torch.testing.assert_close(after, by_peft(with_adapter, ROWS)[0], rtol=1e-4, atol=1e-4)
+    assert (after - before).abs().max() > 0.01
+
+
+def test_in_halves_it_is_near_and_the_layers_share_its_frozen_weights() -> None:
+    model, with_adapter = adapted()
+    quick = lora_llama.LlamaPass(model, torch.bfloat16)
+    for mine, other in zip(quick.likely(ROWS, 3, adapter=True), by_peft(with_adapter, ROWS), strict=True):
+        assert 0 < (mine - other).abs().max() < 0.1
+    linear = [each for each in model.modules() if isinstance(each, torch.nn.Linear) and not each.weight.requires_grad]
+    frozen = dict(quick.frozen())
+    assert set(frozen) == set(linear)
+    for layer, half in frozen.items():
+        torch.testing.assert_close(half, layer.weight.bfloat16())
+    assert len({half.untyped_storage().data_ptr() for half in frozen.values()}) == 4 * len(quick._layers) + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [("llama", {"attention_bias": True}), ("llama", {"hidden_act": "gelu"}), ("gemma", {}), ("learned", {})],
+)
+def test_other_layers_do_not_fit(kind: str, changed: dict[str, Any]) -> None:
+    assert not lora_llama.fits(tiny_models.model(kind, **changed))
+
+
+def test_a_model_in_other_numbers_does_not_fit() -> None:
+    assert not lora_llama.fits(tiny_models.model().bfloat16())
