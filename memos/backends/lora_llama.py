@@ -2,10 +2,10 @@
 
 peft multiplies each linear layer and the two matrices of its adapter apart, and casts in between. Here the layers that
 read one input are one product, [W | B] by [x | A x], and what gradients need is written out instead of recorded. What
-all prompts of a batch begin with stands once before them, in the same products; behind it prompts are padded on the
-right, where nothing looks. Sources: Touvron et al., LLaMA, arXiv 2302.13971 (the layer); Hu et al., LoRA, arXiv
-2106.09685; Zhang and Sennrich, arXiv 1910.07467 (the norm); Su et al., arXiv 2104.09864 (turned positions); Ainslie et
-al., arXiv 2305.13245 (heads that share keys); Shazeer, arXiv 2002.05202 (the gated feed-forward part).
+all prompts of a batch begin with stands once before them, in the same products; only where tokens look at one another
+are prompts padded, on the right, where nothing looks. Sources: Touvron et al., LLaMA, arXiv 2302.13971 (the layer); Hu
+et al., LoRA, arXiv 2106.09685; Zhang and Sennrich, arXiv 1910.07467 (the norm); Su et al., arXiv 2104.09864 (turned
+positions); Ainslie et al., arXiv 2305.13245 (heads that share keys); Shazeer, arXiv 2002.05202 (the gated part).
 """
 
 from __future__ import annotations
@@ -74,37 +74,64 @@ class LlamaPass:
         """Return how rows lie, all their token ids in one sequence, and where in it their answers are told."""
         # What comes last tells nothing.
         told = [(prompt + answer)[shared:-1] for prompt, answer in rows]
-        tokens = max(1, *map(len, told))
-        ids = torch.zeros(shared + len(rows) * tokens, dtype=torch.long)
-        ids[:shared] = torch.tensor(rows[0][0][:shared], dtype=torch.long)
+        tokens = max(map(len, told))
+        ids, at = rows[0][0][:shared], list(range(shared))
+        padded: list[int] = []
         places: list[int] = []
         for row, ((_, answer), each) in enumerate(zip(rows, told, strict=True)):
-            begin = shared + row * tokens
-            end = begin + len(each)
-            ids[begin:end] = torch.tensor(each, dtype=torch.long)
-            places += range(end - len(answer), end)
-        at = torch.cat((torch.arange(shared), shared + torch.arange(tokens).repeat(len(rows))))
-        cos, sin = self._model.model.rotary_emb(torch.zeros((), dtype=torch.float32), at[None])
+            ids = ids + each
+            at += range(shared, shared + len(each))
+            padded += range(row * tokens, row * tokens + len(each))
+            places += range(len(ids) - len(answer), len(ids))
+        cos, sin = self._model.model.rotary_emb(torch.zeros((), dtype=torch.float32), torch.tensor([at]))
         half = cos.shape[-1] // 2  # the other half is the same
-        batch = _Batch(shared, len(rows), tokens, cos[0, :, None, :half], sin[0, :, None, :half])
-        return batch, ids, torch.tensor(places, dtype=torch.long)
+        angles = cos[0, :, None, :half], sin[0, :, None, :half]
+        batch = _Batch(shared, len(rows), tokens, torch.tensor(padded), *angles)
+        return batch, torch.tensor(ids), torch.tensor(places, dtype=torch.long)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """How prompts lie in one sequence: `shared` tokens, then `rows` times `tokens`; angles (all, 1, half a head)."""
+    """How prompts lie in one sequence: `shared` tokens, then those of each of the rows; angles (all, 1, half a head).
+
+    `padded` are the places of the latter where each row is padded to so many `tokens`.
+    """
 
     shared: int
     rows: int
     tokens: int
+    padded: Tensor
     cos: Tensor
     sin: Tensor
 
-    def parts(self) -> Iterator[tuple[slice, int, int, int]]:
-        """Yield the places of what lies alike, its rows, tokens of each, and how many shared ones these look at."""
+    def parts(self) -> Iterator[_Part]:
+        """Yield what looks at itself: what is shared, then the rows, which look at that, too."""
         if self.shared:
-            yield slice(0, self.shared), 1, self.shared, 0
-        yield slice(self.shared, None), self.rows, self.tokens, self.shared
+            yield _Part(slice(0, self.shared), 1, self.shared, 0, None)
+        yield _Part(slice(self.shared, None), self.rows, self.tokens, self.shared, self.padded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Tokens at some places of a sequence, which look at those of their row and at `before` others."""
+
+    places: slice
+    rows: int
+    tokens: int
+    before: int
+    padded: Tensor | None
+
+    def spread(self, heads: Tensor) -> Tensor:
+        """Return its heads (rows, tokens, heads, size) of those of all tokens: zeros where a row is padded."""
+        mine = heads[self.places]
+        if self.padded is not None and len(mine) < self.rows * self.tokens:
+            mine = mine.new_zeros(self.rows * self.tokens, *mine.shape[1:]).index_copy_(0, self.padded, mine)
+        return mine.reshape(self.rows, self.tokens, *mine.shape[1:])
+
+    def gathered(self, heads: Tensor) -> Tensor:
+        """Return heads (rows, tokens, heads, size) as (its tokens, heads, size) again."""
+        flat = heads.reshape(-1, *heads.shape[2:])
+        return flat if self.padded is None or len(self.padded) == len(flat) else flat.index_select(0, self.padded)
 
 
 class _Joined:
@@ -284,64 +311,61 @@ def _turned_back(gradient: Tensor, batch: _Batch, into: Tensor) -> None:
     to_other.copy_((other * batch.cos).addcmul_(one, batch.sin, value=-1))
 
 
-def _of_queries(heads: Tensor, rows: int, tokens: int, layer: _Layer) -> Tensor:
-    """Return queries (all, heads, size) as (rows, keys, heads of one key times tokens, size)."""
-    split = heads.reshape(rows, tokens, layer.keys, -1, layer.size).permute(0, 2, 3, 1, 4)
-    return split.reshape(rows, layer.keys, -1, layer.size)
-
-
-def _of_keys(heads: Tensor, rows: int, tokens: int) -> Tensor:
-    """Return keys or values (all, heads, size) as (rows, heads, tokens, size)."""
-    return heads.reshape(rows, tokens, *heads.shape[1:]).transpose(1, 2)
+def _of_queries(heads: Tensor, keys: int) -> Tensor:
+    """Return queries (rows, tokens, heads, size) as (rows, keys, heads of one key times tokens, size)."""
+    rows, tokens, _, size = heads.shape
+    return heads.view(rows, tokens, keys, -1, size).permute(0, 2, 3, 1, 4).reshape(rows, keys, -1, size)
 
 
 def _as_queries(split: Tensor, tokens: int) -> Tensor:
-    """Return what `_of_queries` split as (all, heads, size) again."""
+    """Return what `_of_queries` split as it was."""
     rows, keys, _, size = split.shape
-    return split.view(rows, keys, -1, tokens, size).permute(0, 3, 1, 2, 4).reshape(rows * tokens, -1, size)
+    return split.view(rows, keys, -1, tokens, size).permute(0, 3, 1, 2, 4).reshape(rows, tokens, -1, size)
 
 
 def _looked(layer: _Layer, batch: _Batch, turned: Tensor, values: Tensor, room: Tensor) -> list[Tensor]:
     """Put what each token finds by looking back into its room; return what its gradients need, of each part."""
     kept: list[Tensor] = []
-    before: tuple[Tensor, Tensor] | None = None
-    queries, keys = turned[:, : layer.queries], turned[:, layer.queries :]
-    for places, rows, tokens, shared in batch.parts():
-        asked = _of_queries(queries[places], rows, tokens, layer)
-        seen = _of_keys(keys[places], rows, tokens), _of_keys(values[places], rows, tokens)
-        if before is not None:
-            one, two = (each.expand(rows, -1, -1, -1) for each in before)
-            seen = torch.cat((one, seen[0]), 2), torch.cat((two, seen[1]), 2)
-        before = seen
+    for part in batch.parts():
+        asked = _of_queries(part.spread(turned[:, : layer.queries]), layer.keys)
+        seen = [part.spread(each).transpose(1, 2) for each in (turned[:, layer.queries :], values)]
+        if part.before:
+            shared = kept[1:3]
+            seen = [
+                torch.cat((one.expand(part.rows, -1, -1, -1), two), 2) for one, two in zip(shared, seen, strict=True)
+            ]
+        there = part.before + part.tokens
         scores = (asked @ seen[0].transpose(-1, -2)).float().mul_(layer.scale)
-        ahead = torch.full((tokens, shared + tokens), -math.inf).triu_(1 + shared)
-        chances = functional.softmax(scores.view(*scores.shape[:2], -1, tokens, shared + tokens).add_(ahead), -1)
+        ahead = torch.full((part.tokens, there), -math.inf).triu_(1 + part.before)
+        chances = functional.softmax(scores.view(part.rows, layer.keys, -1, part.tokens, there).add_(ahead), -1)
         weights = chances.view_as(scores).to(turned.dtype)
-        room[places, : layer.queries * layer.size] = _as_queries(weights @ seen[1], tokens).flatten(1)
+        found = part.gathered(_as_queries(weights @ seen[1], part.tokens))
+        room[part.places, : layer.queries * layer.size] = found.flatten(1)
         kept += [asked, *seen, weights]
     return kept
 
 
 def _of_looked(layer: _Layer, batch: _Batch, kept: Sequence[Tensor], gradient: Tensor) -> Tensor:
     """Return the gradient of queries, keys and values (all tokens, all of them) from that of what was found."""
-    found = gradient.view(len(gradient), layer.queries, layer.size)
+    of_found = gradient.view(len(gradient), layer.queries, layer.size)
     of_made = gradient.new_empty(len(gradient), layer.queries + 2 * layer.keys, layer.size)
     of_turned = torch.empty(len(gradient), layer.queries + layer.keys, layer.size)
-    of_shared: tuple[Tensor, Tensor] | None = None
-    for number, (places, rows, tokens, shared) in reversed(list(enumerate(batch.parts()))):
+    of_shared: list[Tensor] = []
+    for number, part in reversed(list(enumerate(batch.parts()))):
         asked, keys, values, weights = kept[4 * number : 4 * number + 4]
-        given = _of_queries(found[places], rows, tokens, layer)
+        given = _of_queries(part.spread(of_found), layer.keys)
         of_values = weights.transpose(-1, -2) @ given
         of_weights = (given @ values.transpose(-1, -2)).float().mul_(weights)
         along = of_weights.sum(-1, keepdim=True)
         of_scores = of_weights.addcmul_(weights.float(), along, value=-1).mul_(layer.scale).to(weights.dtype)
-        of_keys = of_scores.transpose(-1, -2) @ asked
-        if of_shared is not None:
-            of_keys, of_values = of_keys.float() + of_shared[0], of_values.float() + of_shared[1]
-        if shared:
-            of_shared = tuple(each[:, :, :shared].float().sum(0, keepdim=True) for each in (of_keys, of_values))
-        of_turned[places, : layer.queries] = _as_queries(of_scores @ keys, tokens)
-        of_turned[places, layer.queries :] = of_keys[:, :, shared:].transpose(1, 2).flatten(0, 1)
-        of_made[places, -layer.keys :] = of_values[:, :, shared:].transpose(1, 2).flatten(0, 1)
+        of_seen = [of_scores.transpose(-1, -2) @ asked, of_values]
+        if of_shared:
+            of_seen = [mine.float() + theirs for mine, theirs in zip(of_seen, of_shared, strict=True)]
+        if part.before:
+            of_shared = [each[:, :, : part.before].float().sum(0, keepdim=True) for each in of_seen]
+        of_keys, of_values = (part.gathered(each[:, :, part.before :].transpose(1, 2)) for each in of_seen)
+        of_turned[part.places, : layer.queries] = part.gathered(_as_queries(of_scores @ keys, part.tokens))
+        of_turned[part.places, layer.queries :] = of_keys
+        of_made[part.places, -layer.keys :] = of_values
     _turned_back(of_turned, batch, of_made[:, : -layer.keys])
     return of_made.flatten(1)
