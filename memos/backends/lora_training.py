@@ -73,12 +73,13 @@ class LoraTraining:
         if self._checkpointing:
             loaded.model.activation_checkpointing_enable({"use_reentrant": False})
         # What is computed again would be cached again; and a window counts the padding behind a shared beginning.
-        self._shares = bool(loaded.block) and not self._checkpointing and _sees_all(loaded.model)
+        sees_all = not self._checkpointing and _sees_all(loaded.model)
+        self._shares = bool(loaded.block) and sees_all
         # Nothing is dropped by chance, except where layers compute again only what they are trained in.
         self._model.train(self._checkpointing)
         self._half = recipe.half and loaded.model.device.type == "cpu" and _multiplies_halves()
-        quick = self._half and not self._checkpointing and lora_llama.fits(loaded.model) and _sees_all(loaded.model)
-        self._pass = lora_llama.LlamaPass(loaded.model, torch.bfloat16) if quick else None
+        fits = self._half and sees_all and lora_llama.fits(loaded.model)
+        self._pass = lora_llama.LlamaPass(loaded.model, torch.bfloat16) if fits else None
         self._halves = list(self._frozen_halves()) if self._half else []
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
