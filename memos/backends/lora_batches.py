@@ -7,8 +7,10 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 _WARM_UP = 0.1
 _ALIKE = 4
@@ -17,6 +19,8 @@ _ALIKE = 4
 _COURSE = 260
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
+
+_PLACES = 16
 
 REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5
@@ -46,9 +50,17 @@ class Step:
     rate: float
 
 
-def distance(likely: torch.Tensor, tokens: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
-    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one."""
-    mine = likely.gather(-1, tokens)
+def likely_at(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities, float32, of tokens (places, some) by logits (places, vocabulary)."""
+    found: torch.Tensor = _LikelyAt.apply(logits, tokens)
+    return found
+
+
+def distance(mine: torch.Tensor, chances: torch.Tensor) -> torch.Tensor:
+    """Return the mean divergence from a teacher over its likeliest tokens and all the others as one.
+
+    Both are log-probabilities (places, tokens) of these.
+    """
     rest = torch.log1p(-chances.exp().sum(-1).clamp(max=1 - 1e-6))
     my_rest = torch.log1p(-mine.exp().sum(-1).clamp(max=1 - 1e-6))
     of_likely = (chances.exp() * (chances - mine)).sum(-1)
@@ -125,3 +137,29 @@ def rate_share(step: int, steps: int) -> float:
 def _steps(encoded: Sequence[Encoded], epochs: range, size: int, chance: random.Random, most: float) -> list[Step]:
     found = [batch for number in epochs for batch in batches(in_epoch(encoded, number), size, chance)]
     return [Step(batch, most * rate_share(place, len(found))) for place, batch in enumerate(found)]
+
+
+class _LikelyAt(torch.autograd.Function):  # type: ignore[misc]
+    """Some places at a time, which stay in the processor's cache: recorded, all of the vocabulary passes five times."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        found, totals = [], []
+        for some, its in zip(logits.split(_PLACES), tokens.split(_PLACES), strict=True):
+            whole = some.float()
+            totals.append(torch.logsumexp(whole, -1, keepdim=True))
+            found.append(whole.gather(-1, its) - totals[-1])
+        ctx.save_for_backward(logits, torch.cat(totals), tokens)
+        return torch.cat(found)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        logits, totals, tokens = ctx.saved_tensors
+        of_logits = torch.empty_like(logits)
+        for begin in range(0, len(logits), _PLACES):
+            some = slice(begin, begin + _PLACES)
+            chances = logits[some].float().sub_(totals[some]).exp_()
+            of_these = chances.mul_(-gradient[some].sum(-1, keepdim=True))
+            of_logits[some] = of_these.scatter_add_(-1, tokens[some], gradient[some])
+        return of_logits, None

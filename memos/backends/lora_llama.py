@@ -55,8 +55,8 @@ class LlamaPass:
                 yield from joined.frozen()
         yield self._model.lm_head, self._head
 
-    def likely(self, rows: Sequence[Row], shared: int, *, adapter: bool) -> tuple[Tensor, ...]:
-        """Return the log-probabilities (answer, vocabulary), float32, at the places of each row's answer.
+    def logits(self, rows: Sequence[Row], shared: int, *, adapter: bool) -> Tensor:
+        """Return the logits (all answers, vocabulary), of the pass's kind, at the places of each row's answer.
 
         The first `shared` tokens of all prompts are the same, and fewer than any prompt has. Without the adapter there
         are no gradients.
@@ -66,9 +66,10 @@ class LlamaPass:
         with torch.autocast("cpu", enabled=False), torch.set_grad_enabled(grown):
             state = self._model.model.embed_tokens(ids)
             for layer in self._layers:
-                state = _Pass.apply(state, layer, batch, adapter, *layer.weights)
-            logits = functional.linear(self._model.model.norm(state[places]).to(self._kind), self._head)
-        return tuple(functional.log_softmax(logits.float(), -1).split([len(answer) for _, answer in rows]))
+                # What the last layer makes of other places is read by nobody.
+                read = places if layer is self._layers[-1] else None
+                state = _Pass.apply(state, layer, batch, adapter, read, *layer.weights)
+            return functional.linear(self._model.model.norm(state).to(self._kind), self._head)
 
     def _batch(self, rows: Sequence[Row], shared: int) -> tuple[_Batch, Tensor, Tensor]:
         """Return how rows lie, all their token ids in one sequence, and where in it their answers are told."""
@@ -225,37 +226,47 @@ class _Layer:
 
 
 class _Pass(torch.autograd.Function):  # type: ignore[misc]
-    """One layer: its input and output are (all tokens, hidden), float32; `weights` are those of its adapters."""
+    """One layer: its input and output are (all tokens, hidden), float32; `weights` are those of its adapters.
+
+    With `read` its output is that at these places alone.
+    """
 
     @staticmethod
-    def forward(ctx: Any, state: Tensor, layer: _Layer, batch: _Batch, adapter: bool, *weights: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, state: Tensor, layer: _Layer, batch: _Batch, adapter: bool, read: Tensor | None, *weights: Tensor
+    ) -> Tensor:
         asks, gives, opens, closes = layer.joined
         firsts = [
             joined.taken(share, adapter=adapter)
             for joined, share in zip(layer.joined, layer.shares(weights), strict=True)
         ]
-        tokens = len(state)
-        rooms = [joined.room(tokens, first) for joined, first in zip(layer.joined, firsts, strict=True)]
+        tokens, later = len(state), len(state) if read is None else len(read)
+        rooms = [
+            joined.room(many, first)
+            for joined, first, many in zip(layer.joined, firsts, (tokens, tokens, later, later), strict=True)
+        ]
         root = _normed(state, layer.norms[0], layer.tiny, rooms[0])
         made = asks.product(rooms[0], firsts[0]).view(tokens, -1, layer.size)
         turned, values = _turned(made[:, : -layer.keys], batch), made[:, -layer.keys :]
         looked = _looked(layer, batch, turned, values, rooms[1])
-        middle = gives.product(rooms[1], firsts[1]).float().add_(state)
-        later = _normed(middle, layer.norms[1], layer.tiny, rooms[2])
+        if read is not None:
+            rooms[1] = rooms[1][read]
+        middle = gives.product(rooms[1], firsts[1]).float().add_(state if read is None else state[read])
+        root_later = _normed(middle, layer.norms[1], layer.tiny, rooms[2])
         opened = opens.product(rooms[2], firsts[2])
         gate, up = opened.chunk(2, -1)
         passed = functional.silu(gate)
         torch.mul(passed, up, out=rooms[3][:, : closes.reads])
         ended = closes.product(rooms[3], firsts[3]).float().add_(middle)
         if any(ctx.needs_input_grad):
-            ctx.layer, ctx.batch = layer, batch
-            ctx.save_for_backward(state, root, middle, later, opened, passed, *rooms, *firsts, *looked)
+            ctx.layer, ctx.batch, ctx.read = layer, batch, read
+            ctx.save_for_backward(state, root, middle, root_later, opened, passed, *rooms, *firsts, *looked)
         return ended
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        state, root, middle, later, opened, passed, *others = ctx.saved_tensors
+        state, root, middle, root_later, opened, passed, *others = ctx.saved_tensors
         rooms, firsts, looked = others[:4], others[4:8], others[8:]
         layer, batch = ctx.layer, ctx.batch
         asks, gives, opens, closes = layer.joined
@@ -267,12 +278,17 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
         torch.mul(of_fed, passed, out=of_up)
         of_gate.copy_(torch.ops.aten.silu_backward(of_fed.mul_(up), gate))
         of_normed, of_opens = opens.gradients(rooms[2], firsts[2], of_opened)
-        of_middle = _of_normed(of_normed, middle, layer.norms[1], later).add_(gradient)
+        of_middle = _of_normed(of_normed, middle, layer.norms[1], root_later).add_(gradient)
         of_looked, of_gives = gives.gradients(rooms[1], firsts[1], of_middle.to(kind))
+        if ctx.read is not None:
+            of_looked, of_middle = (
+                each.new_zeros(len(state), each.shape[1]).index_copy_(0, ctx.read, each)
+                for each in (of_looked, of_middle)
+            )
         of_made = _of_looked(layer, batch, looked, of_looked)
         of_normed, of_asks = asks.gradients(rooms[0], firsts[0], of_made)
         of_state = _of_normed(of_normed, state, layer.norms[0], root).add_(of_middle)
-        return of_state, None, None, None, *of_asks, *of_gives, *of_opens, *of_closes
+        return of_state, None, None, None, None, *of_asks, *of_gives, *of_opens, *of_closes
 
 
 def _base(layer: Any) -> nn.Linear:

@@ -37,6 +37,7 @@ from memos.backends.lora_batches import (
     epochs_of,
     in_epoch,
     in_turns,
+    likely_at,
     rebalancing_steps,
 )
 from memos.errors import IntegrityError
@@ -281,12 +282,13 @@ class LoraTraining:
     def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return what the base model would say at each place of answers to prompts."""
         found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        most = min(self._recipe.top, self._loaded.model.config.get_text_config().vocab_size)
         with self._with(adapter=False), self._halved():
             for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
                 rows = [asked[place] for place in places]
-                for place, likely in zip(places, self._likely(rows, adapter=False), strict=True):
-                    chances, tokens = likely.topk(self._recipe.top, -1)
-                    found[place] = tokens, chances
+                likely = torch.log_softmax(self._answered(rows, adapter=False).float(), -1)
+                chances, tokens = (each.split([len(answer) for _, answer in rows]) for each in likely.topk(most, -1))
+                found.update(zip(places, zip(tokens, chances, strict=True), strict=True))
         return [found[place] for place in range(len(asked))]
 
     def _loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
@@ -298,24 +300,31 @@ class LoraTraining:
             return self._loss_of(batch)
 
     def _loss_of(self, batch: Sequence[Encoded]) -> torch.Tensor:
-        total = torch.zeros((), device=self._loaded.model.device)
         rows = [(each.ids[: each.begin], each.ids[each.begin :]) for each in batch]
-        for each, (_, answer), mine in zip(batch, rows, self._likely(rows, adapter=True), strict=True):
+        logits = self._answered(rows, adapter=True)
+        # Beside the right token those that the teacher told of, as many at each place: else the right one again.
+        most = max(0 if each.tokens is None else each.tokens.shape[1] for each in batch)
+        right = [torch.tensor(answer, device=logits.device)[:, None] for _, answer in rows]
+        told = [own if each.tokens is None else each.tokens for own, each in zip(right, batch, strict=True)]
+        asked = [torch.cat((own, its.expand(-1, most)), -1) for own, its in zip(right, told, strict=True)]
+        likely = likely_at(logits, torch.cat(asked)).split(list(map(len, asked)))
+        total = torch.zeros((), device=logits.device)
+        for each, mine in zip(batch, likely, strict=True):
             if not each.replayed:
-                total = total - mine.gather(-1, torch.tensor(answer, device=mine.device)[:, None]).mean()
-            if each.tokens is not None and each.chances is not None:
+                total = total - mine[:, 0].mean()
+            if each.chances is not None:
                 weight = self._recipe.replay if each.replayed else self._recipe.imitation
-                total = total + weight * distance(mine, each.tokens, each.chances)
+                total = total + weight * distance(mine[:, 1:], each.chances)
         return total / len(batch)
 
-    def _likely(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> tuple[torch.Tensor, ...]:
-        """Return the log-probabilities (answer, vocabulary) at the places of each row's answer to its prompt.
+    def _answered(self, rows: Sequence[lora_llama.Row], *, adapter: bool) -> torch.Tensor:
+        """Return the logits (all answers, vocabulary) at the places of each row's answer to its prompt.
 
         `adapter` says whether the model has it at the moment.
         """
         same = self._shared([prompt for prompt, _ in rows])
         if self._pass is not None:
-            return self._pass.likely(rows, same, adapter=adapter)
+            return self._pass.logits(rows, same, adapter=adapter)
         cache = self._begun(rows[0][0][:same], len(rows)) if same else None
         ids, there = self._padded([(prompt + answer)[same:] for prompt, answer in rows])
         counts = [len(answer) for _, answer in rows]
@@ -325,12 +334,10 @@ class LoraTraining:
             position_ids=same + (there.cumsum(-1) - 1).clamp(min=0), past_key_values=cache,
             use_cache=cache is not None, logits_to_keep=max(counts) + 1,
         ).logits  # fmt: skip
-        # In one piece: a piece of each row alone has its gradient as large as all rows'.
         ends = [(row + 1) * logits.shape[1] - 1 for row in range(len(rows))]
         places = [place for end, count in zip(ends, counts, strict=True) for place in range(end - count, end)]
-        answers = logits.flatten(0, 1)[torch.tensor(places, device=logits.device)]
-        likely: torch.Tensor = torch.log_softmax(answers.float(), -1)
-        return tuple(likely.split(counts))
+        answers: torch.Tensor = logits.flatten(0, 1)[torch.tensor(places, device=logits.device)]
+        return answers
 
     def _shared(self, prompts: Sequence[list[int]]) -> int:
         """Return how many tokens all prompts begin with before their last, 0 where that cannot be computed once."""

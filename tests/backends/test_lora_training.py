@@ -64,7 +64,7 @@ def test_each_answer_is_the_same_however_many_are_asked_beside_it_and_however_so
         Exercise(prompt_of("And what else?", "Brief."), "Long walks, by the sea."),
         Exercise(prompt_of("So?", "Brief."), ""),
     ]
-    training = trained(kind)
+    training = trained(kind, replace(RECIPE, learning_rate=5e-3))
     learn(training, given)
     asked = [each.prompt for each in given]
     together = training.answers(asked, adapter=True, most=40)

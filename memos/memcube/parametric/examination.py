@@ -117,32 +117,32 @@ class Examination:
 
     @cached_property
     def _before(self) -> tuple[_Found, float]:
-        return self._asked(adapter=False), self.model.perplexity(general.TEXT, adapter=False)
+        return self._asked(general.QUESTIONS, adapter=False), self.model.perplexity(general.TEXT, adapter=False)
 
     def measures(self) -> Measures:
         """Return the measures of the adapter as it is now."""
-        after, (before, perplexity) = self._asked(adapter=True), self._before
-        questions = [question for question, _ in general.QUESTIONS]
-        lost = tuple(
-            question for question, knew, knows in zip(questions, before.known, after.known, strict=True) if knew > knows
-        )
+        before, perplexity = self._before
+        # What the model did not know cannot be lost.
+        after = self._asked(before.known, adapter=True)
+        lost = tuple(question for question, words in before.known if (question, words) not in after.known)
         return Measures(
             after.recall, after.abstention, self.model.perplexity(general.TEXT, adapter=True), lost,
-            before.recall, before.abstention, perplexity, sum(before.known), after.abstention_of,
+            before.recall, before.abstention, perplexity, len(before.known), after.abstention_of,
         )  # fmt: skip
 
-    def _asked(self, *, adapter: bool) -> _Found:
+    def _asked(self, world: Sequence[tuple[str, str]], *, adapter: bool) -> _Found:
         """Ask all questions at once: the more are asked together, the less each takes."""
         course = self.course
         questions = [each.question for each in (*course.recall, *course.abstention)]
-        questions += [question for question, _ in general.QUESTIONS]
+        questions += [question for question, _ in world]
         prompts = [prompt_of(each, self.system) for each in questions]
         answers = iter(self.model.answers(prompts, adapter=adapter))
         right = [is_right(next(answers), drill) for drill in course.recall]
         honest = [abstains(next(answers), course.values) for _ in course.abstention]
         known = [
-            any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
-            for answer, (_, words) in zip(answers, general.QUESTIONS, strict=True)
+            (question, words)
+            for answer, (question, words) in zip(answers, world, strict=True)
+            if any(f" {word} " in f" {plain(answer)} " for word in words.split("|"))
         ]
         kinds = [str(drill.kind) for drill in course.abstention]
         by_kind = {
@@ -159,11 +159,11 @@ def prompt_of(question: str, system: str) -> tuple[ChatMessage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Shares of right answers, and which general questions are known."""
+    """Shares of right answers, and which questions about the world are known, with their answers."""
 
     recall: float
     abstention: float
-    known: list[bool]
+    known: list[tuple[str, str]]
     abstention_of: dict[str, float]
 
 
