@@ -147,6 +147,8 @@ def _template(name: str, modules: Sequence[str]) -> str:
     path = f"{folder.name}/{name}"
     engines = _template("engines", _ENGINES) if name == "programs" else ""
     env = {key: value for key, value in os.environ.items() if not key.startswith("MEMOS_")} | {"PYTHONUTF8": "1"}
+    # Trainers give way to others: of two threads that wait for one another one is always the one that waits.
+    env["OMP_NUM_THREADS"] = "1"
     process = subprocess.Popen(
         [sys.executable, "-c", "from tests.forks import serve; serve()", path, engines, *modules],
         cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
