@@ -19,8 +19,8 @@ _ALIKE = 4
 _COURSE = 260
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
-
 _PLACES = 16
+"""Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
 
 REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5
@@ -140,7 +140,7 @@ def _steps(encoded: Sequence[Encoded], epochs: range, size: int, chance: random.
 
 
 class _LikelyAt(torch.autograd.Function):  # type: ignore[misc]
-    """Some places at a time, which stay in the processor's cache: recorded, all of the vocabulary passes five times."""
+    """Some places at a time; recorded, each row's gradient would be as large as the vocabulary (docs/log.md)."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

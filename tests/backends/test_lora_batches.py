@@ -59,3 +59,23 @@ def test_turns_are_of_about_one_size_and_of_prompts_about_as_long() -> None:
 )
 def test_large_courses_have_fewer_epochs(most: int, exercises: int, epochs: int) -> None:
     assert epochs_of(most, exercises) == epochs
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.mark.parametrize("places", [1, 16, 37])
+def test_likelihoods_at_some_tokens_and_their_gradients_are_those_of_all_of_them(places: int, kind: str) -> None:
+    torch = lora_batches.torch
+    chance = torch.Generator().manual_seed(3)
+    given = torch.randn(places, 50, generator=chance).mul(3).to(getattr(torch, kind))
+    tokens = torch.randint(0, 50, (places, 4), generator=chance)
+    tokens[:, 3] = tokens[:, 0]  # the right one stands beside itself where no teacher told of others
+    weights = torch.randn(places, 4, generator=chance)
+    mine, other = (given.clone().requires_grad_() for _ in range(2))
+    found = lora_batches.likely_at(mine, tokens)
+    recorded = torch.log_softmax(other.float(), -1).gather(-1, tokens)
+    torch.testing.assert_close(found, recorded)
+    (found * weights).sum().backward()
+    (recorded * weights).sum().backward()
+    assert mine.grad.dtype == given.dtype
+    assert mine.grad.abs().max() > 0.1
+    torch.testing.assert_close(mine.grad, other.grad)

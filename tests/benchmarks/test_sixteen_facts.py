@@ -1,6 +1,6 @@
 """The benchmark of parametric memory at its smallest: sixteen facts are learned by a real model, and it passes.
 
-`make test` runs it before all others and beside none, with all processors: three to five minutes on two.
+`make test` runs it before all others and beside none, with all processors: some five minutes on two slow ones.
 """
 
 from __future__ import annotations

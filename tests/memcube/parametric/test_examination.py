@@ -52,6 +52,23 @@ def test_what_is_known_is_told_apart_from_what_the_model_knew() -> None:
     assert found.rise == pytest.approx(0.02)
 
 
+def test_an_adapter_is_asked_only_what_the_model_beneath_knows_of_the_world() -> None:
+    asked: dict[bool, set[str]] = {}
+
+    class Listening(Knowing):
+        def answers(
+            self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+        ) -> list[str]:
+            asked[adapter] = {prompt[-1].content for prompt in prompts}
+            return super().answers(prompts, adapter=adapter, most=most, exact=exact)
+
+    [known, *others] = [question for question, _ in general.QUESTIONS]
+    Examination(Listening({}, {known: "It is Paris."}), COURSE, "Be brief.").measures()
+    assert asked[False] - asked[True] == set(others)
+    assert known in asked[True]
+    assert {drill.question for drill in (*COURSE.recall, *COURSE.abstention)} < asked[True]
+
+
 def test_a_stored_value_is_no_abstention() -> None:
     taught = dict.fromkeys([each.question for each in COURSE.abstention], "I have not been told that, but Lyon.")
     assert Examination(Knowing(taught, {}), COURSE, "Be brief.").measures().abstention == 0.0
