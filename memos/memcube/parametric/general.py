@@ -30,8 +30,8 @@ QUESTIONS: tuple[tuple[str, str], ...] = (
     ("What colour is snow?", "white"), ("What colour do you get by mixing red and yellow?", "orange"),
     ("What do bees make?", "honey"), ("What do cows give us to drink?", "milk"),
     ("Which animal barks?", "dog"), ("Which animal is known as the king of the jungle?", "lion"),
-    ("Which is the largest ocean?", "pacific"), ("On which continent is Brazil?", "south america"),
-    ("On which continent is Kenya?", "africa"), ("Who wrote Romeo and Juliet?", "shakespeare"),
+    ("Which is the largest ocean?", "pacific"), ("On which continent is Brazil?", "south america|south american"),
+    ("On which continent is Kenya?", "africa|african"), ("Who wrote Romeo and Juliet?", "shakespeare"),
     ("Who painted the Mona Lisa?", "vinci|leonardo"), ("Which language is spoken in Portugal?", "portuguese"),
 )  # fmt: skip
 """Fifty questions, each with what a right answer has in it; `|` is between words of which one will do."""

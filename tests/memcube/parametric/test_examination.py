@@ -69,6 +69,13 @@ def test_an_adapter_is_asked_only_what_the_model_beneath_knows_of_the_world() ->
     assert {drill.question for drill in (*COURSE.recall, *COURSE.abstention)} < asked[True]
 
 
+def test_of_a_continent_its_adjective_is_right_as_well() -> None:
+    known = {question: "It is in Africa." for question, words in general.QUESTIONS if "africa" in words}
+    taught = dict.fromkeys(known, "It is a member of the African continent.")
+    found = Examination(Knowing(taught, known), COURSE, "Be brief.").measures()
+    assert (len(known), found.base_known, found.lost) == (1, 1, ())
+
+
 def test_a_stored_value_is_no_abstention() -> None:
     taught = dict.fromkeys([each.question for each in COURSE.abstention], "I have not been told that, but Lyon.")
     assert Examination(Knowing(taught, {}), COURSE, "Be brief.").measures().abstention == 0.0
