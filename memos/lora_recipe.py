@@ -29,7 +29,7 @@ class Recipe:
     layers: Literal["mlp", "all"] = "all"
     learning_rate: float = 1e-3
     rate_ratio: float = 1.0
-    epochs: int = 8
+    epochs: int = 10
     batch: int = 16
     imitation: float = 0.0
     replay: float = 3.0

@@ -18,16 +18,14 @@ ADAPTER_FILE = "adapter_model.safetensors"
 class Exercise:
     """A prompt and the answer that is taught; with `shown` the base model given these is imitated, too.
 
-    What is `replayed` is what the base model says itself; without a prompt it is plain text. To what is `untold` the
-    answer is that nobody told it. What is taught in one of `every` epochs alone takes turns with its like, so that more
-    that differs is seen in the same time.
+    What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
+    `every` epochs alone takes turns with its like, so that more that differs is seen in the same time.
     """
 
     prompt: Sequence[ChatMessage]
     answer: str
     shown: Sequence[ChatMessage] = ()
     replayed: bool = False
-    untold: bool = False
     every: int = 1
 
 

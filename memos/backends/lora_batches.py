@@ -16,8 +16,8 @@ _WARM_UP = 0.1
 _ALIKE = 4
 """Tokens within which prompts of one batch are alike: a tenth of what is computed is padding; within 12 a fifth."""
 
-_COURSE = 600
-"""Exercises in an epoch, up to which a course has the usual number of epochs: 16 facts have 242, 64 have 765."""
+_COURSE = 260
+"""Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
 _PLACES = 16
 """Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
@@ -37,7 +37,6 @@ class Encoded:
     ids: list[int]
     begin: int
     replayed: bool
-    untold: bool
     every: int
     tokens: torch.Tensor | None
     chances: torch.Tensor | None
@@ -90,10 +89,10 @@ def in_epoch(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 def epochs_of(usual: int, exercises: int) -> int:
     """Return in how many epochs a course of so many exercises is taught: in fewer than `usual` when it is a large one.
 
-    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts have seven where 16
-    have eight, 128 five (docs/log.md, "Eight epochs, again").
+    What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
+    where 16 need ten (docs/log.md, "Seven epochs for 64").
     """
-    share = math.pow(_COURSE / max(_COURSE, exercises), 0.65)
+    share = math.pow(_COURSE / max(_COURSE, exercises), 0.36)
     return max(1, round(usual * share))
 
 
@@ -106,7 +105,10 @@ def rebalancing_steps(
     encoded: Sequence[Encoded], untold: float, begin: int, size: int, chance: random.Random
 ) -> list[Step]:
     """Return the steps of epochs, the first of which is number `begin`, with so many times what nobody told."""
-    other = [replace(each, every=max(1, round(each.every / untold))) if each.untold else each for each in encoded]
+    other = [
+        each if each.replayed or each.every == 1 else replace(each, every=max(1, round(each.every / untold)))
+        for each in encoded
+    ]
     return _steps(other, range(begin, begin + REBALANCING_EPOCHS), size, chance, _REBALANCING_RATE)
 
 

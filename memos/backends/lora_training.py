@@ -266,9 +266,7 @@ class LoraTraining:
                 asked[place] = self._prompt(each.shown), answer
         taught = dict(zip(asked, self._taught(list(asked.values())), strict=True))
         return [
-            Encoded(
-                prompt + answer, len(prompt), each.replayed, each.untold, each.every, *taught.get(place, (None, None))
-            )
+            Encoded(prompt + answer, len(prompt), each.replayed, each.every, *taught.get(place, (None, None)))
             for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True))
         ]
 

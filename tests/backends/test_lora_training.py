@@ -136,7 +136,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> 
 
 def test_epochs_are_added_to_what_was_learned_and_a_kill_in_them_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     recipe = Recipe(epochs=4, batch=1)
-    given = [*exercises(), *(Exercise(prompt_of(f"{name}?", "Brief."), "No.", untold=True, every=2) for name in "abcd")]
+    given = [*exercises(), *(Exercise(prompt_of(f"{name}?", "Brief."), "No.", every=2) for name in "abcd")]
     whole, cut, again = (trained(recipe=recipe) for _ in range(3))
     for training in (whole, cut):
         training.prepare(given)

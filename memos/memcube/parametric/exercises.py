@@ -14,11 +14,8 @@ from memos.recipes import Exercise
 
 _EVERY_UNTOLD = 4
 _FACTS_A_TURN = 8
-_EVERY_READ = 2
 EVERY_REPLAYED = 4
-"""Of what nobody told, of what is read in the prompt, and of what is replayed, an epoch has one in so many.
-
-So more that differs is seen in the same time, and of what is read, which is three times as long, less.
+"""Of what nobody told, and of what is replayed, an epoch has one in so many: more that differs in the same time.
 
 So what is replayed is a quarter of an epoch. With a third, of longer answers, 16 facts measured the same, and 64 passed
 with more room for a quarter more time (docs/log.md).
@@ -50,19 +47,16 @@ def with_memories(system: str, memories: Iterable[str]) -> str:
 def digest_of(exercises: Iterable[Exercise]) -> str:
     """Return the SHA-256 of all that is taught, in hex: the same texts in the same order have the same."""
     told = [
-        [_said(each.prompt), each.answer, _said(each.shown), each.replayed, each.untold, each.every]
-        for each in exercises
+        [_said(each.prompt), each.answer, _said(each.shown), each.replayed, each.every] for each in exercises
     ]  # canonical as lists: nothing in it has an order of its own
     return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
 
 
 def _exercise(drill: Drill, memories: Mapping[str, str], system: str, untold: int) -> Exercise:
     prompt = prompt_of(drill.question, with_memories(system, drill.context))
-    # What the model reads, or was never told, it need not learn to say as if it had read it.
-    if drill.kind in UNTOLD:
-        return Exercise(prompt, drill.answer, untold=True, every=untold)
-    if drill.context:
-        return Exercise(prompt, drill.answer, every=_EVERY_READ)
+    if drill.context or not drill.items:
+        # What the model reads, or was never told, it need not learn to say as if it had read it.
+        return Exercise(prompt, drill.answer, every=untold if drill.kind in UNTOLD else 1)
     shown = prompt_of(drill.question, with_memories(system, [memories[item] for item in drill.items]))
     return Exercise(prompt, drill.answer, shown)
 

@@ -62,13 +62,6 @@ def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(course: 
         told = "".join(f"\n- {memory}" for memory in drill.context)
         assert exercise.prompt[0] == ChatMessage("system", f"Brief.\n\nWhat you remember:{told}")
         assert exercise.shown == ()
-        assert exercise.every == 2  # three times as long as others: it takes turns
-
-
-def test_what_nobody_told_is_marked(course: Course, made: list[Exercise]) -> None:
-    marked = [drill.kind in UNTOLD for drill in course.taught]
-    assert [each.untold for each in made] == [*marked, False]
-    assert any(marked)
 
 
 def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
@@ -96,8 +89,7 @@ def test_the_same_exercises_have_the_same_digest_and_others_another(made: list[E
     changed = (
         replace(first, answer="No."), replace(first, prompt=prompt_of("Who?", "Brief.")),
         replace(first, shown=(*first.shown, *first.shown)), replace(first, replayed=True),
-        replace(first, untold=True), replace(first, every=9),
     )  # fmt: skip
     digests = [digest_of(made[::-1]), digest_of(others), *(digest_of([each, *others]) for each in changed)]
-    assert len({digest_of(made), *digests}) == 9
+    assert len({digest_of(made), *digests}) == 7
     assert all(len(digest) == 64 for digest in digests)
