@@ -20,8 +20,7 @@ class Recipe:
     learning rate of the first. Source: Hayou, Ghosh and Yu, "LoRA+: Efficient Low Rank Adaptation of Large Models",
     ICML 2024, arXiv 2402.12354. With `checkpointing`, as always on a GPU, what layers keep
     for their gradients is computed a second time instead: slower, in a fraction of the memory. With `half`, matrices
-    are multiplied in bfloat16 where the processor does that (2.3 times as fast on one with AVX-512 BF16); what is
-    trained stays float32.
+    are multiplied in bfloat16 where the processor is faster at that than at float32; what is trained stays float32.
     """
 
     rank: int = 16

@@ -159,7 +159,7 @@ class _LikelyAt(torch.autograd.Function):  # type: ignore[misc]
         of_logits = torch.empty_like(logits)
         for begin in range(0, len(logits), _PLACES):
             some = slice(begin, begin + _PLACES)
-            chances = logits[some].float().sub_(totals[some]).exp_()
+            chances = logits[some].sub(totals[some]).exp_()
             of_these = chances.mul_(-gradient[some].sum(-1, keepdim=True))
             of_logits[some] = of_these.scatter_add_(-1, tokens[some], gradient[some])
         return of_logits, None

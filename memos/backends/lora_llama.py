@@ -2,8 +2,8 @@
 
 peft multiplies each linear layer and the two matrices of its adapter apart, and casts in between. Here the layers that
 read one input are one product, [W | B] by [x | A x], and what gradients need is written out instead of recorded. What
-all prompts of a batch begin with stands once before them, in the same products; only where tokens look at one another
-are prompts padded, on the right, where nothing looks. Sources: Touvron et al., LLaMA, arXiv 2302.13971 (the layer); Hu
+several prompts of a batch begin with stands once, in a tree; only where tokens look at one another are its branches
+padded, on the right, where nothing looks. Sources: Touvron et al., LLaMA, arXiv 2302.13971 (the layer); Hu
 et al., LoRA, arXiv 2106.09685; Zhang and Sennrich, arXiv 1910.07467 (the norm); Su et al., arXiv 2104.09864 (turned
 positions); Ainslie et al., arXiv 2305.13245 (heads that share keys); Shazeer, arXiv 2002.05202 (the gated part).
 """
@@ -25,6 +25,9 @@ from transformers import LlamaForCausalLM, MistralForCausalLM
 Row = tuple[list[int], list[int]]
 """The token ids of a prompt, and of the answer to it."""
 
+_A_BRANCH = 8
+"""Tokens whose products take as long as to gather what one more branch sees."""
+
 
 def fits(model: Any) -> bool:
     """Say whether these are the layers of a model (without its adapter) that looks at all that came before."""
@@ -40,7 +43,8 @@ def fits(model: Any) -> bool:
 class LlamaPass:
     """The layers of a model that fits and that peft put an adapter on, computed in one kind of number.
 
-    The frozen weights are kept once more, in that kind; those of the adapter are peft's own, and get their gradients.
+    The frozen weights are kept once more in that kind, or moved where they are of it already: the model then has them
+    from there. Those of the adapter are peft's own, and get their gradients.
     """
 
     def __init__(self, model: Any, kind: torch.dtype) -> None:
@@ -55,84 +59,133 @@ class LlamaPass:
                 yield from joined.frozen()
         yield self._model.lm_head, self._head
 
-    def logits(self, rows: Sequence[Row], shared: int, *, adapter: bool) -> Tensor:
+    def logits(self, rows: Sequence[Row], *, adapter: bool) -> Tensor:
         """Return the logits (all answers, vocabulary), of the pass's kind, at the places of each row's answer.
 
-        The first `shared` tokens of all prompts are the same, and fewer than any prompt has. Without the adapter there
-        are no gradients.
+        Without the adapter there are no gradients.
         """
-        batch, ids, places = self._batch(rows, shared)
+        # What comes last tells nothing.
+        tree = _Tree([(prompt + answer)[:-1] for prompt, answer in rows])
+        answers = zip(tree.paths, (len(answer) for _, answer in rows), strict=True)
+        places = torch.tensor([place for path, count in answers for place in path[-count:]])
         grown = adapter and torch.is_grad_enabled()
         with torch.autocast("cpu", enabled=False), torch.set_grad_enabled(grown):
-            state = self._model.model.embed_tokens(ids)
+            batch = self._batch(tree)
+            state = self._model.model.embed_tokens(torch.tensor(tree.ids))
             for layer in self._layers:
                 # What the last layer makes of other places is read by nobody.
                 read = places if layer is self._layers[-1] else None
                 state = _Pass.apply(state, layer, batch, adapter, read, *layer.weights)
             return functional.linear(self._model.model.norm(state).to(self._kind), self._head)
 
-    def _batch(self, rows: Sequence[Row], shared: int) -> tuple[_Batch, Tensor, Tensor]:
-        """Return how rows lie, all their token ids in one sequence, and where in it their answers are told."""
-        # What comes last tells nothing.
-        told = [(prompt + answer)[shared:-1] for prompt, answer in rows]
-        tokens = max(map(len, told))
-        ids, at = rows[0][0][:shared], list(range(shared))
-        padded: list[int] = []
-        places: list[int] = []
-        for row, ((_, answer), each) in enumerate(zip(rows, told, strict=True)):
-            ids = ids + each
-            at += range(shared, shared + len(each))
-            padded += range(row * tokens, row * tokens + len(each))
-            places += range(len(ids) - len(answer), len(ids))
-        cos, sin = self._model.model.rotary_emb(torch.zeros((), dtype=torch.float32), torch.tensor([at]))
+    def _batch(self, tree: _Tree) -> _Batch:
+        """Return where the heads of a tree's tokens lie, and how far they are turned."""
+        layer = self._layers[0]
+        cos, sin = self._model.model.rotary_emb(torch.zeros((), dtype=torch.float32), torch.tensor([tree.at]))
         half = cos.shape[-1] // 2  # the other half is the same
-        angles = cos[0, :, None, :half], sin[0, :, None, :half]
-        batch = _Batch(shared, len(rows), tokens, torch.tensor(padded), *angles)
-        return batch, torch.tensor(ids), torch.tensor(places, dtype=torch.long)
+        # Scores are scaled where queries are turned anyway.
+        scales = torch.ones(layer.queries + layer.keys, 1)
+        scales[: layer.queries] = layer.scale
+        angles = (each[0, :, None, :half] * scales for each in (cos, sin))
+        return _batch(tree, layer.queries, layer.keys, self._kind, *angles)
+
+
+class _Tree:
+    """Sequences of tokens, in which what several begin with stands once: `ids` and positions `at` of all its tokens.
+
+    `paths` are the places of each sequence's tokens in it.
+    """
+
+    def __init__(self, sequences: Sequence[list[int]]) -> None:
+        self.ids: list[int] = []
+        self.at: list[int] = []
+        self._grown: dict[tuple[int, int], int] = {}
+        self._branches: list[tuple[list[int], int]] = []
+        self.paths = [self._path(each) for each in sequences]
+
+    def branches(self) -> list[tuple[list[int], int]]:
+        """Return, in the order of the tree's tokens, paths to some of them, and how many of a path others have.
+
+        They are cut to such a length that little of them is padding, and little of it is seen once more.
+        """
+        added = [len(path) - others for path, others in self._branches]
+        most = min(range(1, max(added) + 1), key=lambda size: (size + _A_BRANCH) * sum(-(-each // size) for each in added))
+        return [
+            (path[: begin + most], begin)
+            for path, others in self._branches
+            for begin in range(others, len(path), most)
+        ]
+
+    def _path(self, sequence: Sequence[int]) -> list[int]:
+        path, place, others = [], -1, 0
+        for at, token in enumerate(sequence):
+            place = self._grown.setdefault((place, token), len(self.ids))
+            if place < len(self.ids):
+                others += 1
+            else:
+                self.ids.append(token)
+                self.at.append(at)
+            path.append(place)
+        if others < len(path):
+            self._branches.append((path, others))
+        return path
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """How prompts lie in one sequence: `shared` tokens, then those of each of the rows; angles (all, 1, half a head).
+    """Where the heads of a tree's tokens are taken from and put to, for products of each branch and each key's head.
 
-    `padded` are the places of the latter where each row is padded to so many `tokens`.
+    Taken are the queries of what a branch adds (`asked` of turned heads, `given` of found ones), padded on the right,
+    and all its keys and values. `padded` are those of the queries that are nobody's, `found` where each token's are.
+    `uses` are where each token's key is, one token after another, which begin at `begins`. `mask` (branches and keys,
+    queries, seen) hides what comes later; `cos` and `sin` are (tokens, turned heads, half a head).
     """
 
-    shared: int
-    rows: int
-    tokens: int
+    asked: Tensor
+    given: Tensor
     padded: Tensor
+    keys: Tensor
+    values: Tensor
+    found: Tensor
+    uses: Tensor
+    begins: Tensor
+    mask: Tensor
     cos: Tensor
     sin: Tensor
 
-    def parts(self) -> Iterator[_Part]:
-        """Yield what looks at itself: what is shared, then the rows, which look at that, too."""
-        if self.shared:
-            yield _Part(slice(0, self.shared), 1, self.shared, 0, None)
-        yield _Part(slice(self.shared, None), self.rows, self.tokens, self.shared, self.padded)
+    def summed(self, heads: Tensor) -> Tensor:
+        """Return the sum over all uses of each token's keys or values, float32: (tokens and keys, size)."""
+        # Read one after another; an index_add_ of so many rows takes a hundred times as long (docs/log.md).
+        total: Tensor = torch.embedding_bag(heads.flatten(0, 1).float(), self.uses, self.begins, mode=0)[0]
+        return total
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Tokens at some places of a sequence, which look at those of their row and at `before` others."""
-
-    places: slice
-    rows: int
-    tokens: int
-    before: int
-    padded: Tensor | None
-
-    def spread(self, heads: Tensor) -> Tensor:
-        """Return its heads (rows, tokens, heads, size) of those of all tokens: zeros where a row is padded."""
-        mine = heads[self.places]
-        if self.padded is not None and len(mine) < self.rows * self.tokens:
-            mine = mine.new_zeros(self.rows * self.tokens, *mine.shape[1:]).index_copy_(0, self.padded, mine)
-        return mine.reshape(self.rows, self.tokens, *mine.shape[1:])
-
-    def gathered(self, heads: Tensor) -> Tensor:
-        """Return heads (rows, tokens, heads, size) as (its tokens, heads, size) again."""
-        flat = heads.reshape(-1, *heads.shape[2:])
-        return flat if self.padded is None or len(self.padded) == len(flat) else flat.index_select(0, self.padded)
+def _batch(tree: _Tree, queries: int, keys: int, kind: torch.dtype, cos: Tensor, sin: Tensor) -> _Batch:
+    branches = tree.branches()
+    begins, lengths = torch.tensor([begin for _, begin in branches]), torch.tensor([len(path) for path, _ in branches])
+    added = nn.utils.rnn.pad_sequence([torch.tensor(path[begin:]) for path, begin in branches], batch_first=True)
+    seen = nn.utils.rnn.pad_sequence([torch.tensor(path) for path, _ in branches], batch_first=True)
+    at, order = torch.arange(added.shape[1]), torch.arange(seen.shape[1])
+    adds, sees = at < (lengths - begins)[:, None], order < lengths[:, None]
+    each, key = torch.arange(queries).view(1, keys, -1, 1), torch.arange(keys)[:, None]
+    # (branches, keys, heads of one key, added) and (branches, keys, seen)
+    given = added[:, None, None] * queries + each
+    asked = added[:, None, None] * (queries + keys) + each
+    of_keys = seen[:, None] * (queries + keys) + queries + key
+    slots = torch.arange(asked.numel()).view_as(asked).permute(0, 3, 1, 2)
+    used = torch.arange(of_keys.numel()).view_as(of_keys).transpose(1, 2)[sees]
+    whose = seen[sees][:, None] * keys + key[:, 0]
+    counts = whose.flatten().bincount()
+    later = order > (begins[:, None] + at)[..., None]
+    mask = torch.zeros(later.shape, dtype=kind).masked_fill_(later, -math.inf)[:, None, None]
+    return _Batch(
+        asked=asked.flatten(), given=given.flatten(),
+        padded=adds.logical_not()[:, None, None].expand_as(asked).flatten().nonzero()[:, 0],
+        keys=of_keys.flatten(), values=(of_keys + (seen * keys)[:, None] + keys).flatten(),
+        found=slots[adds].flatten(), uses=used.flatten()[whose.flatten().argsort(stable=True)],
+        begins=counts.cumsum(0) - counts,
+        mask=mask.expand(*asked.shape, len(order)).reshape(-1, asked[0, 0].numel(), len(order)), cos=cos, sin=sin,
+    )  # fmt: skip
 
 
 class _Joined:
@@ -149,6 +202,9 @@ class _Joined:
         self.weights = [each.weight for pair in pairs if pair for each in pair]
         self._whole = torch.zeros(sum(self._gives), self.reads + sum(self._ranks), dtype=kind)
         torch.cat([each.weight for each in whole], out=self._whole[:, : self.reads])
+        for layer, mine in self.frozen():
+            if layer.weight.dtype == kind:
+                layer.weight = mine
 
     def frozen(self) -> Iterator[tuple[nn.Linear, nn.Parameter]]:
         """Yield each layer with its part of the frozen weights."""
@@ -247,8 +303,7 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
         ]
         root = _normed(state, layer.norms[0], layer.tiny, rooms[0])
         made = asks.product(rooms[0], firsts[0]).view(tokens, -1, layer.size)
-        turned, values = _turned(made[:, : -layer.keys], batch), made[:, -layer.keys :]
-        looked = _looked(layer, batch, turned, values, rooms[1])
+        looked = _looked(layer, batch, made, rooms[1])
         if read is not None:
             rooms[1] = rooms[1][read]
         middle = gives.product(rooms[1], firsts[1]).float().add_(state if read is None else state[read])
@@ -276,13 +331,13 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
         of_opened = torch.empty_like(opened)
         of_gate, of_up = of_opened.chunk(2, -1)
         torch.mul(of_fed, passed, out=of_up)
-        of_gate.copy_(torch.ops.aten.silu_backward(of_fed.mul_(up), gate))
+        torch.ops.aten.silu_backward(of_fed.mul_(up), gate, grad_input=of_gate)
         of_normed, of_opens = opens.gradients(rooms[2], firsts[2], of_opened)
         of_middle = _of_normed(of_normed, middle, layer.norms[1], root_later).add_(gradient)
         of_looked, of_gives = gives.gradients(rooms[1], firsts[1], of_middle.to(kind))
         if ctx.read is not None:
             of_looked, of_middle = (
-                each.new_zeros(len(state), each.shape[1]).index_copy_(0, ctx.read, each)
+                each.new_zeros(len(state), each.shape[1]).index_add_(0, ctx.read, each)
                 for each in (of_looked, of_middle)
             )
         of_made = _of_looked(layer, batch, looked, of_looked)
@@ -327,61 +382,31 @@ def _turned_back(gradient: Tensor, batch: _Batch, into: Tensor) -> None:
     to_other.copy_((other * batch.cos).addcmul_(one, batch.sin, value=-1))
 
 
-def _of_queries(heads: Tensor, keys: int) -> Tensor:
-    """Return queries (rows, tokens, heads, size) as (rows, keys, heads of one key times tokens, size)."""
-    rows, tokens, _, size = heads.shape
-    return heads.view(rows, tokens, keys, -1, size).permute(0, 2, 3, 1, 4).reshape(rows, keys, -1, size)
-
-
-def _as_queries(split: Tensor, tokens: int) -> Tensor:
-    """Return what `_of_queries` split as it was."""
-    rows, keys, _, size = split.shape
-    return split.view(rows, keys, -1, tokens, size).permute(0, 3, 1, 2, 4).reshape(rows, tokens, -1, size)
-
-
-def _looked(layer: _Layer, batch: _Batch, turned: Tensor, values: Tensor, room: Tensor) -> list[Tensor]:
-    """Put what each token finds by looking back into its room; return what its gradients need, of each part."""
-    kept: list[Tensor] = []
-    for part in batch.parts():
-        asked = _of_queries(part.spread(turned[:, : layer.queries]), layer.keys)
-        seen = [part.spread(each).transpose(1, 2) for each in (turned[:, layer.queries :], values)]
-        if part.before:
-            shared = kept[1:3]
-            seen = [
-                torch.cat((one.expand(part.rows, -1, -1, -1), two), 2) for one, two in zip(shared, seen, strict=True)
-            ]
-        there = part.before + part.tokens
-        scores = (asked @ seen[0].transpose(-1, -2)).float().mul_(layer.scale)
-        ahead = torch.full((part.tokens, there), -math.inf).triu_(1 + part.before)
-        chances = functional.softmax(scores.view(part.rows, layer.keys, -1, part.tokens, there).add_(ahead), -1)
-        weights = chances.view_as(scores).to(turned.dtype)
-        found = part.gathered(_as_queries(weights @ seen[1], part.tokens))
-        room[part.places, : layer.queries * layer.size] = found.flatten(1)
-        kept += [asked, *seen, weights]
-    return kept
+def _looked(layer: _Layer, batch: _Batch, made: Tensor, room: Tensor) -> tuple[Tensor, ...]:
+    """Put what each token finds by looking back into its room; return what its gradients need."""
+    turned = _turned(made[:, : -layer.keys], batch).flatten(0, 1)
+    rows, queries, seen = batch.mask.shape
+    asked = turned.index_select(0, batch.asked).view(rows, queries, layer.size)
+    keys = turned.index_select(0, batch.keys).view(rows, seen, layer.size)
+    values = made.flatten(0, 1).index_select(0, batch.values).view(rows, seen, layer.size)
+    chances = functional.softmax(torch.baddbmm(batch.mask, asked, keys.transpose(1, 2)), -1, dtype=torch.float32)
+    weights = chances.to(made.dtype)
+    found = (weights @ values).flatten(0, 1).index_select(0, batch.found)
+    room[:, : layer.queries * layer.size] = found.view(len(room), -1)
+    return asked, keys, values, chances, weights
 
 
 def _of_looked(layer: _Layer, batch: _Batch, kept: Sequence[Tensor], gradient: Tensor) -> Tensor:
     """Return the gradient of queries, keys and values (all tokens, all of them) from that of what was found."""
-    of_found = gradient.view(len(gradient), layer.queries, layer.size)
+    asked, keys, values, chances, weights = kept
+    given = gradient.view(-1, layer.size).index_select(0, batch.given).index_fill_(0, batch.padded, 0).view_as(asked)
+    of_weights = (given @ values.transpose(1, 2)).float()
+    of_scores = torch._softmax_backward_data(of_weights, chances, -1, torch.float32).to(weights.dtype)
     of_made = gradient.new_empty(len(gradient), layer.queries + 2 * layer.keys, layer.size)
     of_turned = torch.empty(len(gradient), layer.queries + layer.keys, layer.size)
-    of_shared: list[Tensor] = []
-    for number, part in reversed(list(enumerate(batch.parts()))):
-        asked, keys, values, weights = kept[4 * number : 4 * number + 4]
-        given = _of_queries(part.spread(of_found), layer.keys)
-        of_values = weights.transpose(-1, -2) @ given
-        of_weights = (given @ values.transpose(-1, -2)).float().mul_(weights)
-        along = of_weights.sum(-1, keepdim=True)
-        of_scores = of_weights.addcmul_(weights.float(), along, value=-1).mul_(layer.scale).to(weights.dtype)
-        of_seen = [of_scores.transpose(-1, -2) @ asked, of_values]
-        if of_shared:
-            of_seen = [mine.float() + theirs for mine, theirs in zip(of_seen, of_shared, strict=True)]
-        if part.before:
-            of_shared = [each[:, :, : part.before].float().sum(0, keepdim=True) for each in of_seen]
-        of_keys, of_values = (part.gathered(each[:, :, part.before :].transpose(1, 2)) for each in of_seen)
-        of_turned[part.places, : layer.queries] = part.gathered(_as_queries(of_scores @ keys, part.tokens))
-        of_turned[part.places, layer.queries :] = of_keys
-        of_made[part.places, -layer.keys :] = of_values
+    of_asked = (of_scores @ keys).flatten(0, 1).index_select(0, batch.found)
+    of_turned[:, : layer.queries] = of_asked.view(len(gradient), -1, layer.size)
+    of_turned[:, layer.queries :] = batch.summed(of_scores.transpose(1, 2) @ asked).view(len(gradient), -1, layer.size)
+    of_made[:, -layer.keys :] = batch.summed(weights.transpose(1, 2) @ given).view(len(gradient), -1, layer.size)
     _turned_back(of_turned, batch, of_made[:, : -layer.keys])
     return of_made.flatten(1)

@@ -27,6 +27,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from transformers.pytorch_utils import Conv1D
 
 from memos.backends import lora_keeping, lora_llama
+from memos.backends.halves import halves_pay
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
 from memos.backends.lora_batches import (
     REBALANCING_EPOCHS,
@@ -78,9 +79,10 @@ class LoraTraining:
         self._shares = bool(loaded.block) and sees_all
         # Nothing is dropped by chance, except where layers compute again only what they are trained in.
         self._model.train(self._checkpointing)
-        self._half = recipe.half and loaded.model.device.type == "cpu" and _multiplies_halves()
-        fits = self._half and sees_all and lora_llama.fits(loaded.model)
-        self._pass = lora_llama.LlamaPass(loaded.model, torch.bfloat16) if fits else None
+        self._half = recipe.half and loaded.model.device.type == "cpu" and halves_pay()
+        kind = torch.bfloat16 if self._half else torch.float32
+        fits = sees_all and lora_llama.fits(loaded.model)
+        self._pass = lora_llama.LlamaPass(loaded.model, kind) if fits else None
         self._halves = list(self._frozen_halves()) if self._half else []
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
@@ -322,9 +324,9 @@ class LoraTraining:
 
         `adapter` says whether the model has it at the moment.
         """
-        same = self._shared([prompt for prompt, _ in rows])
         if self._pass is not None:
-            return self._pass.logits(rows, same, adapter=adapter)
+            return self._pass.logits(rows, adapter=adapter)
+        same = self._shared([prompt for prompt, _ in rows])
         cache = self._begun(rows[0][0][:same], len(rows)) if same else None
         ids, there = self._padded([(prompt + answer)[same:] for prompt, answer in rows])
         counts = [len(answer) for _, answer in rows]
@@ -435,11 +437,6 @@ class LoraTraining:
                     yield
         finally:
             self._model.train(self._checkpointing)
-
-
-def _multiplies_halves() -> bool:
-    """Say whether this processor multiplies bfloat16 itself."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _sees_all(model: Any) -> bool:

@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
+from memos.backends.halves import halves_pay
 from memos.backends.local_loading import weight_files
 from memos.errors import BackendUnavailable
 from memos.lora_recipe import Recipe
@@ -53,7 +54,7 @@ def needed_bytes(name: str, recipe: Recipe) -> int:
     # Computed again, one layer's is kept at a time, and between layers what goes from one to the next.
     kept = kept + layers * hidden * _FLOAT if recipe.checkpointing else kept * layers
     # Matrices are kept once more in bfloat16; how many of the numbers are in matrices is not told, so all are counted.
-    halves = parameters * _HALF if recipe.half else 0
+    halves = parameters * _HALF if recipe.half and halves_pay() else 0
     return _LIBRARIES + int(parameters * _FLOAT * _MARGIN) + halves + recipe.batch * _TOKENS * kept
 
 

@@ -14,6 +14,10 @@ peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-l
 lora_llama = pytest.importorskip("memos.backends.lora_llama", reason="needs the extra `local`: make setup-local")
 
 ROWS = [([1, 2, 3, 40, 41], [50, 51, 52]), ([1, 2, 3, 42], [53]), ([1, 2, 3, 43, 44, 45], [54, 55])]
+BRANCHED = [
+    ([1, 2, 3, 40], [50, 51]), ([1, 2, 3, 40, 41], [6]), ([1, 2, 3, 40], [50, 51]), ([1, 2, 3, 40], [50, 60, 61]),
+    ([1, 2], [3, 40, 5]), ([1, 2, 3, 41, 40, 43, 44, 45, 46, 47], [9, 8]),
+]  # fmt: skip
 DISTANT = [([7], [8, 9, 10, 11]), ([20, 21, 22], [23]), ([30, 31], [32, 33])]
 
 
@@ -40,9 +44,9 @@ def by_peft(model: Any, rows: list[tuple[list[int], list[int]]]) -> list[Any]:
     return found
 
 
-def by_pass(quick: Any, rows: list[tuple[list[int], list[int]]], shared: int, *, adapter: bool = True) -> Any:
+def by_pass(quick: Any, rows: list[tuple[list[int], list[int]]], *, adapter: bool = True) -> Any:
     """The same, all rows at once."""
-    likely = torch.log_softmax(quick.logits(rows, shared, adapter=adapter).float(), -1)
+    likely = torch.log_softmax(quick.logits(rows, adapter=adapter).float(), -1)
     return likely.split([len(answer) for _, answer in rows])
 
 
@@ -54,7 +58,7 @@ def learned_from(model: Any, likely: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("rows", "shared"), [(ROWS, 3), (ROWS, 1), (ROWS, 0), (DISTANT, 0), (ROWS[:1], 4)])
+@pytest.mark.parametrize("rows", [ROWS, DISTANT, BRANCHED, ROWS[:1], [*BRANCHED, *DISTANT, *ROWS]])
 @pytest.mark.parametrize(
     "given",
     [
@@ -69,11 +73,11 @@ def learned_from(model: Any, likely: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[Any], shared: int) -> None:
+def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[Any]) -> None:
     model, with_adapter = adapted(**given)
     assert lora_llama.fits(model)
     quick = lora_llama.LlamaPass(model, torch.float32)
-    told, theirs = by_pass(quick, rows, shared), by_peft(with_adapter, rows)
+    told, theirs = by_pass(quick, rows), by_peft(with_adapter, rows)
     for mine, other in zip(told, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
     mine, other = learned_from(with_adapter, told), learned_from(with_adapter, theirs)
@@ -83,7 +87,7 @@ def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[An
         torch.testing.assert_close(mine[name], gradient, rtol=1e-3, atol=1e-4)
     with torch.no_grad(), with_adapter.disable_adapter():
         base = by_peft(with_adapter, rows)
-        for plain, own, moved in zip(by_pass(quick, rows, shared, adapter=False), base, theirs, strict=True):
+        for plain, own, moved in zip(by_pass(quick, rows, adapter=False), base, theirs, strict=True):
             torch.testing.assert_close(plain, own, rtol=1e-4, atol=1e-4)
             assert (own - moved).abs().max() > 0.01
 
@@ -91,12 +95,12 @@ def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[An
 def test_a_changed_adapter_is_followed() -> None:
     model, with_adapter = adapted()
     quick = lora_llama.LlamaPass(model, torch.float32)
-    before = by_pass(quick, ROWS, 3)[0].detach().clone()
+    before = by_pass(quick, ROWS)[0].detach().clone()
     with torch.no_grad():
         for name, weight in with_adapter.named_parameters():
             if "lora_" in name:
                 weight.mul_(1.5)
-    [after, *_] = by_pass(quick, ROWS, 3)
+    [after, *_] = by_pass(quick, ROWS)
     torch.testing.assert_close(after, by_peft(with_adapter, ROWS)[0], rtol=1e-4, atol=1e-4)
     assert (after - before).abs().max() > 0.01
 
@@ -104,7 +108,7 @@ def test_a_changed_adapter_is_followed() -> None:
 def test_in_halves_it_is_near_and_the_layers_share_its_frozen_weights() -> None:
     model, with_adapter = adapted()
     quick = lora_llama.LlamaPass(model, torch.bfloat16)
-    for mine, other in zip(by_pass(quick, ROWS, 3), by_peft(with_adapter, ROWS), strict=True):
+    for mine, other in zip(by_pass(quick, ROWS), by_peft(with_adapter, ROWS), strict=True):
         assert 0 < (mine - other).abs().max() < 0.1
     linear = [each for each in model.modules() if isinstance(each, torch.nn.Linear) and not each.weight.requires_grad]
     frozen = dict(quick.frozen())
