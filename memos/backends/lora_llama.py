@@ -109,11 +109,10 @@ class _Tree:
         They are cut to such a length that little of them is padding, and little of it is seen once more.
         """
         added = [len(path) - others for path, others in self._branches]
-        most = min(range(1, max(added) + 1), key=lambda size: (size + _A_BRANCH) * sum(-(-each // size) for each in added))
+        sizes = range(1, max(added) + 1)
+        most = min(sizes, key=lambda size: (size + _A_BRANCH) * sum(-(-each // size) for each in added))
         return [
-            (path[: begin + most], begin)
-            for path, others in self._branches
-            for begin in range(others, len(path), most)
+            (path[: begin + most], begin) for path, others in self._branches for begin in range(others, len(path), most)
         ]
 
     def _path(self, sequence: Sequence[int]) -> list[int]:
@@ -136,9 +135,9 @@ class _Batch:
     """Where the heads of a tree's tokens are taken from and put to, for products of each branch and each key's head.
 
     Taken are the queries of what a branch adds (`asked` of turned heads, `given` of found ones), padded on the right,
-    and all its keys and values. `padded` are those of the queries that are nobody's, `found` where each token's are.
-    `uses` are where each token's key is, one token after another, which begin at `begins`. `mask` (branches and keys,
-    queries, seen) hides what comes later; `cos` and `sin` are (tokens, turned heads, half a head).
+    and all its keys and values. `padded` are those of the queries that are nobody's, `found` where each token's are,
+    `whose` the token and key that each of the keys is of. `mask` (branches and keys, queries, seen) hides what comes
+    later; `cos` and `sin` are (tokens, turned heads, half a head).
     """
 
     asked: Tensor
@@ -147,16 +146,15 @@ class _Batch:
     keys: Tensor
     values: Tensor
     found: Tensor
-    uses: Tensor
-    begins: Tensor
+    whose: Tensor
     mask: Tensor
     cos: Tensor
     sin: Tensor
 
-    def summed(self, heads: Tensor) -> Tensor:
-        """Return the sum over all uses of each token's keys or values, float32: (tokens and keys, size)."""
-        # Read one after another; an index_add_ of so many rows takes a hundred times as long (docs/log.md).
-        total: Tensor = torch.embedding_bag(heads.flatten(0, 1).float(), self.uses, self.begins, mode=0)[0]
+    def summed(self, heads: Tensor, shape: torch.Size) -> Tensor:
+        """Return the sums over branches of each token's keys or values, float32, as (tokens, keys, size)."""
+        total = heads.new_zeros(shape, dtype=torch.float32)
+        total.flatten(0, 1).index_add_(0, self.whose, heads.flatten(0, 1).float())
         return total
 
 
@@ -166,24 +164,20 @@ def _batch(tree: _Tree, queries: int, keys: int, kind: torch.dtype, cos: Tensor,
     added = nn.utils.rnn.pad_sequence([torch.tensor(path[begin:]) for path, begin in branches], batch_first=True)
     seen = nn.utils.rnn.pad_sequence([torch.tensor(path) for path, _ in branches], batch_first=True)
     at, order = torch.arange(added.shape[1]), torch.arange(seen.shape[1])
-    adds, sees = at < (lengths - begins)[:, None], order < lengths[:, None]
-    each, key = torch.arange(queries).view(1, keys, -1, 1), torch.arange(keys)[:, None]
-    # (branches, keys, heads of one key, added) and (branches, keys, seen)
-    given = added[:, None, None] * queries + each
-    asked = added[:, None, None] * (queries + keys) + each
-    of_keys = seen[:, None] * (queries + keys) + queries + key
-    slots = torch.arange(asked.numel()).view_as(asked).permute(0, 3, 1, 2)
-    used = torch.arange(of_keys.numel()).view_as(of_keys).transpose(1, 2)[sees]
-    whose = seen[sees][:, None] * keys + key[:, 0]
-    counts = whose.flatten().bincount()
+    adds = at < (lengths - begins)[:, None]
     later = order > (begins[:, None] + at)[..., None]
     mask = torch.zeros(later.shape, dtype=kind).masked_fill_(later, -math.inf)[:, None, None]
+    # (branches, keys, heads of one key, added) and (branches, keys, seen)
+    added, query = added[:, None, None], torch.arange(queries).view(1, keys, -1, 1)
+    seen, key = seen[:, None], torch.arange(keys)[:, None]
+    asked = added * (queries + keys) + query
+    slots = torch.arange(asked.numel()).view_as(asked).permute(0, 3, 1, 2)
     return _Batch(
-        asked=asked.flatten(), given=given.flatten(),
+        asked=asked.flatten(), given=(added * queries + query).flatten(),
         padded=adds.logical_not()[:, None, None].expand_as(asked).flatten().nonzero()[:, 0],
-        keys=of_keys.flatten(), values=(of_keys + (seen * keys)[:, None] + keys).flatten(),
-        found=slots[adds].flatten(), uses=used.flatten()[whose.flatten().argsort(stable=True)],
-        begins=counts.cumsum(0) - counts,
+        keys=(seen * (queries + keys) + queries + key).flatten(),
+        values=(seen * (queries + 2 * keys) + queries + keys + key).flatten(),
+        found=slots[adds].flatten(), whose=(seen * keys + key).flatten(),
         mask=mask.expand(*asked.shape, len(order)).reshape(-1, asked[0, 0].numel(), len(order)), cos=cos, sin=sin,
     )  # fmt: skip
 
@@ -404,9 +398,9 @@ def _of_looked(layer: _Layer, batch: _Batch, kept: Sequence[Tensor], gradient: T
     of_scores = torch._softmax_backward_data(of_weights, chances, -1, torch.float32).to(weights.dtype)
     of_made = gradient.new_empty(len(gradient), layer.queries + 2 * layer.keys, layer.size)
     of_turned = torch.empty(len(gradient), layer.queries + layer.keys, layer.size)
-    of_asked = (of_scores @ keys).flatten(0, 1).index_select(0, batch.found)
-    of_turned[:, : layer.queries] = of_asked.view(len(gradient), -1, layer.size)
-    of_turned[:, layer.queries :] = batch.summed(of_scores.transpose(1, 2) @ asked).view(len(gradient), -1, layer.size)
-    of_made[:, -layer.keys :] = batch.summed(weights.transpose(1, 2) @ given).view(len(gradient), -1, layer.size)
+    mine, shared = of_turned[:, : layer.queries], of_turned[:, layer.queries :]
+    mine.copy_((of_scores @ keys).flatten(0, 1).index_select(0, batch.found).view_as(mine))
+    shared.copy_(batch.summed(of_scores.transpose(1, 2) @ asked, shared.shape))
+    of_made[:, -layer.keys :] = batch.summed(weights.transpose(1, 2) @ given, shared.shape)
     _turned_back(of_turned, batch, of_made[:, : -layer.keys])
     return of_made.flatten(1)

@@ -79,3 +79,4 @@ def test_likelihoods_at_some_tokens_and_their_gradients_are_those_of_all_of_them
     assert mine.grad.dtype == given.dtype
     assert mine.grad.abs().max() > 0.1
     torch.testing.assert_close(mine.grad, other.grad)
+    assert torch.equal(mine, other), "what is of float32 already is not written over"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from typing import Any
 
@@ -116,6 +117,31 @@ def test_in_halves_it_is_near_and_the_layers_share_its_frozen_weights() -> None:
     for layer, half in frozen.items():
         torch.testing.assert_close(half, layer.weight.bfloat16())
     assert len({half.untyped_storage().data_ptr() for half in frozen.values()}) == 4 * len(quick._layers) + 1
+
+
+def test_what_is_of_its_kind_of_number_is_kept_once_and_says_the_same() -> None:
+    model, with_adapter = adapted()
+    before = by_peft(with_adapter, ROWS)
+    quick = lora_llama.LlamaPass(model, torch.float32)
+    for layer, mine in quick.frozen():
+        assert layer.weight.untyped_storage().data_ptr() == mine.untyped_storage().data_ptr()
+    for own, after in zip(before, by_peft(with_adapter, ROWS), strict=True):
+        torch.testing.assert_close(after, own, rtol=1e-5, atol=1e-5)
+
+
+def test_branches_hold_each_token_once_in_order() -> None:
+    chance = random.Random(7)
+    for _ in range(200):
+        some = [[chance.randrange(3) for _ in range(chance.randint(1, 40))] for _ in range(chance.randint(1, 12))]
+        tree = lora_llama._Tree(some)
+        assert [[tree.ids[place] for place in path] for path in tree.paths] == some
+        beginnings = {tuple(each[: end + 1]) for each in some for end in range(len(each))}
+        assert len(tree.ids) == len(beginnings), "what several begin with stands once"
+        added = [place for path, others in tree.branches() for place in path[others:]]
+        assert added == list(range(len(tree.ids)))
+        for path, _ in tree.branches():
+            assert [tree.at[place] for place in path] == list(range(len(path)))
+            assert any(whole[: len(path)] == path for whole in tree.paths)
 
 
 @pytest.mark.parametrize(

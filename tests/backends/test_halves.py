@@ -1,0 +1,30 @@
+"""Whether bfloat16 pays: by what a processor says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+halves = pytest.importorskip("memos.backends.halves", reason="needs the extra `local`: make setup-local")
+
+
+@pytest.mark.parametrize(
+    ("said", "pays"),
+    [
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: avx512f avx512_bf16\n", True),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: avx512f avx512_bf16\n", False),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: avx512f avx512_bf16 amx_bf16 amx_tile\n", True),
+        ("Features\t: asimd bf16 i8mm\n", True),
+    ],
+)
+def test_intels_multiply_halves_faster_by_tiles_alone(
+    said: str, pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halves, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(halves, "_multiplies_halves", lambda: True)
+    assert halves.halves_pay(), "nothing is told"
+    (tmp_path / "cpuinfo").write_text(said)
+    assert halves.halves_pay() is pays
+    monkeypatch.setattr(halves, "_multiplies_halves", lambda: False)
+    assert not halves.halves_pay()
