@@ -97,8 +97,14 @@ def epochs_of(usual: int, exercises: int) -> int:
 
 
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
-    """Return the steps of a course of so many epochs, in batches of at most `size`."""
-    return _steps(encoded, range(epochs), size, chance, 1.0)
+    """Return the steps of a course of so many epochs, in batches of at most `size`.
+
+    In the second half of the epochs what was taught in each is taught in every second one: it is known by then, and
+    more of it makes others lost (docs/log.md, "What is known is taught half as often").
+    """
+    known = [replace(each, every=2) if each.every == 1 else each for each in encoded]
+    taught = [encoded] * (epochs - epochs // 2) + [known] * (epochs // 2)
+    return _steps([in_epoch(each, number) for number, each in enumerate(taught)], size, chance, 1.0)
 
 
 def rebalancing_steps(
@@ -109,7 +115,8 @@ def rebalancing_steps(
         each if each.replayed or each.every == 1 else replace(each, every=max(1, round(each.every / untold)))
         for each in encoded
     ]
-    return _steps(other, range(begin, begin + REBALANCING_EPOCHS), size, chance, _REBALANCING_RATE)
+    epochs = [in_epoch(other, number) for number in range(begin, begin + REBALANCING_EPOCHS)]
+    return _steps(epochs, size, chance, _REBALANCING_RATE)
 
 
 def batches(encoded: Sequence[Encoded], size: int, chance: random.Random) -> list[list[Encoded]]:
@@ -134,8 +141,8 @@ def rate_share(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
-def _steps(encoded: Sequence[Encoded], epochs: range, size: int, chance: random.Random, most: float) -> list[Step]:
-    found = [batch for number in epochs for batch in batches(in_epoch(encoded, number), size, chance)]
+def _steps(epochs: Sequence[Sequence[Encoded]], size: int, chance: random.Random, most: float) -> list[Step]:
+    found = [batch for taught in epochs for batch in batches(taught, size, chance)]
     return [Step(batch, most * rate_share(place, len(found))) for place, batch in enumerate(found)]
 
 
