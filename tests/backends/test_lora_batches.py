@@ -26,6 +26,19 @@ def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each(
     assert in_epoch([], 3) == []
 
 
+@pytest.mark.parametrize(("epochs", "in_each", "in_turns"), [(1, 1, 0), (4, 2, 2), (7, 4, 3), (10, 5, 5)])
+def test_in_the_second_half_what_is_known_is_taught_every_second_time(epochs: int, in_each: int, in_turns: int) -> None:
+    told, untold = [encoded(n, 1) for n in range(4)], [encoded(10 + n, 4) for n in range(8)]
+    steps = lora_batches.course_steps([*told, *untold], epochs, 20, Random(5))
+    assert len(steps) == epochs
+    found = [sorted(each.ids[0] for each in step.batch) for step in steps]
+    for number, taught in enumerate(found):
+        wanted = range(4) if number < in_each else range(number % 2, 4, 2)
+        assert [n for n in taught if n < 10] == list(wanted)
+        assert len([n for n in taught if n >= 10]) == 2
+    assert Counter(n for taught in found[in_each:] for n in taught if n < 10).total() == 2 * in_turns
+
+
 @pytest.mark.parametrize(("untold", "each_epoch"), [(0.5, 1), (2.0, 4), (100.0, 8), (0.001, 0)])
 def test_rebalancing_changes_how_much_of_what_nobody_told_there_is_and_nothing_else(
     untold: float, each_epoch: int
