@@ -22,8 +22,8 @@ _COURSE = 260
 _PLACES = 16
 """Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
 
-_KNOWN = 0.4
-"""Of a course's epochs: the last ones, in which what was told is known."""
+_KNOWN_AFTER = 5
+"""Epochs in each of which what is told is told before it is known: what else is in them is others each time."""
 
 REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5
@@ -102,13 +102,13 @@ def epochs_of(usual: int, exercises: int) -> int:
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
     """Return the steps of a course of so many epochs, in batches of at most `size`.
 
-    In the last epochs what was taught in each is taught in every second one: it is known by then, and more of it makes
-    others lost (docs/log.md, "What is known is taught half as often").
+    In the second half of the epochs, but not before the sixth, what was taught in each is taught in every second one:
+    it is known by then, and more of it makes others lost (docs/log.md, "What is known is taught half as often").
     """
     known = [replace(each, every=2) if each.every == 1 else each for each in encoded]
-    last = int(epochs * _KNOWN)
-    taught = [encoded] * (epochs - last) + [known] * last
-    return _steps([in_epoch(each, number) for number, each in enumerate(taught)], size, chance, 1.0)
+    first = max(_KNOWN_AFTER, epochs - epochs // 2)
+    taught = [in_epoch(encoded if number < first else known, number) for number in range(epochs)]
+    return _steps(taught, size, chance, 1.0)
 
 
 def rebalancing_steps(

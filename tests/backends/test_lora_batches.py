@@ -26,7 +26,7 @@ def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each(
     assert in_epoch([], 3) == []
 
 
-@pytest.mark.parametrize(("epochs", "in_each", "in_turns"), [(1, 1, 0), (4, 3, 1), (7, 5, 2), (10, 6, 4)])
+@pytest.mark.parametrize(("epochs", "in_each", "in_turns"), [(1, 1, 0), (4, 4, 0), (7, 5, 2), (10, 5, 5), (20, 10, 10)])
 def test_in_the_last_epochs_what_is_known_is_taught_every_second_time(epochs: int, in_each: int, in_turns: int) -> None:
     told, untold = [encoded(n, 1) for n in range(4)], [encoded(10 + n, 4) for n in range(8)]
     steps = lora_batches.course_steps([*told, *untold], epochs, 20, Random(5))
