@@ -23,7 +23,7 @@ _PLACES = 16
 """Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
 
 _KNOWN_AFTER = 5
-"""Epochs in each of which what is told is told before it is known: what else is in them is others each time."""
+"""Epochs in which what is told is told each time: it is known after them."""
 
 REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5

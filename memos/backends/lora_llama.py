@@ -26,7 +26,7 @@ Row = tuple[list[int], list[int]]
 """The token ids of a prompt, and of the answer to it."""
 
 _A_BRANCH = 8
-"""Tokens whose products take as long as to gather what one more branch sees."""
+"""What one more branch is taken to cost, in tokens: from 2 to 32, what is padded differs by 2 %."""
 
 
 def fits(model: Any) -> bool:

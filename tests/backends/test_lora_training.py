@@ -206,11 +206,11 @@ MIXED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma", "learned"])
+@pytest.mark.parametrize("kind", ["mistral", "gemma", "learned"])  # a Llama has a pass of its own: test_lora_llama
 def test_what_prompts_begin_with_is_computed_once_and_teaches_the_same(kind: str) -> None:
     recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
     once, each = trained(kind, recipe), trained(kind, recipe, block=())
-    assert once._shares is (kind in ("llama", "learned"))
+    assert once._shares is (kind == "learned")
     assert learn(once, MIXED) == pytest.approx(learn(each, MIXED), rel=1e-4, abs=1e-6)
     assert once.steps == 6  # plain texts by themselves
 
