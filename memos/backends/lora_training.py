@@ -23,12 +23,13 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import DynamicCache
 from transformers.pytorch_utils import Conv1D
 
 from memos.backends import lora_keeping, lora_llama
 from memos.backends.halves import halves_pay
 from memos.backends.local_loading import Loaded, special_tokens, without_tokens
+from memos.backends.lora_answers import CachedContinuation, Continuation, greedy
 from memos.backends.lora_batches import (
     REBALANCING_EPOCHS,
     Encoded,
@@ -51,10 +52,12 @@ _MOST_GRADIENT = 1.0
 _LARGEST_EXPONENT = 700.0
 # The weights are read once a token for all of them: 130 took eight ninths of the time of twice 65 (docs/log.md).
 _ASKED_AT_ONCE = 130
-# A copy of what is cached is a step's work: that pays when so few of the rows are still asked.
-_LEAVE_AT = 0.75
 # What stands beside the linear layers of a feed-forward part.
 _NO_LINEAR = ("act", "act_fn", "dropout", "norm", "layernorm")
+
+
+Told = tuple[torch.Tensor, torch.Tensor]
+"""The likeliest tokens at each place, and their log-probabilities: (places, top) each."""
 
 
 class LoraTraining:
@@ -87,6 +90,7 @@ class LoraTraining:
         self._tokenizer, self._special = loaded.tokenizer, special_tokens(loaded.tokenizer)
         own = loaded.tokenizer.eos_token_id
         self._end: int = own if own in loaded.ends else min(loaded.ends)
+        self._said: dict[tuple[tuple[int, ...], tuple[int, ...]], Told] = {}
         self._course: list[Encoded] = []
         self._epochs = 0
         self._plan: list[Step] = []
@@ -170,18 +174,18 @@ class LoraTraining:
 
     def keep(self, file: Path) -> None:
         """Write what it takes to go on from here: whole or not at all. Raises: BackendUnavailable (a full disk)."""
-        lora_keeping.write(file, self._named(), self._optimiser, self._step, self._rebalanced)
+        lora_keeping.write(file, self._named(), self._optimiser, self._step, self._rebalanced, self._told())
 
     def go_on(self, file: Path) -> None:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
         named = self._named()
-        kept, plan = lora_keeping.read(file, named), list(self._plan)
+        kept, plan = lora_keeping.read(file, named, self._told()), list(self._plan)
         for untold in kept.rebalanced:
             self.rebalance(untold)
         if kept.step > self.steps:
             self._plan, self._rebalanced = plan, []
             raise lora_keeping.damaged(file, f"step {kept.step}")
-        kept.put(named, self._optimiser)
+        kept.put(named, self._optimiser, self._told())
         self._step = kept.step
 
     def answers(
@@ -189,15 +193,21 @@ class LoraTraining:
     ) -> list[str]:
         """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
 
-        Not `exact`, it is computed as in training.
+        Not `exact`, it is computed as in training, and how likely the base's words are is remembered for that.
         """
         rendered = [self._prompt(each) for each in prompts]
         # With little memory, which is why layers are computed again, no more at once than are trained with.
         at_once = self._recipe.batch if self._recipe.checkpointing else _ASKED_AT_ONCE
         found: dict[int, str] = {}
-        with self._with(adapter=adapter), nullcontext() if exact else self._halved():
+        with torch.no_grad(), self._with(adapter=adapter), nullcontext() if exact else self._halved():
             for places in in_turns(list(map(len, rendered)), at_once):
-                for place, ids in zip(places, self._continued([rendered[each] for each in places], most), strict=True):
+                asked = [rendered[each] for each in places]
+                going = self._begins(asked, most, adapter=adapter, exact=exact)
+                if adapter or exact:
+                    made = greedy(going, self._loaded.ends, most)
+                else:
+                    made = self._remembered(asked, going, most)
+                for place, ids in zip(places, made, strict=True):
                     found[place] = str(self._tokenizer.decode(ids, skip_special_tokens=True)).strip()
         return [found[place] for place in range(len(rendered))]
 
@@ -250,6 +260,12 @@ class LoraTraining:
         ]
         return torch.optim.AdamW(groups, weight_decay=0.0, fused=True)
 
+    def _told(self) -> list[Told]:
+        """Return what the teacher told of each exercise that it was asked for."""
+        return [
+            (each.tokens, each.chances) for each in self._course if each.tokens is not None and each.chances is not None
+        ]
+
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, each) for name, each in self._model.named_parameters() if each.requires_grad]
 
@@ -266,7 +282,13 @@ class LoraTraining:
                 asked[place] = prompt, answer
             elif each.shown and self._recipe.imitation and not each.replayed:
                 asked[place] = self._prompt(each.shown), answer
-        taught = dict(zip(asked, self._taught(list(asked.values())), strict=True))
+        taught = {
+            place: self._said[said]
+            for place, (prompt, answer) in asked.items()
+            if (said := (tuple(prompt), tuple(answer))) in self._said
+        }
+        asked = {place: row for place, row in asked.items() if place not in taught}
+        taught |= dict(zip(asked, self._taught(list(asked.values())), strict=True))
         return [
             Encoded(prompt + answer, len(prompt), each.replayed, each.every, *taught.get(place, (None, None)))
             for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True))
@@ -281,17 +303,35 @@ class LoraTraining:
         return answer[:1], answer[1:]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def _taught(self, asked: Sequence[tuple[list[int], list[int]]]) -> list[Told]:
         """Return what the base model would say at each place of answers to prompts."""
-        found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        most = min(self._recipe.top, self._loaded.model.config.get_text_config().vocab_size)
+        found: dict[int, Told] = {}
         with self._with(adapter=False), self._halved():
             for places in in_turns([len(prompt) + len(answer) for prompt, answer in asked], self._recipe.batch):
                 rows = [asked[place] for place in places]
-                likely = torch.log_softmax(self._answered(rows, adapter=False).float(), -1)
-                chances, tokens = (each.split([len(answer) for _, answer in rows]) for each in likely.topk(most, -1))
-                found.update(zip(places, zip(tokens, chances, strict=True), strict=True))
+                counts = [len(answer) for _, answer in rows]
+                told = (each.split(counts) for each in self._likeliest(self._answered(rows, adapter=False)))
+                found.update(zip(places, zip(*told, strict=True), strict=True))
         return [found[place] for place in range(len(asked))]
+
+    def _remembered(self, asked: Sequence[list[int]], going: Continuation, most: int) -> list[list[int]]:
+        """Return what the base model goes on with, and remember how likely its words were: they may be replayed."""
+        told: list[list[Told]] = [[] for _ in asked]
+
+        def hear(rows: list[int], logits: torch.Tensor) -> None:
+            for row, tokens, chances in zip(rows, *self._likeliest(logits), strict=True):
+                told[row].append((tokens, chances))
+
+        made = greedy(going, self._loaded.ends, most, hear)
+        for prompt, ids, its in zip(asked, made, told, strict=True):
+            tokens, chances = map(torch.stack, zip(*its, strict=True))
+            self._said[tuple(prompt), (*ids, self._end)] = tokens, chances
+        return made
+
+    def _likeliest(self, logits: torch.Tensor) -> Told:
+        """Return the likeliest tokens (places, top) at each place, and their log-probabilities, float32."""
+        chances, tokens = torch.log_softmax(logits.float(), -1).topk(min(self._recipe.top, logits.shape[-1]), -1)
+        return tokens, chances
 
     def _loss(self, batch: Sequence[Encoded]) -> torch.Tensor:
         """Return the mean loss over a batch's exercises."""
@@ -368,40 +408,14 @@ class LoraTraining:
             there[row, -len(prompt) :] = 1
         return ids, there
 
-    @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def _continued(self, prompts: Sequence[list[int]], most: int) -> list[list[int]]:
-        """Return the likeliest next tokens of several prompts, as a model that is served picks them.
-
-        What has ended leaves when a quarter of those beside it has: most answers are a third as long as they may be.
-        """
+    def _begins(self, prompts: Sequence[list[int]], most: int, *, adapter: bool, exact: bool) -> Continuation:
+        """Return prompts that go on; `adapter` says whether the model has it at the moment."""
+        if self._pass is not None and not (exact and self._half):
+            return lora_llama.LlamaContinuation(self._pass, prompts, most, adapter=adapter)
         same = self._shared(prompts)
         cache = self._begun(prompts[0][:same], len(prompts)) if same else DynamicCache(config=self._loaded.model.config)
         ids, there = self._padded([prompt[same:] for prompt in prompts])
-        at = same + (there.cumsum(-1) - 1).clamp(min=0)
-        there = functional.pad(there, (same, 0), value=1)
-        made: list[list[int]] = [[] for _ in prompts]
-        rows, asked = list(range(len(prompts))), set(range(len(prompts)))
-        # A state that is no keys and values of tokens is not cut by rows.
-        leaves = all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers)
-        for left in reversed(range(most)):
-            told = self._model(
-                input_ids=ids, attention_mask=there, position_ids=at, past_key_values=cache, use_cache=True,
-                logits_to_keep=1,
-            )  # fmt: skip
-            picked = told.logits[:, -1].argmax(-1)
-            for row, token in zip(rows, picked.tolist(), strict=True):
-                if token in self._loaded.ends:
-                    asked.discard(row)
-                if row in asked:
-                    made[row].append(token)
-            if not asked or not left:
-                break
-            if leaves and len(asked) <= _LEAVE_AT * len(rows):
-                kept = torch.tensor([place for place, row in enumerate(rows) if row in asked], device=ids.device)
-                cache.batch_select_indices(kept)
-                picked, there, at, rows = picked[kept], there[kept], at[kept], [row for row in rows if row in asked]
-            ids, at, there = picked[:, None], at[:, -1:] + 1, functional.pad(there, (0, 1), value=1)
-        return made
+        return CachedContinuation(self._model, cache, ids, there, same)
 
     @contextmanager
     def _halved(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 from typing import Any
@@ -13,6 +14,7 @@ from tests.backends import tiny_models
 torch = tiny_models.torch
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 lora_llama = pytest.importorskip("memos.backends.lora_llama", reason="needs the extra `local`: make setup-local")
+lora_tree = pytest.importorskip("memos.backends.lora_tree", reason="needs the extra `local`: make setup-local")
 
 ROWS = [([1, 2, 3, 40, 41], [50, 51, 52]), ([1, 2, 3, 42], [53]), ([1, 2, 3, 43, 44, 45], [54, 55])]
 BRANCHED = [
@@ -93,6 +95,34 @@ def test_it_says_and_teaches_what_peft_does(given: dict[str, Any], rows: list[An
             assert (own - moved).abs().max() > 0.01
 
 
+@pytest.mark.parametrize("adapter", [True, False])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"num_key_value_heads": 1, "head_dim": 12}, {"layers": ["q_proj", "v_proj"]}, {"kind": "mistral"}],
+    ids=str,
+)
+def test_rows_that_go_on_are_told_what_peft_tells_them(given: dict[str, Any], adapter: bool) -> None:
+    model, with_adapter = adapted(**given)
+    quick = lora_llama.LlamaPass(model, torch.float32)
+    chance = random.Random(4)
+    said = [prompt + answer for prompt, answer in [*BRANCHED, *DISTANT, ([9], []), ([9], [])]]
+    with torch.no_grad(), contextlib.nullcontext() if adapter else with_adapter.disable_adapter():
+        going = lora_llama.LlamaContinuation(quick, said, 8, adapter=adapter)
+        for turn in range(8):
+            theirs = [model(input_ids=torch.tensor([row])).logits[0, -1] for row in said]
+            torch.testing.assert_close(going.logits, torch.stack(theirs), rtol=1e-4, atol=1e-4)
+            if turn in (3, 5):
+                kept = sorted(chance.sample(range(len(said)), len(said) - 3))
+                said = [said[row] for row in kept]
+                going.keep(torch.tensor(kept))
+                torch.testing.assert_close(
+                    going.logits, torch.stack([theirs[row] for row in kept]), rtol=1e-4, atol=1e-4
+                )
+            tokens = [chance.randrange(70) for _ in said]
+            said = [[*row, token] for row, token in zip(said, tokens, strict=True)]
+            going.say(torch.tensor(tokens))
+
+
 def test_a_changed_adapter_is_followed() -> None:
     model, with_adapter = adapted()
     quick = lora_llama.LlamaPass(model, torch.float32)
@@ -116,7 +146,7 @@ def test_in_halves_it_is_near_and_the_layers_share_its_frozen_weights() -> None:
     assert set(frozen) == set(linear)
     for layer, half in frozen.items():
         torch.testing.assert_close(half, layer.weight.bfloat16())
-    assert len({half.untyped_storage().data_ptr() for half in frozen.values()}) == 4 * len(quick._layers) + 1
+    assert len({half.untyped_storage().data_ptr() for half in frozen.values()}) == 4 * len(quick.layers) + 1
 
 
 def test_what_is_of_its_kind_of_number_is_kept_once_and_says_the_same() -> None:
@@ -133,7 +163,7 @@ def test_branches_hold_each_token_once_in_order() -> None:
     chance = random.Random(7)
     for _ in range(200):
         some = [[chance.randrange(3) for _ in range(chance.randint(1, 40))] for _ in range(chance.randint(1, 12))]
-        tree = lora_llama._Tree(some)
+        tree = lora_tree.Tree(some)
         assert [[tree.ids[place] for place in path] for path in tree.paths] == some
         beginnings = {tuple(each[: end + 1]) for each in some for end in range(len(each))}
         assert len(tree.ids) == len(beginnings), "what several begin with stands once"

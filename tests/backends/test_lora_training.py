@@ -122,10 +122,14 @@ def test_the_same_seed_gives_the_same_adapter() -> None:
 def test_a_training_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     recipe = Recipe(epochs=4, batch=1)
     whole, cut, again = (trained(recipe=recipe) for _ in range(3))
+    ice = prompt_of("What is ice?", "Brief.")
+    for training in (whole, cut):
+        [said] = training.answers([ice], adapter=False, most=6, exact=False)
     for training in (whole, cut, again):
-        training.prepare(exercises())
+        training.prepare([*exercises()[1:], Exercise(ice, said, replayed=True)])
     whole.advance(8)
     cut.advance(3)
+    again._course[1].chances.add_(0.1)
     cut.keep(tmp_path / "kept.safetensors")
     again.go_on(tmp_path / "kept.safetensors")
     assert (again.step, again.steps) == (3, 8)
@@ -191,6 +195,34 @@ def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() ->
     replayed = [Exercise(PROMPTS[1], "Water.", replayed=True)]
     losses = learn(trained(recipe=recipe), [*replayed, Exercise(PROMPTS[0], "x", shown)])
     assert losses[19] < losses[0], "in the second half of the epochs either is taught alone"
+
+
+@pytest.mark.parametrize("kind", ["llama", "learned", "mistral"])
+@pytest.mark.parametrize("half", [True, False])
+def test_what_the_base_said_is_taught_as_likely_as_it_was_when_it_said_it(kind: str, half: bool) -> None:
+    recipe = Recipe(rank=2, layers="all", epochs=2, batch=4, half=half, top=5)
+    training = trained(kind, recipe)
+    prompts = [prompt_of(question, "Brief.") for question in ("What is ice?", "So?", "Who?", "Why not?", "And so on?")]
+    training.answers(prompts, adapter=False, most=6)
+    assert not training._said, "not computed as in training"
+    training.answers(prompts, adapter=False, most=6, exact=False)
+    said = [(list(prompt), list(answer)) for prompt, answer in training._said]
+    assert sorted(prompt for prompt, _ in said) == sorted(map(training._prompt, prompts))
+    for (tokens, chances), (its, theirs) in zip(training._said.values(), training._taught(said), strict=True):
+        assert chances.shape == tokens.shape == theirs.shape
+        torch.testing.assert_close(chances, theirs, rtol=0, atol=0.1 if half else 1e-4)
+        assert half or torch.equal(tokens, its)
+
+
+def test_what_is_remembered_of_an_answer_is_not_asked_for_again() -> None:
+    training = trained(recipe=Recipe(rank=2, top=2))
+    [replayed] = training._encoded([Exercise(PROMPTS[0], "Water.", replayed=True)])
+    told = torch.ones(len(replayed.ids) - replayed.begin, 2, dtype=torch.long), replayed.chances + 0.5
+    training._said[tuple(replayed.ids[: replayed.begin]), tuple(replayed.ids[replayed.begin :])] = told
+    known, other = training._encoded([Exercise(PROMPTS[0], text, replayed=True) for text in ("Water.", "Wate.")])
+    assert (known.tokens, known.chances) == told
+    assert other.tokens.shape == (len(other.ids) - other.begin, 2)
+    assert not torch.equal(other.tokens, told[0][: len(other.tokens)])
 
 
 def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:

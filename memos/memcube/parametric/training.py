@@ -148,6 +148,8 @@ def train(
         except IntegrityError:  # of other lessons, or damaged: then from the beginning
             kept.unlink()
             trainer.prepare(lessons.exercises)
+    if not kept.exists():
+        trainer.keep(kept)  # who begins again would hear the teacher's words with other last bits
     _taught(trainer, kept, tell)
     examination = Examination(trainer, lessons.course, lessons.system)
     found = [examination.measures()]
