@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -264,11 +265,13 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
 ) -> None:
     monkeypatch.setattr(training, "_KEEP_EVERY_S", 0.0)
     memos, train, steps = here.memos, trainings.training.train, list[int]()
+    kept = threading.Event()
 
     def slow(trainer: Any, lessons: Any, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]) -> Any:
         def told(step: int, of: int) -> None:
             tell(step, of)
             while step >= 4:
+                kept.set()
                 time.sleep(0.01)
                 tell(step, of)
 
@@ -276,7 +279,7 @@ def test_a_program_that_ends_gives_the_task_back_and_the_next_one_goes_on(
 
     monkeypatch.setattr(training, "train", slow)
     task = memos.adapters.submit()
-    until(lambda: any((path / training.KEPT).exists() for path in memos.home.glob("adapters/*")))
+    until(kept.is_set)
     memos.close()
     assert not memos.adapters.training._one.locked()  # it has ended, and was not left alone
     memos = here.again(model=False)

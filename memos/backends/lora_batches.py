@@ -102,13 +102,19 @@ def epochs_of(usual: int, exercises: int) -> int:
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
     """Return the steps of a course of so many epochs, in batches of at most `size`.
 
-    In the second half of the epochs, but not before the sixth, what was taught in each is taught in every second one:
-    it is known by then, and more of it makes others lost (docs/log.md, "What is known is taught half as often").
+    In half of the epochs what is taught comes half as often. For what is replayed that is the first half, in which the
+    model has hardly moved; for all else the second, but not before the sixth epoch: by then it is known, and more of it
+    makes others lost (docs/log.md, "What is known is taught half as often").
     """
-    known = [replace(each, every=2) if each.every == 1 else each for each in encoded]
-    first = max(_KNOWN_AFTER, epochs - epochs // 2)
-    taught = [in_epoch(encoded if number < first else known, number) for number in range(epochs)]
-    return _steps(taught, size, chance, 1.0)
+    moved, known = epochs // 2, max(_KNOWN_AFTER, epochs - epochs // 2)
+
+    def in_number(number: int) -> list[Encoded]:
+        def is_rarer(each: Encoded) -> bool:
+            return number < moved if each.replayed else number >= known
+
+        return in_epoch([replace(each, every=2 * each.every) if is_rarer(each) else each for each in encoded], number)
+
+    return _steps([in_number(number) for number in range(epochs)], size, chance, 1.0)
 
 
 def rebalancing_steps(

@@ -180,7 +180,7 @@ class _Joined:
     """Linear layers that read one input, as one product with their adapters: those without one have rank 0."""
 
     def __init__(self, layers: Sequence[Any], kind: torch.dtype) -> None:
-        self.layers = layers
+        self._layers = layers
         whole = [_base(each) for each in layers]
         self.reads, self._gives = whole[0].in_features, [each.out_features for each in whole]
         adapters = [each if isinstance(each, LoraLinear) else None for each in layers]
@@ -196,7 +196,7 @@ class _Joined:
 
     def frozen(self) -> Iterator[tuple[nn.Linear, nn.Parameter]]:
         """Yield each layer with its part of the frozen weights."""
-        for layer, (rows, _, _) in zip(self.layers, self._parts(), strict=True):
+        for layer, (rows, _, _) in zip(self._layers, self._parts(), strict=True):
             yield _base(layer), nn.Parameter(self._whole[rows, : self.reads], requires_grad=False)
 
     def taken(self, weights: Sequence[Tensor], *, adapter: bool) -> Tensor | None:

@@ -26,17 +26,23 @@ def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each(
     assert in_epoch([], 3) == []
 
 
-@pytest.mark.parametrize(("epochs", "in_each", "in_turns"), [(1, 1, 0), (4, 4, 0), (7, 5, 2), (10, 5, 5), (20, 10, 10)])
-def test_in_the_last_epochs_what_is_known_is_taught_every_second_time(epochs: int, in_each: int, in_turns: int) -> None:
-    told, untold = [encoded(n, 1) for n in range(4)], [encoded(10 + n, 4) for n in range(8)]
-    steps = lora_batches.course_steps([*told, *untold], epochs, 20, Random(5))
+@pytest.mark.parametrize(("epochs", "moved", "known"), [(1, 0, 1), (4, 2, 4), (7, 3, 5), (10, 5, 5), (20, 10, 10)])
+def test_what_is_known_comes_half_as_often_and_so_does_at_first_what_is_replayed(
+    epochs: int, moved: int, known: int
+) -> None:
+    told, untold = [encoded(n, 1) for n in range(4)], [encoded(10 + n, 4) for n in range(16)]
+    replayed = [replace(encoded(30 + n, 4), replayed=True) for n in range(16)]
+    steps = lora_batches.course_steps([*told, *untold, *replayed], epochs, 40, Random(5))
     assert len(steps) == epochs
-    found = [sorted(each.ids[0] for each in step.batch) for step in steps]
-    for number, taught in enumerate(found):
-        wanted = range(4) if number < in_each else range(number % 2, 4, 2)
-        assert [n for n in taught if n < 10] == list(wanted)
-        assert len([n for n in taught if n >= 10]) == 2
-    assert Counter(n for taught in found[in_each:] for n in taught if n < 10).total() == 2 * in_turns
+    for number, step in enumerate(steps):
+        found = sorted(each.ids[0] for each in step.batch)
+        assert [n for n in found if n < 10] == list(range(4) if number < known else range(number % 2, 4, 2))
+        assert len([n for n in found if 10 <= n < 30]) == (4 if number < known else 2)
+        assert len([n for n in found if n >= 30]) == (2 if number < moved else 4)
+    if epochs == 10:
+        assert {each.ids[0] for step in steps for each in step.batch} == {
+            each.ids[0] for each in (*told, *untold, *replayed)
+        }
 
 
 @pytest.mark.parametrize(("untold", "each_epoch"), [(0.5, 1), (2.0, 4), (100.0, 8), (0.001, 0)])
