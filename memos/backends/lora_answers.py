@@ -14,6 +14,7 @@ _LEAVE_AT = 0.75
 
 
 Hearing = Callable[[list[int], torch.Tensor], None]
+"""Is given rows, and what may come next of each: (rows, vocabulary)."""
 
 
 class Continuation(Protocol):
@@ -41,19 +42,19 @@ def greedy(going: Continuation, ends: Collection[int], most: int, hear: Hearing 
     rows = list(range(len(going.logits)))
     made: list[list[int]] = [[] for _ in rows]
     asked = set(rows)
-    for said in range(most + 1):
+    while asked:
         if hear is not None:
             places = [place for place, row in enumerate(rows) if row in asked]
             hear([rows[place] for place in places], going.logits[places])
-        if said == most:
-            break
         picked = going.logits.argmax(-1)
         for row, token in zip(rows, picked.tolist(), strict=True):
-            if token in ends:
+            if token in ends or len(made[row]) == most:
                 asked.discard(row)
-            if row in asked:
+            elif row in asked:
                 made[row].append(token)
-        if not asked or (hear is None and said == most - 1):
+                if hear is None and len(made[row]) == most:  # what comes after it nobody hears
+                    asked.discard(row)
+        if not asked:
             break
         if going.leaves and len(asked) <= _LEAVE_AT * len(rows):
             kept = torch.tensor([place for place, row in enumerate(rows) if row in asked], device=picked.device)

@@ -71,10 +71,10 @@ def write(
         aside.replace(file)
 
 
-def read(file: Path, named: Named, told: Told) -> Kept:
+def read(file: Path, named: Named, told: Told, vocabulary: int) -> Kept:
     """Return what was kept of a training with these weights, of whose exercises a teacher told as much.
 
-    Raises: IntegrityError (damaged, of another training).
+    Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
     """
     try:
         with safe_open(file, "pt") as kept:
@@ -87,7 +87,10 @@ def read(file: Path, named: Named, told: Told) -> Kept:
             states = tuple({key: kept.get_tensor(f"{key}.{name}") for key in moments} for name, _ in named)
         if any(mine.shape != its.shape for (_, mine), its in zip(named, weights, strict=True)):
             raise ValueError
-        if any(torch.cat(mine).shape != its.shape for mine, its in zip(zip(*told, strict=True), words, strict=True)):
+        for mine, its in zip(zip(*told, strict=True), words, strict=True):
+            if torch.cat(mine).shape != its.shape or mine[0].dtype != its.dtype or not its.isfinite().all():
+                raise ValueError
+        if words and not 0 <= int(words[0].min()) <= int(words[0].max()) < vocabulary:
             raise ValueError
         if step < 0 or not all(_FACTORS[0] <= each <= _FACTORS[1] for each in rebalanced):  # nor is any nan
             raise ValueError

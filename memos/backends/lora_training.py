@@ -179,7 +179,8 @@ class LoraTraining:
     def go_on(self, file: Path) -> None:
         """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
         named = self._named()
-        kept, plan = lora_keeping.read(file, named, self._told()), list(self._plan)
+        vocabulary = self._loaded.model.config.get_text_config().vocab_size
+        kept, plan = lora_keeping.read(file, named, self._told(), vocabulary), list(self._plan)
         for untold in kept.rebalanced:
             self.rebalance(untold)
         if kept.step > self.steps:

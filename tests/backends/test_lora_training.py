@@ -132,7 +132,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> 
     again._course[1].chances.add_(0.1)
     cut.keep(tmp_path / "kept.safetensors")
     again.go_on(tmp_path / "kept.safetensors")
-    assert (again.step, again.steps) == (3, 8)
+    assert (again.step, again.steps) == (3, 7)
     again.advance(100)
     assert again.advance(1) == 0.0
     assert all(map(torch.equal, whole.weights, again.weights))
@@ -187,6 +187,31 @@ def test_what_was_kept_and_is_damaged_is_refused_and_leaves_the_training_as_it_w
         training.go_on(file)
     assert (training.step, training.steps, training.rebalanced) == (0, 1, 0)
     assert all(map(torch.equal, training.weights, before))
+
+
+@pytest.mark.parametrize("damage", ["no words", "another shape", "a token below 0", "a token beyond all", "nan"])
+def test_damaged_words_of_a_teacher_are_refused_and_leave_the_training_as_it_was(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "kept.safetensors"
+    training = trained(recipe=Recipe(epochs=1, batch=2))
+    training.prepare([Exercise(prompt, "Water.", replayed=True) for prompt in PROMPTS])
+    training.keep(file)
+    kept = safetensors.load_file(file)
+    tokens, chances = kept["told.tokens"], kept["told.chances"]
+    if damage == "no words":
+        del kept["told.tokens"]
+    elif damage == "another shape":
+        kept["told.chances"] = chances[1:]
+    elif damage == "nan":
+        chances[0] = float("nan")
+    else:
+        tokens[0] = -1 if damage == "a token below 0" else 10**6
+    safetensors.save_file(kept, file, metadata={"step": "0", "rebalanced": ""})
+    before = [(tokens.clone(), chances.clone()) for tokens, chances in training._told()]
+    with pytest.raises(IntegrityError, match="damaged, or of another training"):
+        training.go_on(file)
+    for (tokens, chances), (its, theirs) in zip(before, training._told(), strict=True):
+        assert torch.equal(tokens, its)
+        assert torch.equal(chances, theirs)
 
 
 def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() -> None:
