@@ -219,7 +219,7 @@ def test_an_adapter_that_only_imitates_comes_nearer_to_the_model_that_reads() ->
     recipe = Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-2, epochs=40, imitation=1.0, replay=1.0)
     replayed = [Exercise(PROMPTS[1], "Water.", replayed=True)]
     losses = learn(trained(recipe=recipe), [*replayed, Exercise(PROMPTS[0], "x", shown)])
-    assert losses[19] < losses[0], "in the second half of the epochs either is taught alone"
+    assert losses[19] < losses[1], "in the first half of the epochs what is replayed comes in every second one"
 
 
 @pytest.mark.parametrize("kind", ["llama", "learned", "mistral"])
@@ -276,7 +276,7 @@ def test_what_is_computed_again_teaches_the_same() -> None:
     recipe = Recipe(rank=2, layers="all", epochs=3, batch=4, replay=1.0, learning_rate=1e-3, half=False)
     again = trained(recipe=replace(recipe, checkpointing=True))
     assert again.peft.base_model.model.is_activation_checkpointing
-    assert learn(again, MIXED) == pytest.approx(learn(trained(recipe=recipe), MIXED), rel=1e-4, abs=1e-6)
+    assert learn(again, MIXED) == pytest.approx(learn(trained(recipe=recipe), MIXED), rel=1e-3, abs=1e-6)
     again.detach()
     assert not again._loaded.model.is_activation_checkpointing
 
