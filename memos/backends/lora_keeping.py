@@ -85,12 +85,14 @@ def read(file: Path, named: Named, told: Told, vocabulary: int) -> Kept:
             weights = tuple(kept.get_tensor(f"weight.{name}") for name, _ in named)
             moments = _MOMENTS if step else ()
             states = tuple({key: kept.get_tensor(f"{key}.{name}") for key in moments} for name, _ in named)
-        if any(mine.shape != its.shape for (_, mine), its in zip(named, weights, strict=True)):
-            raise ValueError
+        for (_, mine), its, state in zip(named, weights, states, strict=True):
+            moved = [state[key] for key in moments[1:]]
+            if any(mine.shape != each.shape or not each.isfinite().all() for each in (its, *moved)):
+                raise ValueError
         for mine, its in zip(zip(*told, strict=True), words, strict=True):
             if torch.cat(mine).shape != its.shape or mine[0].dtype != its.dtype or not its.isfinite().all():
                 raise ValueError
-        if words and not 0 <= int(words[0].min()) <= int(words[0].max()) < vocabulary:
+        if words and not (0 <= words[0].min() <= words[0].max() < vocabulary and words[1].max() <= 0):
             raise ValueError
         if step < 0 or not all(_FACTORS[0] <= each <= _FACTORS[1] for each in rebalanced):  # nor is any nan
             raise ValueError

@@ -52,6 +52,8 @@ _MOST_GRADIENT = 1.0
 _LARGEST_EXPONENT = 700.0
 # The weights are read once a token for all of them: 130 took eight ninths of the time of twice 65 (docs/log.md).
 _ASKED_AT_ONCE = 130
+# A pass of our own holds how each token looks at all before it, at once: 0.25 GiB of each of four such tensors.
+_MOST_SCORES = 1 << 26
 # What stands beside the linear layers of a feed-forward part.
 _NO_LINEAR = ("act", "act_fn", "dropout", "norm", "layernorm")
 
@@ -126,7 +128,12 @@ class LoraTraining:
     def prepare(self, exercises: Sequence[Exercise]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
-        self._course = self._encoded(exercises)
+        # What is replayed without a weight, or says nothing, teaches nothing: a batch of it would have no gradients.
+        self._course = [
+            each
+            for each in self._encoded(exercises)
+            if len(each.ids) > each.begin and (self._recipe.replay or not each.replayed)
+        ]
         self._epochs = epochs_of(self._recipe.epochs, len(in_epoch(self._course, 0)))
         self._plan = course_steps(self._course, self._epochs, self._recipe.batch, chance)
         self._rebalanced = []
@@ -284,7 +291,7 @@ class LoraTraining:
             elif each.shown and self._recipe.imitation and not each.replayed:
                 asked[place] = self._prompt(each.shown), answer
         taught = {
-            place: self._said[said]
+            place: tuple(each.clone() for each in self._said[said])
             for place, (prompt, answer) in asked.items()
             if (said := (tuple(prompt), tuple(answer))) in self._said
         }
@@ -411,7 +418,9 @@ class LoraTraining:
 
     def _begins(self, prompts: Sequence[list[int]], most: int, *, adapter: bool, exact: bool) -> Continuation:
         """Return prompts that go on; `adapter` says whether the model has it at the moment."""
-        if self._pass is not None and not (exact and self._half):
+        heads = self._loaded.model.config.get_text_config().num_attention_heads
+        few = heads * sum(len(each) ** 2 for each in prompts) <= _MOST_SCORES
+        if self._pass is not None and few and not (exact and self._half):
             return lora_llama.LlamaContinuation(self._pass, prompts, most, adapter=adapter)
         same = self._shared(prompts)
         cache = self._begun(prompts[0][:same], len(prompts)) if same else DynamicCache(config=self._loaded.model.config)

@@ -189,7 +189,10 @@ def test_what_was_kept_and_is_damaged_is_refused_and_leaves_the_training_as_it_w
     assert all(map(torch.equal, training.weights, before))
 
 
-@pytest.mark.parametrize("damage", ["no words", "another shape", "a token below 0", "a token beyond all", "nan"])
+@pytest.mark.parametrize(
+    "damage",
+    ["no words", "another shape", "a token below 0", "a token beyond all", "nan", "surer than sure", "a weight"],
+)
 def test_damaged_words_of_a_teacher_are_refused_and_leave_the_training_as_it_was(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "kept.safetensors"
     training = trained(recipe=Recipe(epochs=1, batch=2))
@@ -201,8 +204,10 @@ def test_damaged_words_of_a_teacher_are_refused_and_leave_the_training_as_it_was
         del kept["told.tokens"]
     elif damage == "another shape":
         kept["told.chances"] = chances[1:]
-    elif damage == "nan":
-        chances[0] = float("nan")
+    elif damage in ("nan", "surer than sure"):
+        chances[0] = float("nan") if damage == "nan" else 1.0
+    elif damage == "a weight":
+        next(each for name, each in kept.items() if name.startswith("weight."))[0] = float("inf")
     else:
         tokens[0] = -1 if damage == "a token below 0" else 10**6
     safetensors.save_file(kept, file, metadata={"step": "0", "rebalanced": ""})
@@ -245,9 +250,32 @@ def test_what_is_remembered_of_an_answer_is_not_asked_for_again() -> None:
     told = torch.ones(len(replayed.ids) - replayed.begin, 2, dtype=torch.long), replayed.chances + 0.5
     training._said[tuple(replayed.ids[: replayed.begin]), tuple(replayed.ids[replayed.begin :])] = told
     known, other = training._encoded([Exercise(PROMPTS[0], text, replayed=True) for text in ("Water.", "Wate.")])
-    assert (known.tokens, known.chances) == told
+    assert torch.equal(known.tokens, told[0])
+    assert torch.equal(known.chances, told[1])
     assert other.tokens.shape == (len(other.ids) - other.begin, 2)
     assert not torch.equal(other.tokens, told[0][: len(other.tokens)])
+
+
+def test_what_teaches_nothing_is_left_out() -> None:
+    prose = [Exercise((), "Plain prose about nobody.", replayed=True), Exercise((), "A", replayed=True)]
+    training = trained(recipe=Recipe(rank=2, epochs=2, batch=4, replay=0.0))
+    assert all(loss > 0 for loss in learn(training, [*prose, *exercises()]))
+    assert training.steps == 2
+    assert learn(training, prose) == []
+    assert len(learn(trained(recipe=Recipe(rank=2, epochs=2, batch=4)), prose)) == 2
+
+
+def test_long_prompts_are_answered_by_the_models_own_layers_and_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = trained()
+    learn(training, exercises())
+    made: list[object] = []
+    cached = lora_training.CachedContinuation
+    monkeypatch.setattr(lora_training, "CachedContinuation", lambda *given: made.append(given) or cached(*given))
+    assert training.answers(PROMPTS, adapter=True) == list(TAUGHT.values())
+    assert not made
+    monkeypatch.setattr(lora_training, "_MOST_SCORES", 1000)
+    assert training.answers(PROMPTS, adapter=True) == list(TAUGHT.values())
+    assert made
 
 
 def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:
