@@ -19,11 +19,14 @@ _ALIKE = 4
 _COURSE = 260
 """Exercises in an epoch of the course of 16 facts that the usual number of epochs was found with."""
 
+_LEAST_COURSE = 64
+"""Exercises in an epoch of any course about facts, as what is replayed is as many; fewer are somebody's own."""
+
 _PLACES = 16
 """Whose logits stay in the processor's cache while likelihoods are made of them: 3 MB of a small model's."""
 
 _KNOWN_AFTER = 5
-"""Epochs in which what is told is told each time: it is known after them."""
+"""Epochs in which what is taught is taught each time: it is known after them."""
 
 REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5
@@ -93,20 +96,24 @@ def epochs_of(usual: int, exercises: int) -> int:
     """Return in how many epochs a course of so many exercises is taught: in fewer than `usual` when it is a large one.
 
     What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    where 16 need ten (docs/log.md, "Seven epochs for 64").
+    where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16: with
+    ten epochs the 12 facts that stay when four are forgotten, and eight facts, were not known.
     """
-    share = math.pow(_COURSE / max(_COURSE, exercises), 0.36)
-    return max(1, round(usual * share))
+    if exercises < _LEAST_COURSE:
+        return usual
+    share = _COURSE / exercises
+    return max(1, round(usual * (share if share > 1 else math.pow(share, 0.36))))
 
 
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
     """Return the steps of a course of so many epochs, in batches of at most `size`.
 
-    In half of the epochs what is taught comes half as often. For what is replayed that is the first half, in which the
-    model has hardly moved; for all else the second, but not before the sixth epoch: by then it is known, and more of it
-    makes others lost (docs/log.md, "What is known is taught half as often").
+    Of more than five, in half of the epochs what is taught comes half as often. For what is replayed that is the first
+    half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
+    known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
     """
-    moved, known = epochs // 2, max(_KNOWN_AFTER, epochs - epochs // 2)
+    known = max(_KNOWN_AFTER, epochs - epochs // 2)
+    moved = epochs // 2 if epochs > known else 0
 
     def in_number(number: int) -> list[Encoded]:
         def is_rarer(each: Encoded) -> bool:

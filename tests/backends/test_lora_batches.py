@@ -26,7 +26,9 @@ def test_what_takes_turns_is_taught_once_in_so_many_epochs_and_all_else_in_each(
     assert in_epoch([], 3) == []
 
 
-@pytest.mark.parametrize(("epochs", "moved", "known"), [(1, 0, 1), (4, 2, 4), (7, 3, 5), (10, 5, 5), (20, 10, 10)])
+@pytest.mark.parametrize(
+    ("epochs", "moved", "known"), [(1, 0, 1), (5, 0, 5), (6, 3, 5), (7, 3, 5), (10, 5, 5), (20, 10, 10)]
+)
 def test_what_is_known_comes_half_as_often_and_so_does_at_first_what_is_replayed(
     epochs: int, moved: int, known: int
 ) -> None:
@@ -74,9 +76,18 @@ def test_turns_are_of_about_one_size_and_of_prompts_about_as_long() -> None:
 
 @pytest.mark.parametrize(
     ("most", "exercises", "epochs"),
-    [(10, 260, 10), (10, 20, 10), (10, 826, 7), (10, 1720, 5), (10, 10**9, 1), (1, 5000, 1), (10, 0, 10)],
+    [
+        (10, 260, 10),
+        (10, 20, 10),
+        (10, 200, 13),
+        (10, 64, 41),
+        (10, 826, 7),
+        (10, 1720, 5),
+        (10, 10**9, 1),
+        (1, 5000, 1),
+    ],
 )
-def test_large_courses_have_fewer_epochs(most: int, exercises: int, epochs: int) -> None:
+def test_large_courses_have_fewer_epochs_and_small_ones_more(most: int, exercises: int, epochs: int) -> None:
     assert epochs_of(most, exercises) == epochs
 
 
