@@ -15,7 +15,7 @@ class Recipe:
 
     `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `layers` are those it is put
     on: the feed-forward part of each layer, or every linear one. `imitation` weighs the distance to the base model that
-    reads the fact, over its `top` likeliest tokens: of use where that reads well, from some 1.5B parameters on. `replay`
+    reads the fact, over its `top` likeliest tokens: of use where that reads well, from some 1.5B parameters. `replay`
     weighs that to the base model itself on other prompts. The second matrix of each pair (B) has `rate_ratio` times the
     learning rate of the first. Source: Hayou, Ghosh and Yu, "LoRA+: Efficient Low Rank Adaptation of Large Models",
     ICML 2024, arXiv 2402.12354. With `checkpointing`, as always on a GPU, what layers keep
