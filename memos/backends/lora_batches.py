@@ -97,7 +97,7 @@ def epochs_of(usual: int, exercises: int) -> int:
 
     What its facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
     where 16 need ten (docs/log.md, "Seven epochs for 64"). A small one has as many exercises in all as that of 16: with
-    ten epochs the 12 facts that stay when four are forgotten, and eight facts, were not known.
+    ten epochs the 12 facts that stay when four are forgotten were not known (docs/log.md).
     """
     if exercises < _LEAST_COURSE:
         return usual

@@ -420,7 +420,8 @@ class LoraTraining:
         """Return prompts that go on; `adapter` says whether the model has it at the moment."""
         heads = self._loaded.model.config.get_text_config().num_attention_heads
         few = heads * sum(len(each) ** 2 for each in prompts) <= _MOST_SCORES
-        if self._pass is not None and few and not (exact and self._half):
+        own = self._model.active_adapters == ["default"]  # the pass knows no other one
+        if self._pass is not None and own and few and not (exact and self._half):
             return lora_llama.LlamaContinuation(self._pass, prompts, most, adapter=adapter)
         same = self._shared(prompts)
         cache = self._begun(prompts[0][:same], len(prompts)) if same else DynamicCache(config=self._loaded.model.config)

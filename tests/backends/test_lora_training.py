@@ -278,6 +278,19 @@ def test_long_prompts_are_answered_by_the_models_own_layers_and_alike(monkeypatc
     assert made
 
 
+def test_an_adapter_that_peft_put_beside_its_own_answers(tmp_path: Path) -> None:
+    one, two = trained(), trained()
+    learn(one, exercises()[:1])
+    one.save(tmp_path)
+    learn(two, exercises()[1:])
+    two.peft.load_adapter(tmp_path, "other")
+    two.peft.set_adapter("other")
+    assert two.answers(PROMPTS[:1], adapter=True) == ["In Lyon."] == one.answers(PROMPTS[:1], adapter=True)
+    two.peft.set_adapter("default")
+    assert two.answers(PROMPTS[1:], adapter=True) == ["Tea."]
+    assert two.answers(PROMPTS[:1], adapter=True) != ["In Lyon."]
+
+
 def test_only_what_is_replayed_has_nothing_to_learn_at_first() -> None:
     replayed = [Exercise(prompt, "Water.", replayed=True) for prompt in PROMPTS]
     [loss] = learn(trained(recipe=Recipe(epochs=1, replay=1.0, half=False)), replayed)
