@@ -77,7 +77,7 @@ class Users:
             raise InvalidInput("admin", "is for users and agents, not for a group")
         self._check_admin(actor)
         name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
-        with doors.writing() as connection:
+        with doors.guard.changing(), doors.writing() as connection:
             if rows.find_identity(connection, id_) is not None:
                 raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
             if acts_for is not None and rows.require_identity(connection, acts_for).kind is not IdentityKind.USER:
@@ -85,7 +85,6 @@ class Users:
             home = None if kind_ is IdentityKind.GROUP else doors.make_home(connection, id_, adopt)
             made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, doors.clock.now())
             rows.add_identity(connection, made)
-        doors.guard.forget()
         return made
 
     def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Identity:
@@ -117,30 +116,27 @@ class Users:
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
         """Let an identity do what its roles allow, or, with `enabled=False`, nothing. Raises: NotFound."""
         self._check_admin(actor)
-        with self._doors.writing() as connection:
+        with self._doors.guard.changing(), self._doors.writing() as connection:
             rows.require_identity(connection, check_name("id", id_, 128))
             rows.change_identity(connection, id_, disabled=not enabled)
-        self._doors.guard.forget()
         return self.get(id_)
 
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Make a user or agent a member of a group. Raises: NotFound, InvalidInput, PermissionDenied."""
         self._check_admin(actor)
-        with self._doors.writing() as connection:
+        with self._doors.guard.changing(), self._doors.writing() as connection:
             if rows.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
                 raise InvalidInput("group", f"{shown(group)} is no group")
             if rows.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
                 raise InvalidInput("member", "is a group; groups have users and agents")
             rows.join(connection, group, member, self._doors.clock.now())
-        self._doors.guard.forget()
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Take a member out of a group. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
-        with self._doors.writing() as connection:
+        with self._doors.guard.changing(), self._doors.writing() as connection:
             rows.require_identity(connection, check_name("group", group, 128))
             rows.leave(connection, group, check_name("member", member, 128))
-        self._doors.guard.forget()
 
     def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return a group's members by id. Raises: NotFound, PermissionDenied."""
@@ -167,25 +163,23 @@ class Sharing:
         if identity == EVERYONE and role_ is CubeRole.OWNER:
             raise InvalidInput("role", "owner cannot be everyone's; share as reader or editor")
         self._check_owner(cube, actor)
-        with doors.writing() as connection:
+        with doors.guard.changing(), doors.writing() as connection:
             if identity != EVERYONE:
                 rows.require_identity(connection, identity)
             given = Grant(cube, identity, role_, actor, doors.clock.now())
             rows.grant(connection, given)
             told = {"identity": identity, "role": str(role_)}
             record_event(connection, cube, given.created_at, actor, "share", None, told)
-        doors.guard.forget()
         return given
 
     def revoke(self, cube: str, identity: str, *, actor: str = LOCAL_OWNER) -> bool:
         """Take a role back; False when there was none. Raises: NotFound (cube), PermissionDenied."""
         self._check_owner(cube, actor)
-        with self._doors.writing() as connection:
+        with self._doors.guard.changing(), self._doors.writing() as connection:
             taken = rows.ungrant(connection, cube, check_name("identity", identity, 128))
             if taken:
                 told = {"identity": identity}
                 record_event(connection, cube, self._doors.clock.now(), actor, "unshare", None, told)
-        self._doors.guard.forget()
         return taken
 
     def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:

@@ -65,10 +65,9 @@ class Cubes:
             cube, actor, description, zone.key, making.fingerprint, handles.clock.now(),
             kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
         )  # fmt: skip
-        with making.writing() as connection:
+        with making.guard.changing(), making.writing() as connection:
             cube_rows.create(connection, made)
             cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
-        making.guard.forget()
         return made
 
     @repeated
@@ -114,10 +113,11 @@ class Cubes:
     def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a cube, then the cube. Raises: NotFound."""
         handles = self._handles
-        with handles.changing(handles.scoping([cube], actor, embeds=False, right=Right.OWN)) as change:
-            receipt = erase.drop(change)
-        self._making.forget()
-        self._making.guard.forget()
+        scope = handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        with self._making.guard.changing():
+            with handles.changing(scope) as change:
+                receipt = erase.drop(change)
+            self._making.forget()
         return self._making.finish_erasure(receipt)
 
     def give_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -72,10 +73,24 @@ class Guard:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._known: dict[str, Standing] = {}
+        self._changes = 0
+        self._counting = threading.Lock()
 
-    def forget(self) -> None:
-        """Drop what is remembered, after identities, groups, grants or cubes changed."""
-        self._known = {}
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Remember nothing of what was, once the transaction inside, of identities, groups, grants or cubes, is over.
+
+        While it goes on the ledger itself is asked: between its commit and the end of this, who reads what came behind
+        the end of a share would otherwise pass by what is remembered.
+        """
+        with self._counting:
+            self._changes += 1
+        try:
+            yield
+        finally:
+            self._known = {}
+            with self._counting:
+                self._changes -= 1
 
     def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
         """Let an actor do something with cubes.
@@ -132,7 +147,7 @@ class Guard:
         if actor == LOCAL_OWNER:
             return Standing(everything=True, roles={})
         known = self._known
-        if (standing := known.get(actor)) is None:
+        if self._changes or (standing := known.get(actor)) is None:
             with self._ledger.read() as connection:
                 standing = _standing_of(connection, actor)
             # Another process may change what a ledger on a server says; into the object taken before reading, so that

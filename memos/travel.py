@@ -148,8 +148,8 @@ class Travel:
             total = sum(reader.manifest.counts.values())
             ticker = Ticker(on_progress, total)
             work = Load(reader, bounds, ids, target, self._means.embedder.fingerprint, self._handles.clock, ticker)
-            done = self._loaded(work)
-            self._doors.guard.forget()
+            with self._doors.guard.changing():
+                done = self._loaded(work)
             blocks, why = self._adopted(work)
             ready, not_ready = self._means.adapters.take(work)
             ticker.finish()

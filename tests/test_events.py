@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from memos import MemOS
+from memos.access import Sharing, Users
 from memos.cli import app
-from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.events import Events
 from memos.identities import Right
 from memos.memcube.ledger import cubes
@@ -396,3 +399,34 @@ def test_what_is_committed_behind_the_end_of_a_share_is_not_told(memos: MemOS, f
             next(events.follow("lent", actor="ben", after=0, timeout_s=5))
         else:
             events.list("lent", actor="ben")
+
+
+@pytest.mark.parametrize("end", ["revoke", "leave", "disable"])
+def test_nothing_is_told_between_the_commit_of_an_end_and_its_return(memos: MemOS, end: str) -> None:
+    for user in ("ana", "ben"):
+        memos.users.create(user)
+    memos.users.create("team", kind="group")
+    memos.users.join("team", "ben")
+    memos.cubes.create("lent", actor="ana")
+    memos.sharing.grant("lent", "team" if end == "leave" else "ben", "reader", actor="ana")
+    assert memos.events.list("lent", actor="ben")  # who ben is may be remembered now
+    doors, refused = memos.sharing._doors, []
+
+    @contextmanager
+    def looked_behind() -> Iterator[sa.Connection]:
+        with doors.writing() as connection:
+            yield connection
+        with pytest.raises((NotFound, PermissionDenied)):
+            memos.events.list("lent", actor="ben")
+        refused.append(end)
+
+    changed = replace(doors, writing=looked_behind)
+    if end == "revoke":
+        Sharing(changed).revoke("lent", "ben", actor="ana")
+    elif end == "leave":
+        Users(changed).leave("team", "ben")
+    else:
+        Users(changed).enable("ben", enabled=False)
+    assert refused == [end]
+    with pytest.raises((NotFound, PermissionDenied)):
+        memos.events.list("lent", actor="ben")
