@@ -30,6 +30,7 @@ _LIMITS = tuple(each.name for each in fields(KeyLimits))
 _MOST = 10**15
 # A key's use is written down at most that often: a request must not wait for a write.
 _USE_NOTED_EVERY = timedelta(minutes=1)
+_CLOSED = "The key is unknown, expired or revoked: use another, or make one."
 
 Identities = list[Identity]  # `list` is a method here
 Keys_ = list[Key]
@@ -279,14 +280,23 @@ class Keys:
             # Looked up by digest: how long that takes tells nothing of a secret.
             key = rows.key_with(connection, _digest(secret))
             identity = None if key is None else rows.find_identity(connection, key.identity)
-        expired = key is not None and key.expires_at is not None and key.expires_at <= now
-        if key is None or identity is None or expired or key.revoked_at is not None or identity.disabled:
-            raise PermissionDenied("The key is unknown, expired or revoked: use another, or make one.")
+        if key is None or identity is None or not _opens(key, identity, now):
+            raise PermissionDenied(_CLOSED)
         if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
             # A disk that is full leaves what is stored to be read.
             with suppress(BackendUnavailable), doors.writing() as connection:
                 rows.change_key(connection, key.id, last_used_at=now)
         return Caller(identity, key)
+
+    def check(self, key: str) -> None:
+        """Let a call that lasts go on with a key. Raises: PermissionDenied once that opens nothing any more."""
+        doors = self._doors
+        doors.check_open()
+        with doors.ledger.read() as connection:
+            found = rows.require_key(connection, key)
+            identity = rows.find_identity(connection, found.identity)
+        if identity is None or not _opens(found, identity, doors.clock.now()):
+            raise PermissionDenied(_CLOSED)
 
     def get(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
         """Return a key, without its secret. Raises: NotFound."""
@@ -315,6 +325,11 @@ class Keys:
         self._doors.guard.readable(check_name("actor", actor, 128))
         if identity is None or actor != check_name("identity", identity, 128):
             self._doors.guard.check_admin(actor)
+
+
+def _opens(key: Key, identity: Identity, now: datetime) -> bool:
+    over = key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now)
+    return not over and not identity.disabled
 
 
 def _limits(given: Mapping[str, int]) -> KeyLimits:

@@ -125,6 +125,16 @@ def is_local(caller: Caller) -> bool:
     return caller.key.id == _LOCAL_KEY and caller.identity.id == LOCAL_OWNER
 
 
+def check_still(memos: MemOS, caller: Caller) -> None:
+    """Let a request that lasts go on. Raises: NoKey once its key opens nothing any more."""
+    if is_local(caller):
+        return
+    try:
+        memos.keys.check(caller.key.id)
+    except PermissionDenied as error:
+        raise NoKey(str(error)) from None
+
+
 def who(memos: MemOS, caller: Caller, name: str | None = None, *, agent: bool = False, new: bool = True) -> Who:
     """Return for whom a request acts that names a user or agent, or nobody.
 

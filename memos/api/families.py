@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from memos.api.callers import Authenticated, wait
+from memos.api.callers import Authenticated, NoKey, wait
 from memos.api.limits import BodyLimit
 from memos.errors import (
     BackendTimeout,
@@ -38,6 +38,7 @@ _STATUSES: tuple[tuple[type[MemosError], int], ...] = (
     (InvalidInput, 400),
     (NotFound, 404),
     (Conflict, 409),
+    (NoKey, 401),
     (PermissionDenied, 403),
     (LimitReached, 429),
     (BackendTimeout, 504),

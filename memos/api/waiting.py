@@ -14,6 +14,7 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from memos.api.callers import check_still
 from memos.api.views import error_view
 from memos.errors import MemosError
 from memos.model import Json
@@ -39,11 +40,20 @@ class Told:
 
 
 async def look(request: Request, call: Callable[[], _Seen]) -> _Seen:
-    """Return what a short call says, made in one of the threads that are for waiting."""
+    """Return what a short call says, made in one of the threads that are for waiting.
+
+    Raises: NoKey when the request's key was ended by then: what waits or is streamed may last an hour.
+    """
     state = request.app.state
     if not hasattr(state, "looking"):
         state.looking = anyio.CapacityLimiter(_LOOKS_AT_ONCE)
-    return await to_thread.run_sync(call, limiter=state.looking)
+
+    def seen() -> _Seen:
+        found = call()
+        check_still(state.memos, request.state.caller)  # behind it, so that nothing of what comes later is told
+        return found
+
+    return await to_thread.run_sync(seen, limiter=state.looking)
 
 
 async def looks(request: Request, call: Callable[[], _Seen], timeout_s: float) -> AsyncIterator[_Seen]:

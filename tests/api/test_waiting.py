@@ -121,6 +121,33 @@ def test_a_stream_ends_when_the_client_goes_and_when_the_cube_is_taken_back(serv
     anyio.run(run)
 
 
+def test_what_waits_and_what_is_streamed_ends_with_its_key(server: Server, task: str) -> None:
+    key = server.memos.keys.create("ana", "short", actor="ana")
+
+    async def run() -> None:
+        app = server.http.app
+        async with Waiters() as group:
+            waiting = Ongoing(app, f"/api/v1/tasks/{task}/wait", key.secret, "timeout_s=3000").start(group)
+            told = Ongoing(app, f"/api/v1/tasks/{task}/stream", key.secret).start(group)
+            followed = Ongoing(app, "/api/v1/events/stream", key.secret).start(group)
+            other = Ongoing(app, "/api/v1/events/stream", server.ana).start(group)
+            await told.until("event: task")
+            await followed.begun.wait()
+            await other.begun.wait()
+            await to_thread.run_sync(lambda: server.memos.keys.revoke(key.key.id, actor="ana"))
+            await to_thread.run_sync(lambda: server.memos.add("behind the end of a key", cube="ana", actor="ana"))
+            for each in (waiting, told, followed):
+                await each.over.wait()
+            assert (waiting.status, waiting.json()["error"]["code"]) == (401, "unauthenticated")
+            for each in (told, followed):
+                assert each.body.count(b"event: error") == 1
+                assert b"unauthenticated" in each.body
+            assert b"event: add" not in followed.body
+            await other.until("event: add")
+
+    anyio.run(run)
+
+
 @pytest.mark.parametrize("number", ["x", "-1", "9" * 400, "1.5", "\u0661"])
 def test_a_number_of_an_event_that_is_none_is_refused(server: Server, number: str) -> None:
     headers = {**server.headers("ana"), "Last-Event-ID": number.encode()}
