@@ -127,7 +127,7 @@ class AdapterTraining:
         self._facts(cube)
 
     def check_able(self) -> None:
-        """See that this process has a model and a folder for adapters. Raises: InvalidInput."""
+        """See that this process has a model and a folder for adapters. Raises: BackendUnavailable, InvalidInput."""
         self._model()
         self._folder()
 
@@ -333,10 +333,10 @@ class AdapterTraining:
 
     def _model(self) -> ChatSettings:
         if (model := self.settings.learning_model) is None:
-            raise InvalidInput(
-                "model",
-                "is none in this process: set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_PARAMETRIC__BASE "
-                "(docs/parametric.md)",
+            raise BackendUnavailable(
+                "There is no model that could learn. Where this installation is opened, by a server if one runs, set "
+                "MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_PARAMETRIC__BASE (docs/parametric.md).",
+                permanent=True,
             )
         return model
 

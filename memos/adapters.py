@@ -196,7 +196,7 @@ class Adapters:
         A cube with more facts than one adapter holds has several, a topic each: the one that most wants it is trained.
         One that fails is `refused`, says why, and changes nothing that answers. A training that was ended goes on at
         the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
-        InvalidInput (no model in this process, or it cannot be loaded), BackendUnavailable (no memory, a full disk).
+        BackendUnavailable (no model here, no memory, a full disk), InvalidInput (the model cannot be loaded).
         """
         return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
 
@@ -209,7 +209,7 @@ class Adapters:
 
         `MemOS.tasks` waits for it, follows it and cancels it; its note says what came of it. It goes on at the next
         start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to
-        learn), InvalidInput (no model in this process).
+        learn), BackendUnavailable (no model here).
         """
         return self.enqueue(cube, actor)
 

@@ -180,7 +180,9 @@ def main() -> NoReturn:
     except ValidationError as error:
         first = error.errors()[0]
         name = "MEMOS_" + "__".join(str(part).upper() for part in first["loc"])
-        _fail(InvalidInput(name, first["msg"].removeprefix("Value error, ")), as_json)
+        unknown = first["type"] == "extra_forbidden"
+        why = "is no setting (docs/settings.md)" if unknown else first["msg"].removeprefix("Value error, ")
+        _fail(InvalidInput(name, why), as_json)
     except SettingsError as error:
         field = re.search(r'field "(\w+)"', str(error))
         name = f"MEMOS_{field[1].upper()}" if field else "MEMOS_*"

@@ -26,7 +26,7 @@ from memos.cli_shared import (
     sure,
 )
 from memos.errors import InvalidInput
-from memos.model import DEFAULT_CUBE, LOCAL_OWNER, Hit, Item, Masked, WhyNot
+from memos.model import DEFAULT_CUBE, LOCAL_OWNER, TOLD, Hit, Item, Masked, WhyNot
 from memos.search.rerank import ARM
 from memos.search.searcher import UNINDEXED
 from memos.text.checks import decode
@@ -288,7 +288,9 @@ def _items_lines(found: list[Item]) -> None:
     # No table: an id is there to be copied, and a memory to be read, also on a narrow terminal.
     for item in found:
         about = f"{item.id}  v{item.version}  {item.status}  {item.tier}  {item.type}  {visible(item.speaker)}"
-        if item.valid_to is not None:
+        if item.type in TOLD and item.valid_from is not None and item.valid_to is not None:
+            about += f"  of {item.valid_from:%F} to {item.valid_to:%F}"
+        elif item.valid_to is not None:
             about += f"  until {item.valid_to:%F}"
         console.print(about, markup=False, highlight=False, soft_wrap=True)
         for line in item.memory[:2000].splitlines():

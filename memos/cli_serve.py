@@ -27,7 +27,9 @@ serve_app = typer.Typer(rich_markup_mode=None)
 @serve_app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (default: MEMOS_SERVER__HOST)")] = None,
-    port: Annotated[int | None, typer.Option(help="Port (default: MEMOS_SERVER__PORT); 0 takes a free one")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port (default: MEMOS_SERVER__PORT); 0 takes a free one")
+    ] = None,
     config: Config = None,
     log_level: LogLevel = None,
     data_dir: DataDir = None,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from memos.cli_shared import Actor, AsJson, DataDir, cell, console, opened, say, show
 from memos.identities import Identity, Key
@@ -154,7 +154,7 @@ def list_keys(
         found = memos.keys.list(identity, actor=actor)
 
     def human() -> None:
-        table = Table("id", "of", "name", "rights", "state", "last used")
+        table = Table(Column("id", no_wrap=True), "of", "name", "rights", "state", "last used")
         for key in found:
             used = "never" if key.last_used_at is None else key.last_used_at.isoformat(timespec="minutes")
             table.add_row(*map(cell, (key.id, key.identity, key.name, " ".join(key.rights), _state(key), used)))

@@ -47,6 +47,10 @@ class ItemType(StrEnum):
     SUMMARY = "summary"
 
 
+TOLD = frozenset({ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY})
+"""Types that tell of something: their valid time is the one they tell of, and does not make them wrong when over."""
+
+
 class CubeKind(StrEnum):
     """What a cube is for: what was said and learnt, or documents to look things up in."""
 

@@ -178,7 +178,7 @@ def test_nothing_is_learned_without_consent_a_model_or_anything_stable(
     assert memos.adapters.list() == memos.adapters.list("new") == []
     with MemOS.open(tmp_path / "b", settings=SETTINGS, embedder=WordEmbedder()) as without:
         without.adapters.allow()
-        with pytest.raises(InvalidInput, match="none in this process"):
+        with pytest.raises(BackendUnavailable, match="no model that could learn"):
             without.adapters.train()
     nowhere = SETTINGS.model_copy(update={"chat_model": ChatSettings(model=f"local:{tmp_path / 'none'}")})
     memos.close()

@@ -177,6 +177,13 @@ def test_list_shows_whole_ids_and_passes_filters_on(store: Store) -> None:
     assert store.ids["cello"] not in text
 
 
+def test_a_message_of_a_month_that_is_over_is_of_that_month_and_does_not_end_with_it(store: Store) -> None:
+    store.said("add", "The regatta was rowed in May 2019.")
+    text = store.said("list", "--filter", '{"memory": {"like": "regatta"}}')
+    assert "of 2019-05-01 to 2019-06-01" in text
+    assert "until" not in text
+
+
 def test_odd_text_is_shown_as_it_is_but_steers_no_terminal(store: Store) -> None:
     text = store.said("search", "odd", COLUMNS="120")
     assert "odd [/red] :smile: 🎉 \\x1b[31m שלום" in text
@@ -355,6 +362,7 @@ def test_bytes_that_are_not_utf8_are_refused(store: Store) -> None:
     ("MEMOS_EMBED__MODEL", "gpt", ["MEMOS_EMBED__MODEL", "minilm"]),
     ("MEMOS_TIME_ZONE", "Mars/Olympus", ["MEMOS_TIME_ZONE", "Europe/Paris"]),
     ("MEMOS_EMBED", "rubbish", ["MEMOS_EMBED: ", "MEMOS_EMBED__THREADS"]),
+    ("MEMOS_SERVER__PORTT", "1", ["MEMOS_SERVER__PORTT", "is no setting"]),
     ("MEMOS_LEDGER_URL", "rubbish", ["ledger_url", "postgresql"]),
 ])  # fmt: skip
 def test_a_wrong_setting_is_named(store: Store, name: str, value: str, words: list[str]) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from memos import MemOS
 from memos.cli import app
 from memos.cli_shared import progress_bar
-from memos.errors import Conflict, InvalidInput, MemosError, NotFound
+from memos.errors import BackendUnavailable, Conflict, MemosError, NotFound
 from memos.memcube.parametric.forgetting import FOLDER
 from memos.settings import Settings
 from tests.adapters import active, begun, with_card, with_files
@@ -151,5 +151,5 @@ def test_files_are_written_where_nothing_is(run: Run, learned: tuple[list[str], 
 
 
 def test_without_a_model_nothing_is_trained_again(run: Run, learned: tuple[list[str], list[str]]) -> None:
-    with pytest.raises(InvalidInput, match="none in this process"):
+    with pytest.raises(BackendUnavailable, match="no model that could learn"):
         run("retrain")

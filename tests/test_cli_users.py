@@ -75,6 +75,7 @@ def test_users_groups_keys_and_roles_by_command(store: Store) -> None:
         assert memos.keys.authenticate(made["secret"]).identity.id == "ana"
     listed = store.said("keys", "list", "ana")
     assert "laptop" in listed
+    assert made["key"]["id"] in listed
     assert made["secret"] not in listed
     assert store.told("keys", "revoke", made["key"]["id"])["revoked_at"] is not None
     with MemOS.open(store.home) as memos, pytest.raises(PermissionDenied):

@@ -18,7 +18,7 @@ import pytest
 from memos import MemOS, Settings, kernel
 from memos import adapter_training as trainings
 from memos.adapter_training import AdapterTraining
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.errors import BackendUnavailable, Conflict, NotFound, PermissionDenied
 from memos.memcube.ledger import adapter_rows, tasks, usage
 from memos.memcube.ledger.adapter_rows import LEARN
 from memos.memcube.ledger.tasks import NewTask
@@ -182,7 +182,7 @@ def test_who_may_not_or_cannot_train_is_told_at_once(here: Installation) -> None
         memos.adapters.submit(actor="eve")
     assert here.learning() == []
     memos = here.again(model=False)
-    with pytest.raises(InvalidInput, match="none in this process"):
+    with pytest.raises(BackendUnavailable, match="no model that could learn"):
         memos.adapters.submit()
 
 

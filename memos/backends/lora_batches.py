@@ -28,6 +28,9 @@ _PLACES = 16
 _KNOWN_AFTER = 5
 """Epochs in which what is taught is taught each time: it is known after them."""
 
+_ALL_IN_EACH = 6
+"""Epochs of the longest course of which nothing is taught less: 128 facts, in six, lost too much (docs/log.md)."""
+
 REBALANCING_EPOCHS = 2
 _REBALANCING_RATE = 0.5
 """Of the recipe's: at the whole rate what was known is unsettled again (docs/log.md, "Rebalancing")."""
@@ -108,12 +111,13 @@ def epochs_of(usual: int, exercises: int) -> int:
 def course_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: random.Random) -> list[Step]:
     """Return the steps of a course of so many epochs, in batches of at most `size`.
 
-    Of more than five, in half of the epochs what is taught comes half as often. For what is replayed that is the first
+    Of more than six, in half of the epochs what is taught comes half as often. For what is replayed that is the first
     half, in which the model has hardly moved; for all else the second, but not before the sixth epoch: by then it is
     known, and more of it makes others lost (docs/log.md, "What is replayed half as often at first").
     """
-    known = max(_KNOWN_AFTER, epochs - epochs // 2)
-    moved = epochs // 2 if epochs > known else 0
+    known, moved = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
+    if epochs <= _ALL_IN_EACH:
+        known, moved = epochs, 0
 
     def in_number(number: int) -> list[Encoded]:
         def is_rarer(each: Encoded) -> bool:

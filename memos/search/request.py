@@ -9,10 +9,7 @@ from zoneinfo import ZoneInfo
 from memos.clock import to_micros
 from memos.filters import And, Condition, Node, Not, Op, fields_of
 from memos.memcube.ledger import items
-from memos.model import FOUND, ItemType, Scope, Status
-
-# A message tells of something; that it is over does not make the message wrong. A fact that ended is.
-_TOLD = (ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY)
+from memos.model import FOUND, TOLD, Scope, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Rules:
         parts.append(Condition("status", Op.IN, tuple(str(status) for status in sorted(statuses))))
         ended_by = None if named & {"valid_to", "status"} else to_micros(request.reference_time)
         if ended_by is not None:
-            fact = Condition("type", Op.NIN, tuple(str(kind) for kind in _TOLD))
+            fact = Condition("type", Op.NIN, tuple(str(kind) for kind in TOLD))
             parts.append(Not(And((fact, Condition("valid_to", Op.LTE, ended_by)))))
         wanted = And(tuple(parts))
         live = "status" not in named and request.as_of is None
@@ -73,6 +70,6 @@ class Rules:
         """Say whether the standing rules let a candidate through; the caller's filter is judged by the ledger."""
         if brief.status not in self.statuses:
             return False
-        if self.ended_by is None or brief.valid_to is None or brief.type in _TOLD:
+        if self.ended_by is None or brief.valid_to is None or brief.type in TOLD:
             return True
         return brief.valid_to > self.ended_by

@@ -46,7 +46,7 @@ def disallow_learning(cube: str | None = None, *, user: str | None = None) -> Ca
 def train_adapter(cube: str | None = None, *, user: str | None = None) -> Call[values.Learning]:
     """Have an adapter trained in the background; `client.tasks.wait` waits for the `task` of the answer.
 
-    Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn), InvalidInput (no model there).
+    Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn), BackendUnavailable (no model there).
     """
     return _learning("train", cube, user)
 

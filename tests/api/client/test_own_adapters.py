@@ -9,7 +9,7 @@ import pytest
 
 from memos.adapter_export import EXPORTED
 from memos.clock import new_id
-from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied
+from memos.errors import BackendUnavailable, Conflict, NotFound, PermissionDenied
 from memos.memcube.parametric.forgetting import FOLDER
 from tests.adapters import active, with_a_model, with_card, with_files
 from tests.api.client.conftest import Listening, Open
@@ -47,7 +47,7 @@ def test_what_is_learned_is_looked_at_compared_and_taken_back(
     assert (done.items, done.adapters, done.files) == ((ids[0],), (first,), len(EXPORTED))
     assert client.adapters.learn_again(ids, cube) == 1
     assert client.adapters.disallow(cube) == 0
-    with pytest.raises(InvalidInput, match="none in this process"):
+    with pytest.raises(BackendUnavailable, match="no model that could learn"):
         client.adapters.train(cube)
     monkeypatch.setattr(listening.memos, "adapters", with_a_model(listening.memos))
     for how in (client.adapters.train, client.adapters.retrain):
