@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from memos.cli_shared import AsJson, DataDir, interruptible, opened, progress_bar, say, show
-from memos.model import Task
+from memos.model import Task, TaskState
 
 tasks_app = typer.Typer(help="Look at background tasks and steer them.", no_args_is_help=True, rich_markup_mode=None)
+
+_UNDONE = (TaskState.FAILED, TaskState.DEAD)
 
 TaskId = Annotated[str, typer.Argument(help="Task id")]
 
@@ -73,7 +76,8 @@ def wait_for_tasks(
     with interruptible("what was done is kept"), opened(data_dir) as memos:
         if task is None:
             memos.tasks.wait(timeout_s=timeout)
-            show(memos.tasks.counts(), as_json, lambda: say("no task waits"))
+            counts = memos.tasks.counts()
+            show(counts, as_json, lambda: say(f"no task waits{_failures(counts)}"))
             return
         with progress_bar("done", as_json) as on_progress:
             for found in memos.tasks.follow(task, timeout_s=timeout):
@@ -82,6 +86,11 @@ def wait_for_tasks(
     show(found, as_json, lambda: _tell(found))
     if found.state != "done":
         raise typer.Exit(1)
+
+
+def _failures(counts: Mapping[TaskState, int]) -> str:
+    told = [f"{counts[state]} {state}: memos tasks list --state {state}" for state in _UNDONE if state in counts]
+    return "".join(f"; {each}" for each in told) + ("; memos tasks retry ID" if told else "")
 
 
 def _tell(task: Task) -> None:

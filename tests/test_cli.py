@@ -371,6 +371,18 @@ def test_a_wrong_setting_is_named(store: Store, name: str, value: str, words: li
         assert word in told
 
 
+def test_who_waits_for_tasks_is_told_which_failed_and_what_to_do(tmp_path: Path) -> None:
+    store, wrong = Store(tmp_path / "home", {}), {"MEMOS_CHAT_MODEL__MODEL": f"local:{tmp_path / 'none'}"}
+    assert store.run("add", "I live in Rome.", "--mode", "fine", **wrong).returncode == 0
+    assert "no task waits; 1 failed: memos tasks list --state failed; memos tasks retry ID" in store.run(
+        "tasks", "wait", **wrong
+    ).stdout.replace("\n", " ")
+    [task] = store.told("tasks", "list", "--state", "failed")
+    assert store.run("tasks", "retry", task["id"]).returncode == 0
+    assert store.said("tasks", "wait") == "no task waits\n"
+    assert store.told("tasks", "show", task["id"])["state"] == "done"
+
+
 def test_a_folder_in_use_and_a_damaged_one_have_their_exit_codes(tmp_path: Path) -> None:
     mine = Store(tmp_path, {})
     lock = FolderLock(tmp_path)
