@@ -181,6 +181,25 @@ def test_feedback_leaves_other_peoples_statements_alone(memos: MemOS) -> None:
     assert memos.feedback("I live in Brest now.").superseded == ()  # who says it is not known: two people could
 
 
+def test_feedback_about_somebody_else_replaces_what_says_nothing_but_that(memos: MemOS) -> None:
+    told = {
+        text: memos.add({"role": "user", "content": text, "name": speaker}).item_ids[0]
+        for speaker, text in [
+            ("Ana", "My sister Eva lives in Oslo"),
+            ("Ana", "Eva works at Acme"),
+            ("Ana", "Eva lives in Oslo. She has two cats."),
+            ("Ana", "Tom lives in Oslo"),
+            ("Ben", "Eva lives in Turin"),
+        ]
+    }
+    receipt = memos.feedback("no, Eva moved to Trondheim", speaker="Ana", item_ids=list(told.values()))
+    assert receipt.superseded == (told["My sister Eva lives in Oslo"],)
+    assert memos.feedback("Eva moved to Bari", item_ids=list(told.values())).superseded == (told["Eva lives in Turin"],)
+    again = [memos.add({"role": "user", "content": "My boss lives in Rome", "name": who}).item_ids[0] for who in "AB"]
+    assert memos.feedback("My boss lives in Milan", item_ids=again).superseded == ()  # whose boss is not known
+    assert memos.rollback(told["My sister Eva lives in Oslo"], 1).status == "active"
+
+
 def test_feedback_without_a_key_only_links(memos: MemOS) -> None:
     item = memos.add("The meeting is about budgets.").item_ids[0]
     receipt = memos.feedback("It was rather dull.", item_ids=[item])

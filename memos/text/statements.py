@@ -24,6 +24,15 @@ class Statement:
     ended: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is stated of somebody else: `names` are what the text calls them, folded ("my sister", "eva")."""
+
+    names: frozenset[str]
+    attribute: str
+    value: str
+
+
 # Small words only between names, and no name for whoever speaks: "in Lyon last week", "in Paris, I swim".
 _CAPITAL = r"(?!I\b)[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’\-]*"
 _PLACE = rf"(?P<v>[^\W\d_a-z][\w\u0300-\u036f'’\-]*(?:[ ,]+(?:(?:de|la|le|du|of|am|an der) )*{_CAPITAL})*)"
@@ -141,6 +150,16 @@ _SAYS_WHAT = ("my:favorite", "my:job")
 _DENIED = re.compile(r"(?:don['’]t|do not|not|never|no longer|used to|不再?|没有?)\s*$")
 
 
+# Somebody else, and the verb behind: "My sister Eva lives", "Eva has moved", "my boss is based".
+_OTHERS = re.compile(
+    rf"(?:\b[Mm]y (?P<kin>(?:(?:best|old|elder|older|younger|little|big) )?[a-z][a-z\-]+)(?:,? (?P<of>{_CAPITAL}),?)?"
+    rf"|\b(?P<who>{_CAPITAL}(?: {_CAPITAL}){{0,2}})) "
+    r"(?P<verb>lives|works|is|has|moved|relocated|joined|started)(?= )"
+)
+_SCAN_CHARS, _VALUE_CHARS = 4_000, 200
+_OF_ME = {"lives": "live", "works": "work", "is": "am", "has": "have"}
+
+
 @cache
 def _compiled(patterns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Return patterns ready for use; a program that reads nothing should not wait for them at its start."""
@@ -155,6 +174,22 @@ def statements(text: str) -> list[Statement]:
 def past_statements(text: str) -> list[Statement]:
     """Return what the text says to be over for its speaker ("I used to live in Paris"), in order."""
     return _found(text, _compiled(_PAST), ended=True)
+
+
+def told_of_others(text: str) -> list[Told]:
+    """Return what the text states of somebody else where they live or work, in order: "my sister Eva lives in Oslo".
+
+    The first 4,000 characters are looked at.
+    """
+    found = []
+    for match in _OTHERS.finditer(text[:_SCAN_CHARS]):
+        verb = match["verb"]
+        stated = statements(f"I {_OF_ME.get(verb, verb)}{text[match.end() : match.end() + _VALUE_CHARS]}")
+        if stated and stated[0].start == 0:
+            names = [match["who"], match["of"], match["kin"] and f"my {match['kin']}"]
+            folded = frozenset(name.casefold().replace("’", "'").removesuffix("'s") for name in names if name)
+            found.append(Told(folded, stated[0].attribute, stated[0].value))
+    return found
 
 
 def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ended: bool) -> list[Statement]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memos.text.entities import entities
-from memos.text.statements import key_of, past_statements, statements
+from memos.text.statements import Told, key_of, past_statements, statements, told_of_others
 
 STATED = [
     ("I live in Paris.", "residence", "Paris"),
@@ -158,3 +158,29 @@ def test_names_are_found_and_sentence_starts_are_not() -> None:
     )
     assert entities('《三体》 is good, says "Juno"') == ("Juno", "三体")
     assert entities("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "attribute", "value"),
+    [
+        ("My sister Eva lives in Oslo", {"my sister", "eva"}, "residence", "Oslo"),
+        ("no, Eva moved to Bergen in May", {"eva"}, "residence", "Bergen"),
+        ("Eva\u2019s moved to Rome", {"eva"}, "residence", "Rome"),
+        ("my boss is based in Paris", {"my boss"}, "residence", "Paris"),
+        ("No, my best friend works at Acme now", {"my best friend"}, "employer", "Acme"),
+        ("Maria Garcia is now living in Porto", {"maria garcia"}, "residence", "Porto"),
+    ],
+)
+def test_where_somebody_else_lives_or_works_is_told(text: str, names: set[str], attribute: str, value: str) -> None:
+    assert told_of_others(text) == [Told(frozenset(names), attribute, value)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Oslo", "Eva no longer lives in Oslo", "Eva is a nurse", "Python lives in PostgreSQL",
+        "Eva lives with me", "Where Eva lives I do not know", "",
+    ],
+)  # fmt: skip
+def test_what_says_nothing_of_that_kind_tells_nothing_of_others(text: str) -> None:
+    assert told_of_others(text) == []
