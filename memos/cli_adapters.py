@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
+from rich.table import Table
 
 from memos.adapter_diff import SeenMemory
 from memos.adapters import Adapter
@@ -136,7 +136,7 @@ def ls(
         found = memos.adapters.list(cube, actor=actor)
 
     def human() -> None:
-        table = Table(Column("id", no_wrap=True), "shard", "number", "state", "facts", "recall", "abstention", "KiB")
+        table = Table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB")
         for each in found:
             measures = each.measures or {}
             table.add_row(

@@ -154,7 +154,7 @@ def list_keys(
         found = memos.keys.list(identity, actor=actor)
 
     def human() -> None:
-        table = Table(Column("id", no_wrap=True), "of", "name", "rights", "state", "last used")
+        table = Table(Column("id", no_wrap=True), "of", "name", "rights", Column("state", overflow="fold"), "last used")
         for key in found:
             used = "never" if key.last_used_at is None else key.last_used_at.isoformat(timespec="minutes")
             table.add_row(*map(cell, (key.id, key.identity, key.name, " ".join(key.rights), _state(key), used)))

@@ -84,7 +84,7 @@ class LearningTasks:
         training, cube = self.training(), run.task.cube
         try:
             training.check_able()
-        except InvalidInput as error:
+        except (BackendUnavailable, InvalidInput) as error:
             raise Parked(str(error)) from error
         if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
             run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
