@@ -12,7 +12,7 @@ from memos.memcube.ledger import items
 from memos.model import Draft, FeedbackReceipt, Item, Role, Status
 from memos.text.likeness import plain
 from memos.text.sentences import sentences
-from memos.text.statements import Told, key_of, statements, told_of_others
+from memos.text.statements import OfOther, key_of, statements, statements_of_others
 
 
 def correct(
@@ -45,7 +45,7 @@ def correct(
 
 def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item]:
     """Return what says in one sentence, and nothing else, that somebody else lives or works elsewhere."""
-    corrected = told_of_others(draft.memory)
+    corrected = statements_of_others(draft.memory)
     who = draft.message.name
     found = []
     for old in related:
@@ -53,14 +53,14 @@ def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item
         mine = who is None or plain(old.speaker) == plain(who)
         if not alone or not mine or statements(old.memory):
             continue
-        told = told_of_others(old.memory)
+        told = statements_of_others(old.memory)
         if len(told) == 1 and _older(old, at) and any(_corrects(each, told[0]) for each in corrected):
             found.append(old)
     # Two people may each have a sister.
     return found if len({plain(old.speaker) for old in found}) <= 1 else []
 
 
-def _corrects(new: Told, old: Told) -> bool:
+def _corrects(new: OfOther, old: OfOther) -> bool:
     return bool(new.names & old.names) and new.attribute == old.attribute and _differs(old.value, new.value)
 
 

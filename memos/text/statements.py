@@ -25,7 +25,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OfOther:
     """What is stated of somebody else: `names` are what the text calls them, folded ("my sister", "eva")."""
 
     names: frozenset[str]
@@ -176,7 +176,7 @@ def past_statements(text: str) -> list[Statement]:
     return _found(text, _compiled(_PAST), ended=True)
 
 
-def told_of_others(text: str) -> list[Told]:
+def statements_of_others(text: str) -> list[OfOther]:
     """Return what the text states of somebody else where they live or work, in order: "my sister Eva lives in Oslo".
 
     The first 4,000 characters are looked at.
@@ -188,7 +188,7 @@ def told_of_others(text: str) -> list[Told]:
         if stated and stated[0].start == 0:
             names = [match["who"], match["of"], match["kin"] and f"my {match['kin']}"]
             folded = frozenset(name.casefold().replace("’", "'").removesuffix("'s") for name in names if name)
-            found.append(Told(folded, stated[0].attribute, stated[0].value))
+            found.append(OfOther(folded, stated[0].attribute, stated[0].value))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memos.text.entities import entities
-from memos.text.statements import Told, key_of, past_statements, statements, told_of_others
+from memos.text.statements import OfOther, key_of, past_statements, statements, statements_of_others
 
 STATED = [
     ("I live in Paris.", "residence", "Paris"),
@@ -172,7 +172,7 @@ def test_names_are_found_and_sentence_starts_are_not() -> None:
     ],
 )
 def test_where_somebody_else_lives_or_works_is_told(text: str, names: set[str], attribute: str, value: str) -> None:
-    assert told_of_others(text) == [Told(frozenset(names), attribute, value)]
+    assert statements_of_others(text) == [OfOther(frozenset(names), attribute, value)]
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_where_somebody_else_lives_or_works_is_told(text: str, names: set[str], 
     ],
 )  # fmt: skip
 def test_what_says_nothing_of_that_kind_tells_nothing_of_others(text: str) -> None:
-    assert told_of_others(text) == []
+    assert statements_of_others(text) == []
