@@ -22,15 +22,15 @@ from benchmarks.kv_experiments import FACTS, eight_bits, elsewhere, trained
 from benchmarks.kv_traces import by_relevance, cached_token_rate, pinned_first, policies
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
-from memos.clock import SystemClock
+from memos.core.clock import SystemClock
+from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvShape, Prefix, Prompt
+from memos.core.ports import ChatMessage, ChatRequest
+from memos.core.settings import ChatSettings
 from memos.errors import MemosError, UnfitAnswer
 from memos.memcube.activation.blocks import Tier
 from memos.memcube.activation.chain import fingerprint_of
 from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore
-from memos.ports import ChatMessage, ChatRequest
-from memos.prefixes import BLOCK_TOKENS, Activation, KvShape, Prefix, Prompt
-from memos.settings import ChatSettings
 
 PARTS = ("exact", "ttft", "answers", "trace", "policy", "eight-bits", "elsewhere", "trained")
 EXPERIMENTS = {"eight-bits": eight_bits, "elsewhere": elsewhere, "trained": trained}
@@ -95,7 +95,7 @@ class _Bench:
     @classmethod
     def open(cls, name: str | None) -> _Bench:
         try:
-            from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
+            from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`
         except ImportError as error:
             raise CannotRun("this needs the extra `local`: make setup-local") from error
         path = name or str(small_model())
@@ -109,7 +109,7 @@ class _Bench:
         return cls(Path(path).name, loaded, shape)
 
     def cache(self, tokens: int) -> Any:
-        from memos.backends.kv_buffer import KvBuffer  # noqa: PLC0415 - the extra `local`
+        from memos.backends.local.kv_buffer import KvBuffer  # noqa: PLC0415 - the extra `local`
 
         return KvBuffer(self.loaded.model, self.loaded.block, tokens)
 
@@ -210,7 +210,7 @@ def _answers(bench: _Bench) -> dict[str, int]:
 
     Of a model that does not come to an end, what it said is compared.
     """
-    from memos.backends.local_model import LocalModel  # noqa: PLC0415 - the extra `local`
+    from memos.backends.local.model import LocalModel  # noqa: PLC0415 - the extra `local`
 
     facts = " ".join(f"{name}'s {what} is {value}." for name, what, value in FACTS)
     system = f"You answer with one or two words, by what you know. You know this: {facts} " * 2

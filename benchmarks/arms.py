@@ -20,8 +20,8 @@ from benchmarks.data import first_questions, load_locomo
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation
 from memos import MemOS
-from memos.model import Arm
-from memos.ports import GraphIndex, ScoredPoint, VectorIndex, VectorSearch
+from memos.core.ports import GraphIndex, ScoredPoint, VectorIndex, VectorSearch
+from memos.core.types import Arm
 
 TOP_K = 10
 _SHOWN = ("n", "alone", "in_a_call", "share")

@@ -23,9 +23,9 @@ from benchmarks.servers import Servers, allocated, database, started
 from benchmarks.timing import TOP_K
 from benchmarks.volumes import BagOfWords, Volume, build_graphs, fill
 from memos import MemOS
-from memos.backends.minilm import MiniLmEmbedder
-from memos.ports import Embedder
-from memos.settings import Settings, TaskSettings
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import Embedder
+from memos.core.settings import Settings, TaskSettings
 
 _SIZES = (
     "SELECT relname, pg_relation_size(oid), pg_table_size(oid) - pg_relation_size(oid), pg_indexes_size(oid)"

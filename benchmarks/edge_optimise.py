@@ -19,10 +19,10 @@ import numpy as np
 from rich.progress import track
 
 from benchmarks.machine import machine
-from memos.backends.bm25 import QdrantBm25
-from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.model import Arm
-from memos.ports import ArmQuery, VectorPoint, VectorSearch
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.core.ports import ArmQuery, VectorPoint, VectorSearch
+from memos.core.types import Arm
 
 DIMENSION = 384
 BATCH = 256

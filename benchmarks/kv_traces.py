@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from memos.core.kv_cache import BLOCK_TOKENS
 from memos.memcube.activation.blocks import Block, Tier, empty
 from memos.memcube.activation.chain import block_keys, usable_blocks
 from memos.memcube.activation.store import BlockStore
-from memos.prefixes import BLOCK_TOKENS
 
 DAYS, TURNS = 30, 1_000
 CUBES, FACTS, PINNED, SHOWN = 20, 120, 40, 10

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from benchmarks.data import BadData
-from memos.model import Fact, ItemType
+from memos.core.types import Fact, ItemType
 
 FILE = Path(__file__).with_name("labelled_messages.json")
 PARTS = ("tune", "held_out")

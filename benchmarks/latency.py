@@ -41,9 +41,9 @@ from benchmarks.volumes import (
     peak_rss_mib,
 )  # fmt: skip
 from memos import MemOS
-from memos.backends.minilm import MiniLmEmbedder
-from memos.ports import Embedder
-from memos.settings import Settings, TaskSettings
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import Embedder
+from memos.core.settings import Settings, TaskSettings
 
 LAYOUTS = {"one-cube": False, "many-cubes": True}
 BACKENDS = {"embedded": ("embedded",), "servers": ("servers",), "both": ("embedded", "servers")}

@@ -27,12 +27,12 @@ from benchmarks.data import load_locomo
 from benchmarks.dialogues import Dialogues
 from benchmarks.report import Report, progress
 from memos import MemOS
-from memos.backends.minilm import MiniLmEmbedder
-from memos.clock import SystemClock
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.clock import SystemClock
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.settings import Settings
+from memos.core.tokens import Tokens, estimate_tokens
 from memos.memcube.ledger.schema import pages
-from memos.ports import ChatReply, ChatRequest
-from memos.settings import Settings
-from memos.tokens import Tokens, estimate_tokens
 
 _SESSION = 10
 _SEARCHES = 5

@@ -21,8 +21,8 @@ from benchmarks.plots import lines
 from benchmarks.random_models import SHAPES, random_model
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
-from memos.backends.torch_threads import let_threads_sleep
-from memos.lora_recipe import Recipe
+from memos.backends.local.torch_threads import let_threads_sleep
+from memos.core.lora_recipe import Recipe
 
 PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap", "merging")
 
@@ -47,7 +47,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     let_threads_sleep()
     try:
         from benchmarks.parametric_runs import Bench  # noqa: PLC0415 - the extra `local`
-        from memos.backends.local_loading import load  # noqa: PLC0415 - the extra `local`
+        from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`
     except ImportError as error:
         raise CannotRun("this needs the extra `local`: make setup-local") from error
     if arguments.shape is not None and (arguments.parts != ["steps"] or arguments.model is not None):

@@ -18,20 +18,20 @@ import torch
 from benchmarks.lives import sentences
 from benchmarks.report import CannotRun
 from memos import MemOS, Settings
-from memos.backends.local_adapters import LocalAdapters
-from memos.backends.local_loading import Loaded
-from memos.backends.lora_training import LoraTraining
-from memos.chatting.prompting import SYSTEM, request_of
-from memos.chatting.results import Question
-from memos.lora_recipe import Recipe
+from memos.backends.local.adapters import LocalAdapters
+from memos.backends.local.loading import Loaded
+from memos.backends.lora.training import LoraTraining
+from memos.core.lora_recipe import Recipe
+from memos.core.ports import ChatMessage
+from memos.core.recipes import ADAPTER_FILE, Exercise, LentAdapter
+from memos.core.settings import ParametricSettings
+from memos.kernel.chat.prompting import SYSTEM, request_of
+from memos.kernel.chat.results import Question
 from memos.memcube.parametric import general, training
-from memos.memcube.parametric.drills import Drill, KnownFact, is_right, read_otherwise
 from memos.memcube.parametric.examination import Bounds, Examination, Measures, prompt_of
 from memos.memcube.parametric.exercises import with_memories
+from memos.memcube.parametric.quiz import Drill, KnownFact, is_right, read_otherwise
 from memos.memcube.parametric.training import Lessons
-from memos.ports import ChatMessage
-from memos.recipes import ADAPTER_FILE, Exercise, LentAdapter
-from memos.settings import ParametricSettings
 
 _SWAPS = 20
 _WARM_STEPS, _TIMED_STEPS = 2, 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.small_model import small_model
 
 if TYPE_CHECKING:
-    from memos.backends.local_loading import Loaded
+    from memos.backends.local.loading import Loaded
 
 SHAPES: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ def random_model(shape: str, seed: int) -> Loaded:
     import torch  # noqa: PLC0415 - the extra `local`
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM  # noqa: PLC0415 - the extra `local`
 
-    from memos.backends.local_loading import ready  # noqa: PLC0415 - the extra `local`
+    from memos.backends.local.loading import ready  # noqa: PLC0415 - the extra `local`
 
     where = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(seed)

@@ -20,8 +20,8 @@ from benchmarks.dialogues import Dialogues
 from benchmarks.model_calls import Scripted
 from benchmarks.report import Report, progress
 from memos import MemOS
-from memos.backends.minilm import MiniLmEmbedder
-from memos.settings import Settings
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.settings import Settings
 
 _SESSION = 20
 _SETTLED_S = 600.0

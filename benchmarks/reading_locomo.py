@@ -21,10 +21,10 @@ from benchmarks.reading_quality import stored
 from benchmarks.report import Report, figures_table, positive, progress
 from benchmarks.stores import ask, fill, installation, source_messages
 from memos import MemOS
-from memos.asking.meter import Meter
+from memos.core.types import Fact, Item, Role
 from memos.errors import ModelError
-from memos.model import Fact, Item, Role
-from memos.reader.facts import FactReader
+from memos.llm.usage import Meter
+from memos.reader.facts.extractor import FactReader
 
 _ZONE = ZoneInfo("UTC")
 _UNDATED = datetime(2023, 1, 1, tzinfo=UTC)

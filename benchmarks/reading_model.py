@@ -19,16 +19,17 @@ from benchmarks.data import BadData
 from benchmarks.labelled import Labelled
 from benchmarks.reading_quality import ZONE, item_of
 from benchmarks.report import Report, figures_table, positive, progress
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
-from memos.asking.reply_cache import ReplyCache
-from memos.backends.openai_chat import OpenAIChat
+from memos.backends.openai.chat import OpenAIChat
+from memos.core.settings import Settings
+from memos.core.types import Fact, Item
 from memos.errors import BackendTimeout, ModelError
-from memos.model import Fact, Item
-from memos.reader import choosing, fact_patterns
-from memos.reader.choosing import facts_by_choice
-from memos.reader.facts import Extraction, FactReader
-from memos.settings import Settings
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.reader.facts import patterns as fact_patterns
+from memos.reader.facts import sentence_choice as choosing
+from memos.reader.facts.extractor import Extraction, FactReader
+from memos.reader.facts.sentence_choice import facts_by_choice
 
 _PART = "held_out"
 _SHOWN = ("stored", "precision", "junk", "misread", "recall", "failed", "by pattern", "calls", "tokens", "seconds")

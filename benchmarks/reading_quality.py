@@ -15,10 +15,10 @@ from rich.table import Table
 from benchmarks import labelled
 from benchmarks.labelled import Labelled, Score
 from benchmarks.report import Report, figures_table
-from memos.asking.meter import Meter
-from memos.model import Fact, Item, ItemType, Message, Role, Source, Status, Tier
+from memos.core.types import Fact, Item, ItemType, Message, Role, Source, Status, Tier
+from memos.llm.usage import Meter
 from memos.reader import fast
-from memos.reader.facts import FactReader
+from memos.reader.facts.extractor import FactReader
 
 _SAID = datetime(2026, 3, 2, 9, tzinfo=UTC)
 ZONE = ZoneInfo("UTC")

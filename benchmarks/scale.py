@@ -26,9 +26,9 @@ from benchmarks.growing import Answers, Asked, Growing, Remembering, Tap
 from benchmarks.metrics import all_at, first_seen, frac_at, mean
 from benchmarks.report import Report, data_parser, figures_table, positive, run
 from benchmarks.stores import source_messages
-from memos.backends.minilm import MiniLmEmbedder
-from memos.ports import Embedder
-from memos.settings import Settings
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import Embedder
+from memos.core.settings import Settings
 
 TOP_K = 50
 ALONE, TOGETHER = "alone", "together"

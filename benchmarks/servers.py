@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from benchmarks.report import CannotRun
-from memos.settings import Neo4jSettings, QdrantSettings, Settings
+from memos.core.settings import Neo4jSettings, QdrantSettings, Settings
 from tests.servers import postgres_server
 from tests.servers.neo4j_server import Missing, Neo4jServer
 from tests.servers.postgres_server import PostgresServer
@@ -135,7 +135,7 @@ def _qdrant_key() -> SecretStr | None:
 
 
 def _qdrant_version() -> str:
-    from memos.backends.qdrant_calls import connect  # noqa: PLC0415 - an optional extra
+    from memos.backends.qdrant.server_client import connect  # noqa: PLC0415 - an optional extra
 
     connection = connect(QdrantSettings(url=qdrant_url(), api_key=_qdrant_key()))
     try:
@@ -150,7 +150,7 @@ def _qdrant() -> Iterator[QdrantSettings]:
     if qdrant_url() is None:
         yield QdrantSettings()
         return
-    from memos.backends.qdrant_calls import connect  # noqa: PLC0415 - an optional extra
+    from memos.backends.qdrant.server_client import connect  # noqa: PLC0415 - an optional extra
 
     settings = QdrantSettings(url=qdrant_url(), api_key=_qdrant_key(), collection=f"bench_{uuid.uuid4().hex[:12]}")
     try:

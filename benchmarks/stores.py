@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.data import Message, Session
 from benchmarks.metrics import first_seen
 from memos import MemOS, Settings
-from memos.model import Hit, SearchResult
-from memos.ports import Embedder
+from memos.core.ports import Embedder
+from memos.core.types import Hit, SearchResult
 
 _MESSAGES_PER_ADD = 500
 

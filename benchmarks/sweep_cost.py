@@ -17,11 +17,12 @@ import sqlalchemy as sa
 from rich.table import Table
 
 from benchmarks.report import Report
-from memos.memcube.ledger import cubes, moves
+from memos.core.types import Cube, Fingerprint
+from memos.memcube.ledger import cubes
+from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.schema import cubes as rows_of_cubes
 from memos.memcube.ledger.schema import segments
-from memos.model import Cube, Fingerprint
 
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
 _MOVED = 100

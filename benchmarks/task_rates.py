@@ -14,13 +14,13 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.report import Report
-from memos.clock import SystemClock
+from memos.core.clock import SystemClock
+from memos.core.settings import TaskSettings
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Runner
-from memos.scheduler.task_run import Job, Run
-from memos.settings import TaskSettings
+from memos.scheduler.task import Job, Run
 
 _CUBES = (1, 10, 100)
 _WORKERS = 2

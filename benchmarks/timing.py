@@ -19,8 +19,8 @@ from benchmarks.dialogues import Dialogues
 from benchmarks.report import progress
 from benchmarks.volumes import Volume
 from memos import MemOS
-from memos.model import Fingerprint
-from memos.ports import Embedder, Vector
+from memos.core.ports import Embedder, Vector
+from memos.core.types import Fingerprint
 
 TOP_K = 10
 _WARM_UP = 10  # one warm-up for so many timed

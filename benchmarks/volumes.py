@@ -23,10 +23,10 @@ from benchmarks.dialogues import Dialogues
 from benchmarks.report import progress
 from benchmarks.servers import allocated, environment
 from memos import MemOS
-from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.model import Fingerprint
-from memos.ports import Embedder, Vector
-from memos.settings import Settings
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.core.ports import Embedder, Vector
+from memos.core.settings import Settings
+from memos.core.types import Fingerprint
 
 _MESSAGES_PER_ADD = 500
 _ROWS = 4_096

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memos import MemOS, Settings
-from memos.settings import ActivationSettings, ChatSettings, HeatSettings
+from memos.core.settings import ActivationSettings, ChatSettings, HeatSettings
 
 NOTES = [
     f"On day {day} of the journey we slept in hut {day}, walked {day + 9} kilometres and met a herd of {day * 7} goats."

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from memos import MemOS
-from memos.importing import import_export
+from memos.kernel.importing import import_export
 
 EXPORTS = Path(__file__).parent / "data"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from memos import MemOS
 from memos.compat.importing import import_memoryos
 from memos.compat.memoryos import Memoryos
-from memos.ports import ChatReply, ChatRequest
-from memos.tokens import Tokens
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.tokens import Tokens
 
 
 class Parrot:

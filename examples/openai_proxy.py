@@ -13,7 +13,7 @@ from openai import OpenAI
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.settings import ChatSettings
+from memos.core.settings import ChatSettings
 
 
 class Model(BaseHTTPRequestHandler):

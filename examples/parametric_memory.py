@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memos import MemOS, Settings
+from memos.core.lora_recipe import Recipe
+from memos.core.settings import ChatSettings, ParametricSettings
 from memos.errors import UnfitAnswer
-from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import Bounds
-from memos.settings import ChatSettings, ParametricSettings
 
 TOLD = ("I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.")
 TEMPLATE = (

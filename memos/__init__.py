@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from memos.version import __version__
 
 if TYPE_CHECKING:
-    from memos.kernel import MemOS
-    from memos.settings import Settings
+    from memos.core.settings import Settings
+    from memos.kernel.memos import MemOS
 
 __all__ = ["MemOS", "Settings", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "MemOS":
-        from memos.kernel import MemOS  # noqa: PLC0415 - lazy on purpose, see above
+        from memos.kernel.memos import MemOS  # noqa: PLC0415 - lazy on purpose, see above
 
         return MemOS
     if name == "Settings":
-        from memos.settings import Settings  # noqa: PLC0415
+        from memos.core.settings import Settings  # noqa: PLC0415
 
         return Settings
     raise AttributeError(f"module 'memos' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """`python -m memos`: the command line."""
 
-from memos.cli import main
+from memos.cli.app import main
 
 main()

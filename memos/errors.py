@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from memos.tokens import Tokens
+from memos.core.tokens import Tokens
 
 
 def shown(value: object) -> str:

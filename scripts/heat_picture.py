@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from memos.core.settings import HeatSettings
 from memos.scheduler.heat import tau_for
 from memos.scheduler.policy import Access, Policy, Warmth
 from memos.scheduler.rules import HeatRules, rules_of, wanted_tau
-from memos.settings import HeatSettings
 
 DAYS = 60
 STEPS_A_DAY = 24

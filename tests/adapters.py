@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from memos import MemOS
-from memos.adapter_files import CARD, FILES, MANIFEST, digests
-from memos.adapters import Adapters
-from memos.memcube.ledger import adapter_rows
-from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
+from memos.core.lora import CARD, FILES, MANIFEST, digests
+from memos.core.recipes import ADAPTER_FILE
+from memos.kernel.adapters.service import Adapters
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.ledger.engine import Ledger
-from memos.recipes import ADAPTER_FILE
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
 BASE = "b" * 64

@@ -9,16 +9,18 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from memos.clock import Clock, SystemClock, to_micros
-from memos.memcube import dump_check, dumping, loading
-from memos.memcube.dump_ids import Ids
-from memos.memcube.dump_rows import Bounds
-from memos.memcube.dump_settle import Target
-from memos.memcube.dump_zip import DumpReader, DumpWriter
-from memos.memcube.files import Ticker
+from memos.core.clock import Clock, SystemClock, to_micros
+from memos.core.types import Fingerprint
+from memos.memcube.backup.files import Ticker
+from memos.memcube.dump import dump_check
+from memos.memcube.dump import load as loading
+from memos.memcube.dump import write as dumping
+from memos.memcube.dump.check import Bounds
+from memos.memcube.dump.container import DumpReader, DumpWriter
+from memos.memcube.dump.ids import Ids
+from memos.memcube.dump.load import Load, Loaded
+from memos.memcube.dump.settle import Target
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.loading import Load, Loaded
-from memos.model import Fingerprint
 from tests.ledgers import WORDS
 
 MOST = 1 << 30

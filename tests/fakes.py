@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from memos.model import Fingerprint
-from memos.ports import Vector
+from memos.core.ports import Vector
+from memos.core.types import Fingerprint
 
 _WORD = re.compile(r"\w+")
 

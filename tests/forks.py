@@ -27,10 +27,10 @@ from weakref import WeakSet
 from memos.backends import child
 
 ROOT = Path(__file__).resolve().parents[1]
-_ENGINES = ("memos.backends.edge_process", "memos.backends.graph_process", "ladybug")
-_TRAINER = "memos.backends.adapter_process"
-_TRAINERS = (_TRAINER, "memos.backends.lora_training", "memos.backends.training_memory")
-_PROGRAMS = ("memos.cli", "memos.api.app", "tests.fakes")
+_ENGINES = ("memos.backends.qdrant.embedded_process", "memos.backends.graph.ladybug_process", "ladybug")
+_TRAINER = "memos.backends.lora.process"
+_TRAINERS = (_TRAINER, "memos.backends.lora.training", "memos.backends.lora.resources")
+_PROGRAMS = ("memos.cli.app", "memos.api.app", "tests.fakes")
 _REQUEST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 16
 start_anew = child.started
@@ -260,5 +260,5 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = ["memos", *request["command"]]
-    importlib.import_module("memos.cli").main()
+    importlib.import_module("memos.cli.app").main()
     sys.exit()

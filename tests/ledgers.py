@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memos.clock import Clock, SystemClock, new_id
-from memos.memcube import changes, erase, rows
-from memos.memcube.changes import Change, Request
-from memos.memcube.ledger import cubes, items, retention
-from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.model import (
+from memos.core.clock import Clock, SystemClock, new_id
+from memos.core.settings import LimitSettings
+from memos.core.types import (
     AddReceipt,
     Cube,
     EraseReceipt,
@@ -26,9 +23,14 @@ from memos.model import (
     RetentionRule,
     Status,
 )
+from memos.memcube import changes
+from memos.memcube import erasure as erase
+from memos.memcube.backup import rows
+from memos.memcube.changes import Change, Request
+from memos.memcube.ledger import cubes, items, retention
+from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.reader import fast
 from memos.reader.messages import read_messages
-from memos.settings import LimitSettings
 
 ODD = "line\u2028separator \u2029 🎉👩‍👩‍👧 שלום عربي \x85 \x1f tab\t cr\r e\u0301 \U0010ffff"
 BIG = "ten bytes " * 104_000  # just under a message's limit of 1 MiB

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable
 
-from memos.backends.openai_dialect import sendable
-from memos.backends.openai_images import with_small_images
+from memos.backends.openai.images import with_small_images
+from memos.backends.openai.requests import sendable
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.tokens import Tokens, estimate_tokens
 from memos.errors import BackendUnavailable, UnfitAnswer
-from memos.ports import ChatReply, ChatRequest
-from memos.tokens import Tokens, estimate_tokens
 
 Answer = str | ChatReply | Exception
 Script = Iterable[Answer] | Callable[[ChatRequest], Answer]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from memos import MemOS
+from memos.core.identities import CubeRole, Right
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
-from memos.guard import calling, limited
-from memos.identities import CubeRole, Right
+from memos.kernel.access.guard import calling, limited
 from tests.fakes import FixedClock, WordEmbedder
 
 SECRET = "the wombat sleeps in the greenhouse"

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from memos import MemOS, Settings
+from memos.core.settings import ActivationSettings, ChatSettings
 from memos.errors import InvalidInput, UnfitAnswer
 from memos.memcube.ledger import schema as t
-from memos.settings import ActivationSettings, ChatSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
 

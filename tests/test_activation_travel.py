@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.settings import ChatSettings
 from memos.errors import BackendUnavailable, InvalidInput
 from memos.memcube.activation import blocks
-from memos.memcube.loading import Loaded
-from memos.settings import ChatSettings
+from memos.memcube.dump.load import Loaded
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.dumps import TakenApart
 from tests.fakes import WordEmbedder

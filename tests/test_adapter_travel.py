@@ -16,16 +16,16 @@ import pytest
 from safetensors.numpy import load, save
 
 from memos import MemOS
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.lora_recipe import Recipe
+from memos.core.settings import ParametricSettings
 from memos.errors import Conflict, IntegrityError, InvalidInput
-from memos.lora_recipe import Recipe
-from memos.memcube import dump_adapters
 from memos.memcube.activation.chain import is_adapted
-from memos.memcube.ledger import adapter_rows
-from memos.memcube.loading import Loaded
+from memos.memcube.dump import adapters as dump_adapters
+from memos.memcube.dump.load import Loaded
+from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
-from memos.settings import ParametricSettings
 from tests.backends import tiny_models
 from tests.dumps import Rows, TakenApart
 from tests.fakes import WordEmbedder

@@ -17,9 +17,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
-from memos.adapters import Adapter
 from memos.api.app import create_app
-from memos.backends.adapter_trainer import AdapterTrainer
+from memos.backends.lora.trainer import AdapterTrainer
+from memos.core.lora_recipe import Recipe
+from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
+from memos.core.types import Item
 from memos.errors import (
     BackendUnavailable,
     Conflict,
@@ -29,12 +31,10 @@ from memos.errors import (
     PermissionDenied,
     UnfitAnswer,
 )
-from memos.lora_recipe import Recipe
-from memos.memcube.ledger import adapter_rows
+from memos.kernel.adapters.service import Adapter
+from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.parametric import general, training
 from memos.memcube.parametric.examination import Bounds
-from memos.model import Item
-from memos.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat

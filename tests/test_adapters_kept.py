@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.adapter_arrival import WEIGHTS
-from memos.adapter_export import EXPORTED
-from memos.adapter_files import CONFIG, FILES
-from memos.adapter_training import pruned
-from memos.adapters import Adapter, open_export
+from memos.core.identities import Right
+from memos.core.lora import CONFIG, FILES
+from memos.core.recipes import ADAPTER_FILE
+from memos.core.settings import ParametricSettings
+from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
-from memos.identities import Right
-from memos.memcube import dump_adapters
-from memos.memcube.ledger import adapter_rows
-from memos.memcube.ledger.adapter_rows import AdapterState
+from memos.kernel.adapters.adapter_export import EXPORTED
+from memos.kernel.adapters.service import Adapter, open_export
+from memos.kernel.adapters.training import pruned
+from memos.kernel.adapters.transfer import WEIGHTS
+from memos.memcube.dump import adapters as dump_adapters
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger.adapters import AdapterState
 from memos.memcube.parametric.forgetting import FOLDER
-from memos.model import LOCAL_OWNER, Fingerprint, Scope
-from memos.recipes import ADAPTER_FILE
-from memos.settings import ParametricSettings
 from tests.adapters import REFUSED, SIZE, active, begun, finished, serving, with_card, with_files
 from tests.fakes import WordEmbedder
 

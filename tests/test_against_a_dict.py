@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from memos import MemOS, Settings
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import Conflict, NotFound
-from memos.settings import IndexSettings, LimitSettings
 from tests.examples import share
 from tests.fakes import WordEmbedder
 

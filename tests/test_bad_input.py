@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.types import AddReceipt, Status
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound
-from memos.model import AddReceipt, Status
 from tests.fakes import WordEmbedder
 
 LONE = "broken \ud800 text"

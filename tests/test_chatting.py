@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.kv_cache import Prefix
+from memos.core.ports import ChatMessage, ChatReply, ChatRequest
+from memos.core.settings import IndexSettings, LimitSettings, RecallSettings, TaskSettings
+from memos.core.text.rendering import NOTICE
+from memos.core.tokens import Tokens, estimate_tokens
+from memos.core.types import Trust
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError, NotFound, PermissionDenied
 from memos.memcube.ledger.schema import items, warmth
-from memos.model import Trust
-from memos.ports import ChatMessage, ChatReply, ChatRequest
-from memos.prefixes import Prefix
-from memos.settings import IndexSettings, LimitSettings, RecallSettings, TaskSettings
-from memos.text.fencing import NOTICE
-from memos.tokens import Tokens, estimate_tokens
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import Answer, ScriptedChat
 

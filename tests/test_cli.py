@@ -19,7 +19,8 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from memos import MemOS, cli
+from memos import MemOS
+from memos.cli import app as cli
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, NotFound, PermissionDenied
 from memos.memcube.lock import FolderLock
 from memos.version import __version__
@@ -59,9 +60,14 @@ class Store:
             assert "Traceback" not in done.stderr
             return done
         done = subprocess.run(
-            [sys.executable, "-m", "memos.cli", *arguments], cwd=ROOT, input=stdin, capture_output=True, check=False,
-            timeout=120, env={**self.env(), **env},
-        )  # fmt: skip
+            [sys.executable, "-m", "memos.cli.app", *arguments],
+            cwd=ROOT,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=120,
+            env={**self.env(), **env},
+        )
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err
         return subprocess.CompletedProcess(arguments, done.returncode, out, err)
@@ -93,7 +99,7 @@ class Store:
 def typed(store: Store, answer: str, *arguments: str) -> str:
     """Return what a command shows on a terminal where somebody types this answer."""
     ours, its = pty.openpty()
-    command = [sys.executable, "-m", "memos.cli", *arguments]
+    command = [sys.executable, "-m", "memos.cli.app", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=store.env()) as process:
         os.close(its)
         os.write(ours, answer.encode())

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS
-from memos.cli import app
-from memos.cli_shared import progress_bar
+from memos.cli.app import app
+from memos.cli.shared import progress_bar
+from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, Conflict, MemosError, NotFound
 from memos.memcube.parametric.forgetting import FOLDER
-from memos.settings import Settings
 from tests.adapters import active, begun, with_card, with_files
 from tests.fakes import WordEmbedder
 
@@ -133,7 +133,7 @@ def test_a_file_is_told_how_much_time_is_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter((100.0, 160.0))
-    monkeypatch.setattr("memos.cli_shared.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("memos.cli.shared.time.monotonic", lambda: next(now))
     with progress_bar("steps", False, lines=True) as tell:
         assert tell is not None
         tell(10, 170)  # one that goes on

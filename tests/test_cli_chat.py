@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memos import MemOS, cli
+from memos import MemOS
+from memos.cli import app as cli
 from tests.servers.openai_server import OpenAIServer, counted, error, events
 
 

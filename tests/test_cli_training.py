@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS
-from memos.cli import app
-from memos.settings import Settings
+from memos.cli.app import app
+from memos.core.settings import Settings
 from tests.test_adapters import SAID, facts, model, opened, read, short_examination
 
 __all__ = ["model", "read", "short_examination"]  # fixtures; where the extra `local` is missing, all is skipped

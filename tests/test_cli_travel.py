@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS
-from memos.cli import app
-from memos.memcube import sealing
-from memos.settings import Settings
+from memos.cli.app import app
+from memos.core.settings import Settings
+from memos.memcube.dump import sealing
 from tests.fakes import WordEmbedder
 
 SECRET = "correct horse battery"

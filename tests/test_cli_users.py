@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS
-from memos.cli import app
+from memos.cli.app import app
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 
 RUNNER = CliRunner()

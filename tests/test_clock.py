@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.clock import RisingClock
+from memos.core.clock import RisingClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

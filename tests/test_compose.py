@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import memos
-from memos.settings import Settings
+from memos.core.settings import Settings
 from tests.servers import postgres_server
 from tests.test_project import env_names
 

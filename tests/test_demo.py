@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from memos import MemOS
-from memos.demo.run import CUBE, HITS, run_demo
+from memos.cli.demo.run import CUBE, HITS, run_demo
 
 
 def test_the_demo_reads_asks_corrects_updates_erases_and_ends_clean(tmp_path: Path) -> None:
-    plan = json.loads(resources.files("memos.demo").joinpath("questions.json").read_text(encoding="utf-8"))
+    plan = json.loads(resources.files("memos.cli.demo").joinpath("questions.json").read_text(encoding="utf-8"))
     out = io.StringIO()
     with MemOS.open(tmp_path / "home") as memos:
         run_demo(memos, Console(file=out, width=120))

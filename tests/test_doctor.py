@@ -17,8 +17,8 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.api.endpoint import Endpoint, announced
-from memos.doctor import Finding, State, examine
-from memos.settings import ChatSettings, LimitSettings, Neo4jSettings, QdrantSettings, RerankSettings
+from memos.cli.doctor import Finding, State, examine
+from memos.core.settings import ChatSettings, LimitSettings, Neo4jSettings, QdrantSettings, RerankSettings
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordEmbedder
 from tests.servers.postgres_server import PostgresServer, free_port

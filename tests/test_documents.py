@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.backends.minilm import MiniLmEmbedder
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.settings import LimitSettings, TaskSettings
+from memos.core.types import FileState, ItemType, Role, Status, StoredFile, TaskState, Tier, Trust
 from memos.errors import BackendTimeout, Conflict, InvalidInput, NotFound
+from memos.kernel.relocation import migrate, restore
 from memos.memcube.ledger import schema as t
-from memos.model import FileState, ItemType, Role, Status, StoredFile, TaskState, Tier, Trust
-from memos.moving import migrate, restore
-from memos.settings import LimitSettings, TaskSettings
 from tests import documents as make
 from tests.fakes import FixedClock, WordEmbedder
 from tests.test_erase import bytes_of, expire

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 from memos import MemOS, Settings
-from memos.model import FileState
-from memos.settings import IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.types import FileState
 from tests import forks
 from tests.fakes import WordEmbedder
 

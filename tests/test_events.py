@@ -19,15 +19,15 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from memos import MemOS
-from memos.access import Sharing, Users
-from memos.cli import app
+from memos.cli.app import app
+from memos.core.identities import Right
+from memos.core.types import Event
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
-from memos.events import Events
-from memos.identities import Right
+from memos.kernel.access.service import Sharing, Users
+from memos.kernel.events import Events
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.model import Event
 from tests.ledgers import Store, sqlite_ledger
 
 ROOT = Path(__file__).parents[1]
@@ -336,7 +336,7 @@ def test_a_reader_that_has_enough_ends_the_following(home: Path, count: int) -> 
 
 def test_an_idle_follower_ends_with_its_reader(home: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "memos.cli", "events", "--follow", "--kind", "create", "--after", "0"],
+        [sys.executable, "-m", "memos.cli.app", "events", "--follow", "--kind", "create", "--after", "0"],
         cwd=ROOT, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -349,7 +349,7 @@ def test_an_idle_follower_ends_with_its_reader(home: Path) -> None:
 
 def test_an_interrupt_ends_the_following_with_the_documented_code(home: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "memos.cli", "events", "--follow", "--json", "--after", "0"],
+        [sys.executable, "-m", "memos.cli.app", "events", "--follow", "--json", "--after", "0"],
         cwd=ROOT, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import BackendUnavailable, IntegrityError, PermissionDenied
 from memos.memcube.ledger.engine import HEAD
-from memos.settings import IndexSettings, LimitSettings
 from tests import forks
 from tests.fakes import WordEmbedder
 
@@ -415,7 +415,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
     told = [f"line {number}" for number in range(1000)]
     export.write_text("".join(json.dumps({"role": "user", "content": text}) + "\n" for text in told))
     with subprocess.Popen(
-        [sys.executable, "-m", "memos.cli", "import", str(export), "--data-dir", str(home)],
+        [sys.executable, "-m", "memos.cli.app", "import", str(export), "--data-dir", str(home)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
         while len(texts_in_ledger(home)) < 200:
@@ -443,7 +443,7 @@ def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def kill_vector_process() -> None:
-    [child] = forks.running("memos.backends.edge_process")
+    [child] = forks.running("memos.backends.qdrant.embedded_process")
     child.kill()
     child.wait(10)
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memos import MemOS
-from memos.compat.composing import Context, Known, compose
-from memos.compat.memory import Extent, Manner, UserMemory
-from memos.memcube.ledger import tiers
-from memos.model import Hit, Item, ItemType, Role, Source, Status, Tier, Trust
-from memos.search.context import assemble
-from memos.text.fencing import NOTICE, closed, fenced
-from memos.tokens import estimate_tokens
+from memos.compat.prompts import Context, Known, compose
+from memos.compat.user_memory import Extent, Manner, UserMemory
+from memos.core.text.rendering import NOTICE, closed, fenced
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Hit, Item, ItemType, Role, Source, Status, Tier, Trust
+from memos.memcube.ledger import segments as tiers
+from memos.search.hits import assemble
 from tests.fakes import WordEmbedder
 from tests.test_long_tier import analysed, settings_of
 

@@ -11,14 +11,15 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
-from memos.cli import app
+from memos.cli.app import app
+from memos.core.ports import ChatRequest
+from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.types import LinkKind, TaskState
 from memos.errors import BackendUnavailable, InvalidInput, ModelError, NotFound
-from memos.importing import import_export
-from memos.memcube.ledger import reading, tiers
+from memos.kernel.importing import import_export
+from memos.memcube.ledger import reading
 from memos.memcube.ledger import schema as t
-from memos.model import LinkKind, TaskState
-from memos.ports import ChatRequest
-from memos.settings import IndexSettings, LimitSettings
+from memos.memcube.ledger import segments as tiers
 from tests import forks
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memos.core.settings import HeatSettings
 from memos.scheduler.rules import rules_of, wanted_tau
-from memos.settings import HeatSettings
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS
-from memos.memcube.holders import BACKUP_PATHS, PATHS, TABLES, Holder, Holds
+from memos.memcube.installation import BACKUP_PATHS, PATHS, TABLES, Holder, Holds
 
 
 def test_every_table_is_registered(memos: MemOS) -> None:

@@ -13,12 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.types import Cube
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from memos.guard import calling
-from memos.idempotency import Creation
+from memos.kernel.access.guard import calling
+from memos.kernel.idempotency import Creation
 from memos.memcube.ledger import repeats as rows
 from memos.memcube.ledger import schema as t
-from memos.model import Cube
 from tests.fakes import FixedClock, WordEmbedder
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.ports import ChatRequest, FetchedImage
+from memos.core.settings import ChatSettings, ImageSettings
+from memos.core.types import FileState, ItemType, TaskState, Trust
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError, NotFound
-from memos.model import FileState, ItemType, TaskState, Trust
-from memos.moving import restore
-from memos.ports import ChatRequest, FetchedImage
-from memos.reader.origins import trust_of
-from memos.scheduler.jobs.describe import NOTE, PROMPT, Seen
+from memos.kernel.relocation import restore
+from memos.reader.facts.origins import trust_of
+from memos.scheduler.jobs.files import NOTE, PROMPT, Seen
 from memos.scheduler.prompting import instructions
-from memos.settings import ChatSettings, ImageSettings
 from tests.fakes import WordEmbedder
 from tests.pictures import part, photo, picture
 from tests.scripted_chat import ScriptedChat

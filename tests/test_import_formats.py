@@ -13,8 +13,8 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import InvalidInput
-from memos.importing import ImportSummary, import_export
-from memos.reader.exports.formats import Format
+from memos.kernel.importing import ImportSummary, import_export
+from memos.reader.importers.formats import Format
 from tests import forks
 from tests.fakes import WordEmbedder
 
@@ -206,7 +206,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from memos import MemOS, Settings
-from memos.importing import import_export
+from memos.kernel.importing import import_export
 from tests.fakes import WordEmbedder
 settings = Settings(index={"flush_every_rows": 40, "flush_every_s": 0.2, "wait_s": 30}, limits={"min_free_bytes": 0})
 with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memos:

@@ -11,7 +11,7 @@ import pytest
 
 from memos import MemOS
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound
-from memos.importing import ImportSummary, OnBad, import_export
+from memos.kernel.importing import ImportSummary, OnBad, import_export
 
 DATA = Path(__file__).resolve().parents[1] / "examples" / "data"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.settings import HeatSettings
+from memos.core.types import Status
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.model import Status
-from memos.settings import HeatSettings
 from tests.fakes import FixedClock, WordEmbedder
 
 

@@ -13,16 +13,10 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.ports import ChatRequest
+from memos.core.settings import ActivationSettings, ChatSettings, HeatSettings, IndexSettings, LimitSettings
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
-from memos.memcube.ledger import tiers
-from memos.ports import ChatRequest
-from memos.settings import (
-    ActivationSettings,
-    ChatSettings,
-    HeatSettings,
-    IndexSettings,
-    LimitSettings,
-)
+from memos.memcube.ledger import segments as tiers
 from tests.fakes import FixedClock, WordEmbedder
 from tests.scripted_chat import ScriptedChat
 

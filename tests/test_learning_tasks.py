@@ -15,19 +15,8 @@ from typing import Any
 
 import pytest
 
-from memos import MemOS, Settings, kernel
-from memos import adapter_training as trainings
-from memos.adapter_training import AdapterTraining
-from memos.errors import BackendUnavailable, Conflict, NotFound, PermissionDenied
-from memos.memcube.ledger import adapter_rows, tasks, usage
-from memos.memcube.ledger.adapter_rows import LEARN
-from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.ledger.usage import Spending
-from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds
-from memos.model import Task, TaskState
-from memos.scheduler.periodic import LEARNING, chores_of
-from memos.settings import (
+from memos import MemOS, Settings
+from memos.core.settings import (
     ChatSettings,
     HeatSettings,
     IndexSettings,
@@ -36,6 +25,19 @@ from memos.settings import (
     TaskSettings,
     UpkeepSettings,
 )
+from memos.core.types import Task, TaskState
+from memos.errors import BackendUnavailable, Conflict, NotFound, PermissionDenied
+from memos.kernel import memos as kernel
+from memos.kernel.adapters import training as trainings
+from memos.kernel.adapters.training import AdapterTraining
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger.adapters import LEARN
+from memos.memcube.ledger.tasks import NewTask
+from memos.memcube.ledger.usage import Spending
+from memos.memcube.parametric import training
+from memos.memcube.parametric.examination import Bounds
+from memos.scheduler.periodic import LEARNING, chores_of
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
 from tests.test_adapters import ANY, LIMIT_S, answered_by, facts, folders, learn_by, model, short_examination, until
 
@@ -253,7 +255,7 @@ def test_who_cancels_at_the_last_moment_gets_no_adapter(here: Installation, monk
         return done
 
     monkeypatch.setattr(training, "save", save_and_cancel)
-    monkeypatch.setattr("memos.learning_tasks._LOOK_S", 600)  # too late to be noticed before the end
+    monkeypatch.setattr("memos.kernel.adapters.tasks._LOOK_S", 600)  # too late to be noticed before the end
     task = memos.adapters.submit()
     until(lambda: bool(cancelled) and not memos.adapters.training._one.locked())
     assert memos.tasks.get(task).state is TaskState.CANCELLED
@@ -361,7 +363,7 @@ def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monk
     def until_tomorrow(*given: Any) -> None:
         here.clock.advance(timedelta(hours=1))
         later = SimpleNamespace(monotonic=lambda: time.monotonic() + 120)
-        monkeypatch.setattr("memos.learning_tasks.time", later)
+        monkeypatch.setattr("memos.kernel.adapters.tasks.time", later)
         given[-1].progress(1, 2)
         raise trainings.NothingToLearn("It is tomorrow.")
 

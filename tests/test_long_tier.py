@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.identities import Right
+from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Scope, Span, Status, Tier, Trust
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.identities import Right
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tiers
-from memos.model import DERIVED, Fact, Item, ItemType, LinkKind, Scope, Span, Status, Tier, Trust
-from memos.scheduler.consolidate import settle
+from memos.memcube.ledger import segments as tiers
+from memos.scheduler.consolidation import settle
 from memos.scheduler.jobs import sweep
-from memos.settings import HeatSettings, IndexSettings, LimitSettings
 from tests.fakes import FixedClock, WordEmbedder
 
 PARIS = {"role": "user", "name": "Caroline", "content": "I live in Paris.", "chat_time": "2026-03-01T10:00"}

@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.core.types import DERIVED, LinkKind, Status
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tiers
-from memos.model import DERIVED, LinkKind, Status
-from memos.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.memcube.ledger import segments as tiers
 from tests import forks
 from tests.fakes import WordEmbedder
 from tests.ledgers import end_leases
@@ -25,10 +25,10 @@ WORKER = """
 import random, sys
 from datetime import timedelta
 from memos import MemOS, Settings
-from memos.identities import Right
-from memos.memcube.ledger import tiers
+from memos.core.identities import Right
+from memos.memcube.ledger import segments as tiers
 from memos.scheduler.jobs import sweep
-from memos.settings import HeatSettings
+from memos.core.settings import HeatSettings
 from tests.fakes import WordEmbedder
 tiers._GATHERING = sweep.GRACE = timedelta(0)
 chance = random.Random(int(sys.argv[2]))

@@ -13,12 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.ports import ChatRequest
+from memos.core.settings import HeatSettings, IndexSettings, LimitSettings, TaskSettings
+from memos.core.types import ItemType, LinkKind, TaskState
 from memos.errors import BackendUnavailable
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tiers
-from memos.model import ItemType, LinkKind, TaskState
-from memos.ports import ChatRequest
-from memos.settings import HeatSettings, IndexSettings, LimitSettings, TaskSettings
+from memos.memcube.ledger import segments as tiers
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat
 from tests.test_long_tier import analysed, facts, linked, settled

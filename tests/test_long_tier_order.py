@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
-from memos.identities import Right
-from memos.memcube.ledger import tiers
-from memos.model import Fact, Item, ItemType, Scope, Span, Status
-from memos.scheduler import consolidate
-from memos.settings import Settings
+from memos.core.identities import Right
+from memos.core.settings import Settings
+from memos.core.types import Fact, Item, ItemType, Scope, Span, Status
+from memos.memcube.ledger import segments as tiers
+from memos.scheduler import consolidation as consolidate
 from tests.fakes import WordEmbedder
 from tests.test_long_tier import analysed, facts
 

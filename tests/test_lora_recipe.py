@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from memos import Settings
-from memos.lora_recipe import Recipe, next_seed, recipe_with, taught_alike
-from memos.settings import ParametricSettings
+from memos.core.lora_recipe import Recipe, next_seed, recipe_with, taught_alike
+from memos.core.settings import ParametricSettings
 
 
 def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:

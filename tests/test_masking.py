@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS, Settings
-from memos.cli import app
+from memos.cli.app import app
+from memos.core.settings import LimitSettings
+from memos.core.types import Fact, ItemType, Masked, Span
 from memos.errors import Conflict, InvalidInput
-from memos.importing import import_export
-from memos.model import Fact, ItemType, Masked, Span
-from memos.profiles.template import standard
-from memos.profiles.traits import trait
+from memos.kernel.importing import import_export
+from memos.memcube.profiles.template import standard
+from memos.memcube.profiles.traits import trait
 from memos.reader.masking import Masking
-from memos.settings import LimitSettings
 from tests.fakes import WordEmbedder
 from tests.test_erase import bytes_of
 from tests.text.secret_samples import PEM, SECRETS

@@ -18,9 +18,9 @@ from pydantic import SecretStr
 
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
+from memos.kernel.relocation import backup, migrate, restore, settings_of
+from memos.memcube.backup.moving import copy_ledger
 from memos.memcube.lock import FolderLock
-from memos.memcube.moving import copy_ledger
-from memos.moving import backup, migrate, restore, settings_of
 from tests import forks
 from tests.fakes import WordEmbedder
 from tests.ledgers import BIG, ODD, contents, sqlite_ledger
@@ -353,7 +353,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from memos import Settings
-from memos.moving import migrate, restore
+from memos.kernel.relocation import migrate, restore
 from tests.fakes import WordEmbedder
 what, source, target = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 settings = Settings(limits={"min_free_bytes": 0}, index={"wait_s": 30})

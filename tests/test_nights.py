@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memos.nights import Night
-from memos.settings import ParametricSettings
+from memos.core.nights import Night
+from memos.core.settings import ParametricSettings
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime:

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from memos import MemOS, Settings
-from memos.serving import first_key
-from memos.settings import IndexSettings, LimitSettings
+from memos.api.serving import first_key
+from memos.core.settings import IndexSettings, LimitSettings
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 from tests.servers.openai_server import Asked, OpenAIServer, Said, answer, counted

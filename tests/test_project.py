@@ -22,9 +22,9 @@ from mcp.client.stdio import StdioServerParameters
 from pydantic import BaseModel
 
 import memos
+from memos.core.settings import Settings
 from memos.memcube.ledger import engine, migrate, schema
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.settings import Settings
 from tests.servers.fixtures import unavailable
 from tests.servers.memoryos_client import Missing, python_of
 from tests.servers.openai_server import OpenAIServer, answer

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS, Settings
-from memos.cli import app
+from memos.cli.app import app
 from memos.errors import InvalidInput, MemosError
 from tests.fakes import WordEmbedder
 from tests.test_erase import bytes_of

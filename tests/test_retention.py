@@ -13,13 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from memos.identities import Right
-from memos.memcube import facts
-from memos.memcube.changes import Change, Changing
-from memos.memcube.ledger import moves
-from memos.memcube.ledger import schema as t
-from memos.model import (
+from memos.core.identities import Right
+from memos.core.types import (
     WHOLE,
     Fact,
     ItemType,
@@ -32,11 +27,16 @@ from memos.model import (
     Task,
     TaskState,
 )
-from memos.moving import restore
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.kernel.relocation import restore
+from memos.memcube import facts
+from memos.memcube.changes import Change, Changing
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import tier_moves as moves
 from memos.scheduler.jobs import retention as job
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.periodic import Chore
-from memos.scheduler.task_run import Run, Stopping
+from memos.scheduler.task import Run, Stopping
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import ODD, contents
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.chatting.marks import Marks, without_marks
-from memos.streams import Answering, EventData, without_reasoning
+from memos.core.streaming import Answering, EventData, without_reasoning
+from memos.kernel.chat.marks import Marks, without_marks
 
 EVENTS = 'data: {"a": 1}\n\n: comment\nevent: x\ndata:two\ndata: lines é\n\nid: 7\n\ndata\ndata: [DONE]\n\n'
 

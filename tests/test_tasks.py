@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.types import TaskState
 from memos.errors import BackendTimeout, Conflict, InvalidInput, NotFound
-from memos.memcube import backups
+from memos.memcube.backup import backups
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.tasks import NewTask
-from memos.model import TaskState
 from memos.scheduler.periodic import Chore
-from memos.scheduler.task_run import Job, Run
+from memos.scheduler.task import Job, Run
 from tests import forks
 from tests.fakes import WordEmbedder
 

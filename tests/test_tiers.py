@@ -13,15 +13,16 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.ports import Vector
+from memos.core.types import Item, Tier
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tasks, tiers
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
-from memos.model import Item, Tier
-from memos.ports import Vector
-from memos.scheduler.jobs.overflow import OverflowJob
+from memos.scheduler.jobs.segments import OverflowJob
 from memos.scheduler.periodic import Chore
 from memos.scheduler.runner import Runner
-from memos.scheduler.task_run import Job
+from memos.scheduler.task import Job
 from memos.scheduler.triggers import Triggers
 from tests import forks
 from tests.fakes import FixedClock, WordEmbedder
@@ -259,7 +260,7 @@ def test_odd_texts_make_segments(memos: MemOS, text: str) -> None:
 WORKER = """
 import sys
 from memos import MemOS, Settings
-from memos.settings import HeatSettings
+from memos.core.settings import HeatSettings
 from tests.fakes import FixedClock, WordEmbedder
 settings = Settings(heat=HeatSettings(short_capacity=2))
 with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memos:

@@ -20,20 +20,22 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from memos import MemOS, Settings
-from memos.cli import app
-from memos.cli_watch import _drawn
+from memos.cli.app import app
+from memos.cli.watch import _drawn
+from memos.core.identities import Right
+from memos.core.types import Fact, ItemType, Scope, Span
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
-from memos.identities import Right
+from memos.kernel.statistics import BUSIEST, Asked, overview
 from memos.memcube import facts
-from memos.memcube.ledger import moves, tasks, tiers, usage
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.segments import SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.ledger.tiers import SegmentRow
 from memos.memcube.ledger.usage import Spending
-from memos.model import Fact, ItemType, Scope, Span
-from memos.overview import BUSIEST, Asked, overview
-from memos.scheduler.task_run import Job, Run
+from memos.scheduler.task import Job, Run
 from tests.fakes import HeldClock, WordEmbedder
 from tests.ledgers import Store
 
@@ -417,7 +419,7 @@ def test_on_a_terminal_it_goes_on_until_it_is_interrupted(home: Path) -> None:
     ours, its = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMOS_")}
     with subprocess.Popen(
-        [sys.executable, "-m", "memos.cli", "top", "--every", "0.1", "--cube", "work[bold]"],
+        [sys.executable, "-m", "memos.cli.app", "top", "--every", "0.1", "--cube", "work[bold]"],
         cwd=ROOT, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True,
         env={**kept, "MEMOS_HOME": str(home), "TERM": "xterm", "COLUMNS": "200", "LINES": "50"},
     ) as process:  # fmt: skip

@@ -20,12 +20,13 @@ import pytest
 import safetensors.numpy
 
 from memos import MemOS, Settings
+from memos.core.identities import Right
+from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.types import ItemType, Status
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
-from memos.guard import limited
-from memos.identities import Right
-from memos.memcube import dump_zip, sealing
-from memos.model import ItemType, Status
-from memos.settings import IndexSettings, LimitSettings
+from memos.kernel.access.guard import limited
+from memos.memcube.dump import container as dump_zip
+from memos.memcube.dump import sealing
 from tests.dumps import TakenApart
 from tests.fakes import WordEmbedder
 from tests.pictures import part, picture
@@ -310,7 +311,7 @@ _CHILD = """
 import sys
 from memos import MemOS
 from tests.test_travel import SETTINGS, WordEmbedder
-from memos.memcube import rows
+from memos.memcube.backup import rows
 insert, seen = rows.insert, 0
 def told(connection, table, batch):
     insert(connection, table, batch)

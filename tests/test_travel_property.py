@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memos import MemOS, Settings
-from memos.memcube import sealing
-from memos.model import Item, Status, Tier
-from memos.settings import IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.types import Item, Status, Tier
+from memos.memcube.dump import sealing
 from tests.examples import share
 from tests.fakes import WordEmbedder
 

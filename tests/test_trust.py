@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
+from memos.core.types import Trust
 from memos.errors import InvalidInput
-from memos.model import Trust
 from tests.fakes import WordEmbedder
 
 
@@ -28,8 +28,8 @@ def test_sources_say_whether_they_are_trusted(memos: MemOS, tmp_path: Path) -> N
     assert memos.get(ids[1]).sources[0].trust is Trust.UNTRUSTED
     memos.backup(tmp_path / "backup")
     memos.close()
-    from memos.moving import restore  # noqa: PLC0415 - the restored copy is opened below
-    from memos.settings import Settings  # noqa: PLC0415
+    from memos.core.settings import Settings  # noqa: PLC0415
+    from memos.kernel.relocation import restore  # noqa: PLC0415 - the restored copy is opened below
 
     settings = Settings(home=tmp_path / "restored")
     restore(tmp_path / "backup", settings, embedder=WordEmbedder())

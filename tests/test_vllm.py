@@ -14,14 +14,14 @@ import pytest
 from pydantic import ValidationError
 
 from memos import MemOS
-from memos.backends import vllm_adapters
-from memos.chatting.results import ChatResult
-from memos.clock import new_id
+from memos.backends.openai import vllm as vllm_adapters
+from memos.core.clock import new_id
+from memos.core.lora_recipe import Recipe
+from memos.core.recipes import LentAdapter
+from memos.core.settings import ParametricSettings
 from memos.errors import BackendUnavailable
-from memos.lora_recipe import Recipe
-from memos.memcube import erase
-from memos.recipes import LentAdapter
-from memos.settings import ParametricSettings
+from memos.kernel.chat.results import ChatResult
+from memos.memcube import erasure as erase
 from tests.adapters import sealed
 from tests.fakes import WordEmbedder
 from tests.servers.openai_server import OpenAIServer, Said, error

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
+from memos.core.tokens import estimate_tokens
 from memos.errors import InvalidInput, NotFound
-from memos.memcube.ledger import tiers
-from memos.tokens import estimate_tokens
+from memos.memcube.ledger import segments as tiers
 from tests.fakes import WordEmbedder
 from tests.test_long_tier import analysed, settings_of
 

@@ -13,14 +13,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from memos.api import local
-from memos.api.all_families import MCP, Families
 from memos.api.families import Refused
-from memos.api.metrics import Metrics
+from memos.api.local import routes as local
+from memos.api.mounting import MCP, Families
+from memos.api.observability import Metrics
 from memos.api.requests import RequestLog
 from memos.api.v1.errors import show
 from memos.errors import BackendUnavailable
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 from memos.version import __version__
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from memos.api.callers import Authenticated, NoKey, wait
+from memos.api.auth import Authenticated, NoKey, wait
 from memos.api.limits import BodyLimit
+from memos.core.identities import Caller
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -28,8 +29,7 @@ from memos.errors import (
     NotFound,
     PermissionDenied,
 )
-from memos.identities import Caller
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 from memos.version import __version__
 
 log = logging.getLogger("memos.api")

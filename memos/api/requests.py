@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memos.api.metrics import Ended, Metrics
-from memos.clock import new_id
+from memos.api.observability import Ended, Metrics
+from memos.core.clock import new_id
 
 log = logging.getLogger("memos.requests")
 

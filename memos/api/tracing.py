@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.api.requests import request_id, route_of
-from memos.stages import Work
+from memos.core.telemetry import Work
 from memos.version import __version__
 
 

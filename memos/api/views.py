@@ -6,8 +6,8 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
+from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError
-from memos.model import Json
 
 
 def view(value: Any) -> Json:

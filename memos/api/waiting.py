@@ -14,10 +14,10 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from memos.api.callers import check_still
+from memos.api.auth import check_still
 from memos.api.views import error_view
+from memos.core.types import Json
 from memos.errors import MemosError
-from memos.model import Json
 
 _Seen = TypeVar("_Seen")
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import httpx2
 
-from memos.settings import ChatSettings
+from memos.core.settings import ChatSettings
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 _UNTIL: Final = "memos_until"

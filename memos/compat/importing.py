@@ -8,11 +8,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from memos.compat import names
+from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput, NotFound, shown
-from memos.importing import Import, ImportSummary, OnBad, Part, import_parts
-from memos.kernel import MemOS
-from memos.model import LOCAL_OWNER
-from memos.reader.exports.memoryos import FORMAT, Owner, owners, records
+from memos.kernel.importing import Import, ImportSummary, OnBad, Part, import_parts
+from memos.kernel.memos import MemOS
+from memos.reader.importers.memoryos import FORMAT, Owner, owners, records
 
 DEFAULT_ASSISTANT = "default_assistant_profile"
 

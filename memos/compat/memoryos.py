@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from memos.compat.importing import DEFAULT_ASSISTANT
-from memos.compat.memory import Extent, Manner, UserMemory
 from memos.compat.names import check_id
-from memos.compat.parameters import Model, Shape, embedder_of, filled, log, number, settings_of, whole
+from memos.compat.opening import Model, Shape, embedder_of, filled, log, number, settings_of, whole
 from memos.compat.sharing import INSTALLATIONS
+from memos.compat.user_memory import Extent, Manner, UserMemory
+from memos.core.ports import ChatModel
+from memos.core.types import Json
 from memos.errors import BackendUnavailable
-from memos.kernel import MemOS
-from memos.model import Json
-from memos.ports import ChatModel
+from memos.kernel.memos import MemOS
 
 _CONTEXT_TOKENS = 8_000
 _LONG_TERM_HEAT = 8

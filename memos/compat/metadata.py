@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from memos.core.types import Json
 from memos.errors import InvalidInput
-from memos.model import Json
 
 
 def info_of(meta_data: Json) -> dict[str, Json]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from memos.core.types import Json
 from memos.errors import InvalidInput
-from memos.model import Json
 
 KNOWLEDGE = "memoryos knowledge"
 """Conversation of imported knowledge and profiles, which nobody said."""

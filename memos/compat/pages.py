@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from memos.compat.composing import Exchange, Known
-from memos.memcube.ledger import items, paging, tiers
-from memos.memcube.ledger.tiers import Page
-from memos.model import Item, Role
-from memos.text.fencing import quoted
+from memos.compat.prompts import Exchange, Known
+from memos.core.text.rendering import quoted
+from memos.core.types import Item, Role
+from memos.memcube.ledger import items, paging
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.segments import Page
 
 _NOTE_CHARS = 120
 _NOTE_KEYWORDS = 5

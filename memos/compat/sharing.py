@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from memos.core.ports import ChatModel
+from memos.core.settings import Settings
 from memos.errors import Conflict, MemosError
-from memos.kernel import MemOS
-from memos.ports import ChatModel
-from memos.settings import Settings
+from memos.kernel.memos import MemOS
 
 
 @dataclass(slots=True)

@@ -18,13 +18,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.clock import Clock, new_id
+from memos.core.clock import Clock, new_id
+from memos.core.text.redaction import mask
+from memos.core.types import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import cubes, items, outbox, prefix_rows, tasks, tiers
+from memos.memcube import prefix_rows
+from memos.memcube.ledger import cubes, items, outbox, tasks
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.cubes import Place
-from memos.model import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
-from memos.text.secrets import mask
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.types import FileState, Item, ItemType, Json, Role, Status, StoredFile, Tier, Trust
 from memos.errors import Conflict
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import files, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
-from memos.memcube.withdrawing import withdraw
-from memos.model import FileState, Item, ItemType, Json, Role, Status, StoredFile, Tier, Trust
+from memos.memcube.retraction import withdraw
 
 READER = "document/1"
 """What made the items, as their sources say."""

@@ -12,16 +12,16 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.text.entities import entities
+from memos.core.text.keywords import keywords
+from memos.core.text.times import time_expressions
+from memos.core.types import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role, Span, Status, Tier, Trust
 from memos.errors import IntegrityError
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger import schema as t
-from memos.model import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role, Span, Status, Tier, Trust
-from memos.text.entities import entities
-from memos.text.keywords import keywords
-from memos.text.times import time_expressions
 
 _UTC = ZoneInfo("UTC")
 _SUBJECTS_ROLE = {"assistant": Role.ASSISTANT}

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from memos.core.ports import Rewritable
+from memos.core.types import EraseReceipt
 from memos.errors import BackendUnavailable
-from memos.memcube import backups, erase
+from memos.memcube import erasure as erase
+from memos.memcube.backup import backups
+from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
-from memos.memcube.projection import Projection
-from memos.model import EraseReceipt
-from memos.ports import Rewritable
 
 _WAL_TRIES = 50
 _WAL_PAUSE_S = 0.1

@@ -11,14 +11,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.text.entities import entities
+from memos.core.text.keywords import keywords
+from memos.core.types import Item, ItemType, Json, Message, Role, Status, Tier
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger import schema as t
-from memos.model import Item, ItemType, Json, Message, Role, Status, Tier
-from memos.text.entities import entities
-from memos.text.keywords import keywords
 
 KEY = "tool_schema:"
 READER = "tools/1"

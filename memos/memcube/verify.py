@@ -7,12 +7,13 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import cubes, files, items, outbox, tiers
+from memos.core.ports import Stamp
+from memos.core.types import Difference, ItemType, Status
+from memos.memcube.ledger import cubes, files, items, outbox
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
-from memos.model import Difference, ItemType, Status
-from memos.ports import Stamp
 
 _SHOWN = 1000
 

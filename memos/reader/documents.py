@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from memos.ports import DocumentPages, Page
+from memos.core.ports import DocumentPages, Page
 from memos.reader.chunking import Mark, Passage, Split, passages
 
 _PLAIN = frozenset({"pdf", "text", "png", "jpeg", "gif", "bmp", "tiff", "webp"})

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from memos.model import Draft, Json, Message, Role
-from memos.text.entities import entities
-from memos.text.keywords import keywords
-from memos.text.statements import key_of, statements
-from memos.text.times import time_expressions
+from memos.core.text.entities import entities
+from memos.core.text.keywords import keywords
+from memos.core.text.statements import key_of, statements
+from memos.core.text.times import time_expressions
+from memos.core.types import Draft, Json, Message, Role
 
 READER = "fast/3"
 # Patterns look for what people say of themselves; a pasted megabyte is not that.

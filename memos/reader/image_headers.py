@@ -15,8 +15,8 @@ from typing import Final
 from PIL import Image as Pillow
 from PIL import UnidentifiedImageError
 
+from memos.core.settings import ImageSettings
 from memos.errors import InvalidInput
-from memos.settings import ImageSettings
 
 MEDIA_TYPES: Final = {
     "PNG": "image/png",

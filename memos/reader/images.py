@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.ports import ImageSource
+from memos.core.settings import ImageSettings
+from memos.core.text.validation import check_text
+from memos.core.types import Json, Picture
 from memos.errors import InvalidInput, shown
-from memos.model import Json, Picture
-from memos.ports import ImageSource
 from memos.reader.image_headers import MEDIA_TYPES, Header, read_header
-from memos.settings import ImageSettings
-from memos.text.checks import check_text
 
 KINDS: Final = ("image_url", "image")
 """Types of content parts that are images: OpenAI's, and one with bytes."""

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from memos.core.settings import LimitSettings
+from memos.core.text.redaction import mask
+from memos.core.text.statements import key_of
+from memos.core.types import Fact, Json, Masked
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.model import Fact, Json, Masked
-from memos.settings import LimitSettings
-from memos.text.secrets import mask
-from memos.text.statements import key_of
 
 # What others refer to by its exact letters, and what is no text.
 _KEPT = frozenset({"message_id", "tool_call_id", "id", "chat_time"})

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from memos.core.settings import LimitSettings
+from memos.core.text.invisible import is_blank
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import Json, Message, Picture, Role, ToolCall, Trust
 from memos.errors import InvalidInput, shown
-from memos.model import Json, Message, Picture, Role, ToolCall, Trust
 from memos.reader.images import ImageParts, without_bytes
-from memos.settings import LimitSettings
-from memos.text.checks import check_name, check_text
-from memos.text.invisible import is_blank
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from memos.core.settings import LimitSettings
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import Json, Message
 from memos.errors import InvalidInput
-from memos.model import Json, Message
 from memos.reader.messages import read_messages
-from memos.settings import LimitSettings
-from memos.text.checks import check_name, check_text
 
 MOST_TOOLS = 512
 """Definitions one call takes."""

@@ -14,14 +14,15 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.clock import Clock
+from memos.core.clock import Clock
 from memos.errors import NotFound
-from memos.memcube.ledger import cubes, items, queues, tiers
+from memos.memcube.ledger import cubes, items, queues
+from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.hot import HotSelect
+from memos.memcube.ledger.prepared import HotSelect
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import warmth
-from memos.memcube.ledger.tiers import SegmentRow
+from memos.memcube.ledger.segments import SegmentRow
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.policy import Access, Policy, Warmth
 from memos.scheduler.rules import HeatRules

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import moves
+from memos.core.settings import HeatSettings
+from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.schema import segments, warmth
 from memos.scheduler.heat import ForwardDecay
 from memos.scheduler.policy import Policy, Warmth
 from memos.scheduler.rules import HeatRules, rules_of, wanted_tau
-from memos.settings import HeatSettings
 
 # In place of a tau: levels are those of `memoryos`.
 _COUNTS = 0.0

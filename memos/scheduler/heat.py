@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from memos.clock import to_micros
+from memos.core.clock import to_micros
 from memos.errors import InvalidInput, shown
 
 NEVER = -math.inf

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
+from memos.core.types import Fact, Item
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
 from memos.memcube.facts import event_time
-from memos.model import Fact, Item
-from memos.scheduler.consolidate import Verdict, Verdicts
+from memos.scheduler.consolidation import Verdict, Verdicts
 from memos.scheduler.prompting import plain, question
 
 PROMPT = "judge-1"

@@ -11,21 +11,21 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
+from memos.core.types import Fact, Item
 from memos.errors import BackendUnavailable
 from memos.memcube import facts
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items
-from memos.memcube.traits import template_of
-from memos.model import Fact, Item
-from memos.profiles.template import Template
-from memos.reader.facts import Extraction, FactReader
+from memos.memcube.profiles.stored import template_of
+from memos.memcube.profiles.template import Template
+from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
-from memos.scheduler import consolidate
-from memos.scheduler.consolidate import Near, Outcome, Verdicts
+from memos.scheduler import consolidation as consolidate
+from memos.scheduler.consolidation import Near, Outcome, Verdicts
 from memos.scheduler.judging import Judge
 from memos.scheduler.nearness import NearOf
 from memos.scheduler.prompting import meter_of
-from memos.scheduler.task_run import Run
+from memos.scheduler.task import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memos.filters import Condition, Op
-from memos.model import Arm, Fact
-from memos.ports import ArmQuery, Embedder, Vector, VectorIndex, VectorSearch
-from memos.scheduler.consolidate import Near
-from memos.text import render
+from memos.core.filters import Condition, Op
+from memos.core.ports import ArmQuery, Embedder, Vector, VectorIndex, VectorSearch
+from memos.core.text import render
+from memos.core.types import Arm, Fact
+from memos.scheduler.consolidation import Near
 
 _NEAREST = 5
 LEAST_COSINE = 0.55

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memos.clock import Clock
+from memos.core.clock import Clock
+from memos.core.settings import UpkeepSettings
+from memos.core.types import WHOLE
 from memos.errors import MemosError
 from memos.memcube.ledger import leases, tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
-from memos.model import WHOLE
 from memos.scheduler.runner import Runner
-from memos.settings import UpkeepSettings
 
 # A short command ends before this and never loads the library.
 _BEGIN_S = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources import files
 
-from memos.asking.meter import Call, Meter
-from memos.ports import ChatMessage
-from memos.scheduler.task_run import Run
+from memos.core.ports import ChatMessage
+from memos.llm.usage import Call, Meter
+from memos.scheduler.task import Run
 
 
 def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:

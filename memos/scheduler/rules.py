@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from memos.core.settings import HeatSettings
 from memos.errors import InvalidInput, shown
 from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, not_negative, tau_for
 from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy, Policy
-from memos.settings import HeatSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,32 +12,36 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from memos.asking.askers import Askers
-from memos.clock import Clock
+from memos.core.clock import Clock
+from memos.core.settings import Settings
+from memos.core.types import Hit, Segment, Tier
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
-from memos.memcube import changes
+from memos.llm.askers import Askers
+from memos.memcube import changes, prefix_rows
 from memos.memcube.changes import Change
-from memos.memcube.ledger import adapter_rows, moves, prefix_rows, reading, tasks, tiers, tool_tasks
+from memos.memcube.images import DESCRIBE
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import reading, tasks, tool_tasks
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.pictures import DESCRIBE
-from memos.model import Hit, Segment, Tier
-from memos.reader.facts import FactReader
+from memos.reader.facts.extractor import FactReader
 from memos.reader.masking import Masking
 from memos.scheduler.accesses import Accesses, warmth_of
 from memos.scheduler.cube_rules import CubeRules
-from memos.scheduler.jobs import tidy
+from memos.scheduler.jobs import facts as tidy
 from memos.scheduler.jobs.analyse import AnalyseJob
-from memos.scheduler.jobs.describe import DescribeJob
-from memos.scheduler.jobs.overflow import OverflowJob, TurnsOf, summary
+from memos.scheduler.jobs.facts import ConsolidateJob
+from memos.scheduler.jobs.files import DescribeJob
 from memos.scheduler.jobs.read import ReadJob
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
 from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.remake import RemakeJob
+from memos.scheduler.jobs.segments import OverflowJob, TurnsOf, summary
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.jobs.summarise import SummariseJob
 from memos.scheduler.jobs.sweep import SweepJob, move
-from memos.scheduler.jobs.tidy import ConsolidateJob
 from memos.scheduler.judging import Judge
 from memos.scheduler.learning import Learner
 from memos.scheduler.nearness import NearOf
@@ -45,9 +49,8 @@ from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.policy import Access
 from memos.scheduler.rules import rules_of
 from memos.scheduler.runner import Runner
-from memos.scheduler.task_run import Job, Run
+from memos.scheduler.task import Job, Run
 from memos.scheduler.triggers import Triggers
-from memos.settings import Settings
 
 _CROWDED_AT_ONCE = 500
 _MOST_TALKS = 100_000

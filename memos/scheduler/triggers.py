@@ -8,8 +8,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import moves
-from memos.memcube.ledger.tiers import ARCHIVED, SegmentRow
+from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger.segments import ARCHIVED, SegmentRow
 from memos.scheduler.accesses import warmth_of
 from memos.scheduler.rules import HeatRules
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from memos.errors import BackendTimeout, BackendUnavailable
-from memos.reader.fields import seconds_of
+from memos.reader.arguments import seconds_of
 
 _POLLS_S = (0.02, 0.5)
 _UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", default=None)

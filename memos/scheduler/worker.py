@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from memos.errors import MemosError
-from memos.memcube.projection import Projection
+from memos.memcube.indexing.projection import Projection
 
 _TICK_S = 0.25
 _DRAIN_S = 5.0

@@ -7,10 +7,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.filters import Node
+from memos.core.filters import Node
+from memos.core.types import UNUSED, Item
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import items
-from memos.model import UNUSED, Item
 
 
 class Candidates:

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, create_model
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
+from memos.core.ports import ChatMessage
+from memos.core.text.rendering import NOTICE, fenced
 from memos.errors import BackendUnavailable
-from memos.ports import ChatMessage
-from memos.text.fencing import NOTICE, fenced
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
 
 AT_ONCE: Final = 50
 """Texts of one call."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
+from memos.core.types import ItemType
 from memos.memcube.ledger import items
-from memos.model import ItemType
 from memos.search.question import Intent, Question
 from memos.search.rank import Recalled
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from memos.ports import ScoredPoint
+from memos.core.ports import ScoredPoint
 
 FLOOR_RANK = 50
 """A vector arm's score at this rank counts as nothing: cosines say how much better, not how good."""

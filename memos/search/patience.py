@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Final
 
+from memos.core.ports import Reranker
+from memos.core.settings import RerankSettings
 from memos.errors import MemosError
-from memos.ports import Reranker
 from memos.search.rerank import checked
-from memos.settings import RerankSettings
 
 log = logging.getLogger(__name__)
 

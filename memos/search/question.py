@@ -9,10 +9,10 @@ from datetime import datetime
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+from memos.core.text.entities import entities
+from memos.core.text.requests import is_request
+from memos.core.text.times import time_expressions
 from memos.search.spans import Span, asked_spans
-from memos.text.entities import entities
-from memos.text.requests import is_request
-from memos.text.times import time_expressions
 
 _QUOTED = re.compile(r"[\"“「『《]([^\"”」』》\n]{2,100})[\"”」』》]|(?<!\w)'([^'\n]{2,100})'(?!\w)")
 

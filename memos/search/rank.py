@@ -12,13 +12,13 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from memos.core.ports import ScoredPoint
+from memos.core.text.preferences import states_preference
+from memos.core.text.standing import instructs
+from memos.core.types import Arm, ItemType, Role
 from memos.memcube.ledger.items import Brief
-from memos.model import Arm, ItemType, Role
-from memos.ports import ScoredPoint
 from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
-from memos.text.preferences import states_preference
-from memos.text.standing import instructs
 
 SESSION = 0.25
 """Weight of the session's standing among the arms: a fifth voter beside four."""

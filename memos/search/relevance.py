@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from memos.model import Arm
+from memos.core.types import Arm
 from memos.search.rank import Ranked
 
 # A logistic fit over 21,740 ranked candidates of the given LoCoMo and BEAM conversations, gold and others weighing

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from memos.clock import to_micros
-from memos.filters import And, Condition, Node, Not, Op, fields_of
+from memos.core.clock import to_micros
+from memos.core.filters import And, Condition, Node, Not, Op, fields_of
+from memos.core.types import FOUND, TOLD, Scope, Status
 from memos.memcube.ledger import items
-from memos.model import FOUND, TOLD, Scope, Status
 
 
 @dataclass(frozen=True, slots=True)

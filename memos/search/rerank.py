@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from memos.clock import from_micros
+from memos.core.clock import from_micros
+from memos.core.text import render
 from memos.errors import ModelError
 from memos.memcube.ledger.items import Brief
 from memos.search.fusion import Vote
 from memos.search.rank import Ranked
-from memos.text import render
 
 ARM = "rerank"
 """The name of its vote, of its stage, and of what is missing when it gave none."""

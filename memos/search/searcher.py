@@ -15,15 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from memos.clock import to_micros
-from memos.errors import BackendUnavailable, ModelError
-from memos.filters import matches
-from memos.memcube.ledger import items, speakers
-from memos.memcube.ledger.engine import Ledger
-from memos.memcube.projection import Projection
-from memos.memcube.vectors import VectorFollower, standing_arm
-from memos.model import DERIVED, STANDING_OF, Arm, ArmScore, Boost, Hit, ItemType, SearchResult
-from memos.ports import (
+from memos.core.clock import to_micros
+from memos.core.filters import matches
+from memos.core.ports import (
     ArmQuery,
     Embedder,
     GraphIndex,
@@ -34,19 +28,25 @@ from memos.ports import (
     VectorIndex,
     VectorSearch,
 )
+from memos.core.telemetry import StageClock
+from memos.core.types import DERIVED, STANDING_OF, Arm, ArmScore, Boost, Hit, ItemType, SearchResult
+from memos.errors import BackendUnavailable, ModelError
+from memos.memcube.indexing.followers import VectorFollower, standing_arm
+from memos.memcube.indexing.projection import Projection
+from memos.memcube.ledger import items, speakers
+from memos.memcube.ledger.engine import Ledger
 from memos.search.candidates import Candidates
-from memos.search.context import assemble
 from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
+from memos.search.hits import assemble
 from memos.search.patience import PatientReranker
-from memos.search.pushdown import recall
 from memos.search.question import Intent, Question, put_to, read_question
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
+from memos.search.recall import recall
 from memos.search.relevance import relevance
 from memos.search.request import Rules, SearchRequest
 from memos.search.rerank import ARM, shown, with_scores
 from memos.search.spans import of_spans
-from memos.stages import StageClock
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from memos.clock import to_micros
-from memos.filters import And, Condition, Node, Op, Or
-from memos.text.times import TimeExpression
+from memos.core.clock import to_micros
+from memos.core.filters import And, Condition, Node, Op, Or
+from memos.core.text.times import TimeExpression
 
 _CHARS_BEFORE = 40
 """Characters before a time that are looked at; longer phrases say something else."""

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.settings import IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
 from tests.api.keys import keys_of
 from tests.fakes import WordEmbedder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memos import MemOS
-from memos.serving import first_key
+from memos.api.serving import first_key
 
 
 class Keys(NamedTuple):

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from memos import MemOS, Settings
-from memos.clock import new_id
-from memos.settings import ChatSettings, IndexSettings, LimitSettings, TaskSettings
+from memos.core.clock import new_id
+from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, TaskSettings
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
 

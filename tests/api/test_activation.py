@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.ports import ChatRequest
-from memos.serving import first_key
-from memos.settings import ChatSettings, LimitSettings, TaskSettings
+from memos.api.serving import first_key
+from memos.core.ports import ChatRequest
+from memos.core.settings import ChatSettings, LimitSettings, TaskSettings
 from tests.api.conftest import Server
 from tests.api.keys import keys_of
 from tests.api.model_here import noted, opened, saved, settled

@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from memos.adapter_export import EXPORTED
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.recipes import ADAPTER_FILE
+from memos.kernel.adapters.adapter_export import EXPORTED
 from memos.memcube.parametric.forgetting import FOLDER
-from memos.recipes import ADAPTER_FILE
 from tests.adapters import SIZE, active, with_a_model, with_card, with_files
 from tests.api.conftest import Server
 

@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
-from memos.serving import first_key
-from memos.settings import IndexSettings, LimitSettings, ServerSettings
+from memos.api.serving import first_key
+from memos.core.settings import IndexSettings, LimitSettings, ServerSettings
 from tests.api.conftest import Server
 from tests.fakes import WordEmbedder
 

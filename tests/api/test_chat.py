@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
+from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
-from memos.ports import ChatReply, ChatRequest
-from memos.settings import IndexSettings, LimitSettings, TaskSettings
-from memos.tokens import Tokens
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import Answer, ScriptedChat

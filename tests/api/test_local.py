@@ -19,16 +19,19 @@ import typer.main
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from memos import MemOS, Settings, cli
-from memos.api import calls, endpoint, wire
+from memos import MemOS, Settings
+from memos.api import endpoint
+from memos.api import serialization as wire
 from memos.api.app import create_app
-from memos.api.background import in_background
-from memos.api.local import alone
+from memos.api.local import calls
+from memos.api.local.background import in_background
+from memos.api.local.client import served
+from memos.api.local.routes import alone
+from memos.cli import app as cli
+from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
+from memos.core.tokens import Tokens
+from memos.core.types import TaskState
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, InvalidInput, MemosError, ModelError, NotFound
-from memos.model import TaskState
-from memos.remote import served
-from memos.settings import HeatSettings, IndexSettings, LimitSettings
-from memos.tokens import Tokens
 from tests.fakes import WordEmbedder
 
 COMMAND = typer.main.get_command(cli.app)
@@ -271,7 +274,7 @@ def test_a_command_says_through_the_server_what_it_says_without(
         for _ in range(_TRIES):  # background work may come between the two
             through = _steady(folder.run(*words))
             with monkeypatch.context() as alone:
-                alone.setattr("memos.cli_shared.through_server", lambda *_: _Lent(folder.memos))
+                alone.setattr("memos.cli.shared.through_server", lambda *_: _Lent(folder.memos))
                 direct = _steady(folder.run(*words))
             if through == direct:
                 break

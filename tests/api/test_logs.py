@@ -150,6 +150,8 @@ def test_traces_are_sent_where_the_usual_variable_says(monkeypatch: pytest.Monke
 
 
 def test_without_an_exporter_nothing_of_it_is_imported() -> None:
-    code = "import memos.serving, sys; print([name for name in sys.modules if name.startswith('opentelemetry.sdk')])"
+    code = (
+        "import memos.api.serving, sys; print([name for name in sys.modules if name.startswith('opentelemetry.sdk')])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

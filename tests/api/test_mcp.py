@@ -21,9 +21,9 @@ from mcp.shared.exceptions import MCPError
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
-from memos.api.background import in_background
-from memos.serving import first_key
-from memos.settings import IndexSettings, LimitSettings
+from memos.api.local.background import in_background
+from memos.api.serving import first_key
+from memos.core.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
 
 TOOLS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from memos.api.metrics import Metrics
+from memos.api.observability import Metrics
 from tests.api.conftest import Server
 
 SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"

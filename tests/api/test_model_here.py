@@ -15,13 +15,13 @@ import openai
 import pytest
 
 from memos import MemOS, Settings
-from memos.serving import first_key
-from memos.settings import ActivationSettings, ChatSettings, IndexSettings, LimitSettings, TaskSettings
+from memos.api.serving import first_key
+from memos.core.settings import ActivationSettings, ChatSettings, IndexSettings, LimitSettings, TaskSettings
 from tests.api.running import running
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
 
-kv_buffer = pytest.importorskip("memos.backends.kv_buffer", reason="needs the extra `local`: make setup-local")
+kv_buffer = pytest.importorskip("memos.backends.local.kv_buffer", reason="needs the extra `local`: make setup-local")
 
 SYSTEM = "You are a patient beekeeper who answers in few words and never guesses what nobody told. " * 4
 

@@ -15,12 +15,12 @@ import openai
 import pytest
 
 from memos import MemOS, Settings
+from memos.api.serving import first_key
+from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, RecallSettings, ServerSettings, TaskSettings
+from memos.core.text.rendering import MEMORY_NOTICE
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Json, Trust
 from memos.memcube.ledger.schema import messages as message_rows
-from memos.model import Json, Trust
-from memos.serving import first_key
-from memos.settings import ChatSettings, IndexSettings, LimitSettings, RecallSettings, ServerSettings, TaskSettings
-from memos.text.fencing import MEMORY_NOTICE
-from memos.tokens import estimate_tokens
 from tests.api.conftest import Server
 from tests.api.running import running
 from tests.fakes import WordEmbedder

@@ -19,8 +19,8 @@ from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.api.openmem.chats import ChatBody
 from memos.api.openmem.messages import same
+from memos.core.settings import IndexSettings, LimitSettings, ServerSettings, TaskSettings
 from memos.memcube.ledger import schema
-from memos.settings import IndexSettings, LimitSettings, ServerSettings, TaskSettings
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
 from tests.scripted_chat import ScriptedChat

@@ -17,8 +17,8 @@ import uvicorn
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.serving import first_key
-from memos.settings import IndexSettings, LimitSettings, TaskSettings
+from memos.api.serving import first_key
+from memos.core.settings import IndexSettings, LimitSettings, TaskSettings
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat
 from tests.servers.fixtures import unavailable

@@ -14,15 +14,15 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.api.attempts import Attempts
-from memos.asking.meter import Meter
+from memos.core.identities import Caller, Identity, IdentityKind, Key, KeyLimits, NewKey, Right
+from memos.core.ports import ChatMessage, ChatReply, ChatRequest
+from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.tokens import Tokens
 from memos.errors import InvalidInput, LimitReached, PermissionDenied
-from memos.guard import calling
-from memos.identities import Caller, Identity, IdentityKind, Key, KeyLimits, NewKey, Right
+from memos.kernel.access.guard import calling
+from memos.kernel.access.quotas import Quotas
+from memos.llm.usage import Meter
 from memos.memcube.ledger.engine import Ledger
-from memos.ports import ChatMessage, ChatReply, ChatRequest
-from memos.quotas import Quotas
-from memos.settings import IndexSettings, LimitSettings
-from memos.tokens import Tokens
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
 from tests.servers.postgres_server import PostgresServer

@@ -25,13 +25,13 @@ import pytest
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
-from memos.api.background import in_background
-from memos.importing import import_export
-from memos.memcube.ledger import counts
-from memos.ports import Vector
-from memos.remote import served
-from memos.serving import first_key
-from memos.settings import IndexSettings, LimitSettings, ServerSettings
+from memos.api.local.background import in_background
+from memos.api.local.client import served
+from memos.api.serving import first_key
+from memos.core.ports import Vector
+from memos.core.settings import IndexSettings, LimitSettings, ServerSettings
+from memos.kernel.importing import import_export
+from memos.memcube.ledger import queries as counts
 from tests.fakes import WordEmbedder
 
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.tasks import NewTask
 from tests.api.asgi import Ongoing, Waiters

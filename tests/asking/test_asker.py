@@ -11,12 +11,12 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Call, Meter, Spent
-from memos.asking.reply_cache import ReplyCache
+from memos.core.ports import ChatMessage, ChatReply, ChatRequest
+from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
-from memos.ports import ChatMessage, ChatReply, ChatRequest
-from memos.tokens import Tokens
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Call, Meter, Spent
 from tests.scripted_chat import Script, ScriptedChat
 
 ASKED = [ChatMessage("user", "Where does Caroline live?")]

@@ -9,11 +9,11 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from memos import MemOS, Settings
-from memos.asking.askers import Askers
-from memos.asking.meter import Meter
+from memos.core.ports import ChatMessage
+from memos.core.settings import ChatSettings
 from memos.errors import BackendUnavailable
-from memos.ports import ChatMessage
-from memos.settings import ChatSettings
+from memos.llm.askers import Askers
+from memos.llm.usage import Meter
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat
 from tests.servers.openai_server import OpenAIServer, answer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from memos.asking.reply_cache import ReplyCache, key_of
-from memos.ports import ChatMessage, ChatReply, ChatRequest, Image
-from memos.tokens import Tokens
+from memos.core.ports import ChatMessage, ChatReply, ChatRequest, Image
+from memos.core.tokens import Tokens
+from memos.llm.cache import ReplyCache, key_of
 
 
 def reply(text: str) -> ChatReply:

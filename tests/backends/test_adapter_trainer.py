@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 from memos.backends import child
-from memos.backends.adapter_trainer import AdapterTrainer
+from memos.backends.lora.trainer import AdapterTrainer
+from memos.core.lora_recipe import Recipe
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
-from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import Examined
 from tests import forks
 from tests.backends import tiny_models  # skips without the extra `local`
@@ -212,10 +212,10 @@ def test_a_base_model_is_the_same_wherever_it_runs() -> None:
 
 ORPHAN = """
 import os, signal, sys, threading
-from memos.backends.adapter_trainer import AdapterTrainer
-from memos.ports import ChatMessage
-from memos.lora_recipe import Recipe
-from memos.recipes import Exercise
+from memos.backends.lora.trainer import AdapterTrainer
+from memos.core.ports import ChatMessage
+from memos.core.lora_recipe import Recipe
+from memos.core.recipes import Exercise
 trainer = AdapterTrainer()
 trainer.open(sys.argv[1], Recipe(epochs=100_000, imitation=0, replay=0))
 trainer.prepare([Exercise((ChatMessage("user", "Where do I live?"),), "In Lyon.")])

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from memos.backends.bm25 import QdrantBm25
-from memos.ports import SparseVector
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.core.ports import SparseVector
 
 BM25 = QdrantBm25()
 

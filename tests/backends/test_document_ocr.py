@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from memos.backends import document_ocr, document_process
-from memos.backends.document_formats import Format
-from memos.backends.document_ocr import in_lines
-from memos.backends.documents import ChildDocumentReader
+from memos.backends.documents import ocr as document_ocr
+from memos.backends.documents import process as document_process
+from memos.backends.documents.formats import Format
+from memos.backends.documents.ocr import in_lines
+from memos.backends.documents.reader import ChildDocumentReader
+from memos.core.ports import DocumentPages
 from memos.errors import InvalidInput
-from memos.ports import DocumentPages
 from tests import documents as make
 
 READER = ChildDocumentReader()
@@ -28,8 +29,8 @@ def refused(name: str, data: bytes) -> str:
 
 
 def child(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    begin = "import os, sys; sys.path.insert(0, sys.argv[1]); from memos.backends import document_process as p; "
-    monkeypatch.setattr("memos.backends.documents._START", f"{begin}{way}; p.main(*map(int, sys.argv[2:]))")
+    begin = "import os, sys; sys.path.insert(0, sys.argv[1]); from memos.backends.documents import process as p; "
+    monkeypatch.setattr("memos.backends.documents.reader._START", f"{begin}{way}; p.main(*map(int, sys.argv[2:]))")
 
 
 def test_pages_without_letters_are_read_as_pictures_and_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

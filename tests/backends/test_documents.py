@@ -9,11 +9,11 @@ import time
 import psutil
 import pytest
 
-from memos.backends import document_process
-from memos.backends.document_formats import Format
-from memos.backends.documents import ChildDocumentReader, _taken
+from memos.backends.documents import process as document_process
+from memos.backends.documents.formats import Format
+from memos.backends.documents.reader import ChildDocumentReader, _taken
+from memos.core.ports import DocumentPages
 from memos.errors import InvalidInput
-from memos.ports import DocumentPages
 from tests import documents as make
 
 READER = ChildDocumentReader()
@@ -173,7 +173,7 @@ def test_a_child_that_dies_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", "computing time or memory"),
         ("pass", "nonsense"),
     ):
-        monkeypatch.setattr("memos.backends.documents._START", way)
+        monkeypatch.setattr("memos.backends.documents.reader._START", way)
         assert told in refused("a.txt", b"words")
 
 
@@ -196,8 +196,8 @@ def test_an_answer_of_a_child_that_was_taken_over_is_not_believed(told: bytes) -
     ],
 )
 def test_a_child_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, way: str, told: str) -> None:
-    begin = "import sys; sys.path.insert(0, sys.argv[1]); from memos.backends import document_process as p; "
-    monkeypatch.setattr("memos.backends.documents._START", f"{begin}{way}; p.main(*map(int, sys.argv[2:]))")
+    begin = "import sys; sys.path.insert(0, sys.argv[1]); from memos.backends.documents import process as p; "
+    monkeypatch.setattr("memos.backends.documents.reader._START", f"{begin}{way}; p.main(*map(int, sys.argv[2:]))")
     assert told in refused("a.txt", b"words")
 
 
@@ -210,7 +210,7 @@ def test_a_caller_who_stops_ends_the_child() -> None:
 
     def go_on() -> None:
         seen[:] = [
-            child.pid for child in psutil.Process().children() if "document_process" in " ".join(child.cmdline())
+            child.pid for child in psutil.Process().children() if "documents.process" in " ".join(child.cmdline())
         ]
         if seen:
             begun.set()
@@ -238,7 +238,7 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
 def test_the_child_knows_no_keys_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMOS_CHAT_MODEL__API_KEY", "sk-mandrake")
     monkeypatch.setattr(
-        "memos.backends.documents._START",
+        "memos.backends.documents.reader._START",
         "import os, sys, json; os.write(int(sys.argv[3]), json.dumps({'format': 'text', 'pages': "
         "[{'text': str(dict(os.environ)) + os.getcwd()}]}).encode())",
     )

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from memos.backends.endpoint_reranker import EndpointReranker
+from memos.backends.encoders.rerank_endpoint import EndpointReranker
+from memos.core.settings import RerankSettings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
-from memos.settings import RerankSettings
 from tests.servers.openai_server import OpenAIServer, Said, error
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memos.backends.image_fetch import FILE, WebImages, is_public, resolve
+from memos.backends.http import FILE, WebImages, is_public, resolve
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
 from tests.pictures import picture
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memos.backends.ladybug import LadybugGraph, wipe
+from memos.backends.graph.ladybug import LadybugGraph, wipe
+from memos.core.ports import GraphNode
 from memos.errors import BackendUnavailable, IntegrityError
-from memos.ports import GraphNode
 
 ROOT = Path(__file__).parents[2]
 WRITER = """
 import sys
 from pathlib import Path
-from memos.backends.ladybug import LadybugGraph
-from memos.ports import GraphNode
+from memos.backends.graph.ladybug import LadybugGraph
+from memos.core.ports import GraphNode
 graph = LadybugGraph.open(Path(sys.argv[1]))
 turn = graph.mark()
 print("open", flush=True)
@@ -37,7 +37,7 @@ OPENER = """
 import sys
 from pathlib import Path
 from memos.backends import child
-from memos.backends.ladybug import LadybugGraph
+from memos.backends.graph.ladybug import LadybugGraph
 from memos.errors import BackendUnavailable
 child.LOCK_WAIT_S = 0.2
 try:

@@ -19,15 +19,15 @@ torch = tiny_models.torch
 safetensors_torch = pytest.importorskip("safetensors.torch", reason="needs the extra `local`: make setup-local")
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")
 
-from memos.adapter_files import CONFIG  # noqa: E402
-from memos.backends import local_adapters  # noqa: E402
-from memos.backends.local_loading import Loaded, ready  # noqa: E402
-from memos.backends.local_model import LocalModel  # noqa: E402
+from memos.backends.local import adapters as local_adapters  # noqa: E402
+from memos.backends.local.loading import Loaded, ready  # noqa: E402
+from memos.backends.local.model import LocalModel  # noqa: E402
+from memos.core.kv_cache import Fill, Prefix  # noqa: E402
+from memos.core.lora import CONFIG  # noqa: E402
+from memos.core.ports import ChatReply, ChatRequest  # noqa: E402
+from memos.core.recipes import ADAPTER_FILE, LentAdapter  # noqa: E402
+from memos.core.settings import ChatSettings  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
-from memos.ports import ChatReply, ChatRequest  # noqa: E402
-from memos.prefixes import Fill, Prefix  # noqa: E402
-from memos.recipes import ADAPTER_FILE, LentAdapter  # noqa: E402
-from memos.settings import ChatSettings  # noqa: E402
 from tests.adapters import sealed  # noqa: E402
 from tests.backends.test_local_model import asking, made, prefill_of, store_of  # noqa: E402
 from tests.backends.test_lora_training import PROMPTS, TAUGHT, exercises, learn, trained  # noqa: E402

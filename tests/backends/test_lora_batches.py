@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-lora_batches = pytest.importorskip("memos.backends.lora_batches", reason="needs the extra `local`: make setup-local")
+lora_batches = pytest.importorskip("memos.backends.lora.batches", reason="needs the extra `local`: make setup-local")
 Encoded, epochs_of, in_epoch = lora_batches.Encoded, lora_batches.epochs_of, lora_batches.in_epoch
 in_turns = lora_batches.in_turns
 

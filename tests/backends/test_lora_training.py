@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from memos.core.lora_recipe import Recipe
+from memos.core.recipes import Exercise
 from memos.errors import IntegrityError
-from memos.lora_recipe import Recipe
 from memos.memcube.parametric.examination import prompt_of
-from memos.recipes import Exercise
 from tests.backends import tiny_models
 
-local_loading = pytest.importorskip("memos.backends.local_loading", reason="needs the extra `local`: make setup-local")
-lora_training = pytest.importorskip("memos.backends.lora_training", reason="needs the extra `local`: make setup-local")
+local_loading = pytest.importorskip("memos.backends.local.loading", reason="needs the extra `local`: make setup-local")
+lora_training = pytest.importorskip("memos.backends.lora.training", reason="needs the extra `local`: make setup-local")
 torch = tiny_models.torch
 safetensors = pytest.importorskip("safetensors.torch", reason="needs the extra `local`: make setup-local")
 peft = pytest.importorskip("peft", reason="needs the extra `local`: make setup-local")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import memos
-from memos.backends.embed_cache import CachedEmbedder
-from memos.backends.minilm import MiniLmEmbedder
+from memos.backends.encoders.cache import CachedEmbedder
+from memos.backends.encoders.minilm import MiniLmEmbedder
 from memos.errors import IntegrityError, InvalidInput
 from tests.fakes import WordEmbedder
 
@@ -134,7 +134,7 @@ def test_the_cache_keeps_the_last_texts_and_computes_each_once() -> None:
 
 
 EMBED = """
-from memos.backends.minilm import MiniLmEmbedder
+from memos.backends.encoders.minilm import MiniLmEmbedder
 MiniLmEmbedder().embed_documents(["what nobody else is to know"])
 """
 

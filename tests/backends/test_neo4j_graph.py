@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from memos.backends import neo4j_graph
-from memos.backends.ladybug import LadybugGraph
-from memos.backends.neo4j_graph import STATEMENTS, Neo4jGraph
+from memos.backends.graph import neo4j as neo4j_graph
+from memos.backends.graph.ladybug import LadybugGraph
+from memos.backends.graph.neo4j import STATEMENTS, Neo4jGraph
+from memos.core.ports import GraphNode
+from memos.core.settings import Neo4jSettings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError
-from memos.ports import GraphNode
-from memos.settings import Neo4jSettings
 from tests.servers.neo4j_server import Neo4jServer, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +218,7 @@ def test_a_server_that_is_no_neo4j_is_told() -> None:
 
 
 def test_the_oldest_version_is_5_26(neo4j_server: Neo4jServer) -> None:
-    from memos.backends.neo4j_connection import check_version  # noqa: PLC0415 - needs the driver
+    from memos.backends.graph.neo4j_client import check_version  # noqa: PLC0415 - needs the driver
 
     for fine in ("5.26.0", "5.26.30", "5.27-aura", "2025.01.0", "2026.10.1"):
         check_version(fine)
@@ -230,7 +230,7 @@ def test_the_oldest_version_is_5_26(neo4j_server: Neo4jServer) -> None:
 def test_a_missing_driver_is_named() -> None:
     script = (
         "import sys; sys.modules['neo4j'] = None\n"
-        "from memos.backends.neo4j_graph import Neo4jGraph\nfrom memos.settings import Neo4jSettings\n"
+        "from memos.backends.graph.neo4j import Neo4jGraph\nfrom memos.settings import Neo4jSettings\n"
         "from memos.errors import BackendUnavailable\n"
         "try: Neo4jGraph.open(Neo4jSettings(url='bolt://127.0.0.1:1'), 'x')\n"
         "except BackendUnavailable as error: print(error)"
@@ -255,7 +255,7 @@ def test_a_transaction_that_has_to_wait_too_long_is_given_up_and_can_be_repeated
 
 
 def test_a_refused_statement_disturbs_no_other_thread(there: Neo4jSettings) -> None:
-    from memos.backends.neo4j_connection import Neo4jConnection  # noqa: PLC0415 - needs the driver
+    from memos.backends.graph.neo4j_client import Neo4jConnection  # noqa: PLC0415 - needs the driver
 
     connection = Neo4jConnection.open(there)
     told: list[str] = []
@@ -304,8 +304,8 @@ def test_the_graph_works_again_after_the_server_crashed(graph: Neo4jGraph, neo4j
 WRITER = """
 import os, random, sys
 from pydantic import SecretStr
-from memos.backends.neo4j_graph import Neo4jGraph
-from memos.settings import Neo4jSettings
+from memos.backends.graph.neo4j import Neo4jGraph
+from memos.core.settings import Neo4jSettings
 from tests.backends.test_neo4j_graph import universe
 url, name, seed, deletes = sys.argv[1:]
 graph = Neo4jGraph.open(Neo4jSettings(url=url, password=SecretStr(os.environ["SECRET"])), name)

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from memos.backends import onnx_reranker
-from memos.backends.onnx_reranker import OnnxReranker
+from memos.backends.encoders import cross_encoder as onnx_reranker
+from memos.backends.encoders.cross_encoder import OnnxReranker
 from memos.errors import BackendTimeout, InvalidInput, ModelError
 from tests.backends.tiny_onnx import make_reranker
 

@@ -23,13 +23,13 @@ import stamina.instrumentation
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from memos.backends import endpoint_client
-from memos.backends.openai_answers import retry_after_s, without_reasoning
-from memos.backends.openai_chat import OpenAIChat
-from memos.backends.openai_dialect import strict_schema
+from memos.backends.openai.chat import OpenAIChat
+from memos.backends.openai.requests import strict_schema
+from memos.backends.openai.responses import retry_after_s, without_reasoning
+from memos.core.ports import ChatMessage, ChatReply, ChatRequest
+from memos.core.settings import ChatSettings
+from memos.core.tokens import Tokens
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError, ModelError
-from memos.ports import ChatMessage, ChatReply, ChatRequest
-from memos.settings import ChatSettings
-from memos.tokens import Tokens
 from tests.servers.openai_server import Asked, OpenAIServer, Said, Script, answer, counted, error, events
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

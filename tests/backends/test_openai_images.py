@@ -8,9 +8,9 @@ import io
 import pytest
 from PIL import Image as Pillow
 
-from memos.backends.openai_chat import OpenAIChat
-from memos.backends.openai_images import MOST_SIDE, small
-from memos.ports import ChatMessage, ChatRequest, Image
+from memos.backends.openai.chat import OpenAIChat
+from memos.backends.openai.images import MOST_SIDE, small
+from memos.core.ports import ChatMessage, ChatRequest, Image
 from tests.pictures import animation, photo, picture
 from tests.servers.openai_server import OpenAIServer, answer, error
 

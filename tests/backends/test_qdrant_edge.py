@@ -24,13 +24,13 @@ import qdrant_edge
 
 from benchmarks.edge_optimise import Phase, Probe, points
 from memos.backends import child
-from memos.backends.bm25 import QdrantBm25
 from memos.backends.child import with_huge_pages
-from memos.backends.edge_process import config
-from memos.backends.qdrant_edge import QdrantEdgeIndex, wipe
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.qdrant.embedded import QdrantEdgeIndex, wipe
+from memos.backends.qdrant.embedded_process import config
+from memos.core.ports import ArmQuery, VectorPoint, VectorSearch
+from memos.core.types import Arm
 from memos.errors import BackendUnavailable, IntegrityError
-from memos.model import Arm
-from memos.ports import ArmQuery, VectorPoint, VectorSearch
 from tests import forks
 
 DIMENSION = 8

@@ -30,17 +30,17 @@ from qdrant_client import grpc as wire
 from qdrant_client import models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from memos.backends import qdrant_calls
-from memos.backends.bm25 import QdrantBm25
-from memos.backends.qdrant_filters import compile_search
-from memos.backends.qdrant_points import INTEGERS, KEYWORDS
-from memos.backends.qdrant_server import QdrantServerIndex
-from memos.backends.server_filters import ServerDialect
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.qdrant import server_client as qdrant_calls
+from memos.backends.qdrant.filters import compile_search
+from memos.backends.qdrant.qdrant_points import INTEGERS, KEYWORDS
+from memos.backends.qdrant.server import QdrantServerIndex
+from memos.backends.qdrant.server_filters import ServerDialect
+from memos.core.filters import parse
+from memos.core.ports import ArmQuery, VectorPoint, VectorSearch
+from memos.core.settings import QdrantSettings
+from memos.core.types import Arm
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
-from memos.filters import parse
-from memos.model import Arm
-from memos.ports import ArmQuery, VectorPoint, VectorSearch
-from memos.settings import QdrantSettings
 from tests.contracts.test_vector_index import FILTERS
 from tests.servers.qdrant_rest import QdrantDouble
 
@@ -188,7 +188,7 @@ class TestReaching:
         program = (
             "import sys; sys.modules['qdrant_client'] = None\n"
             "from memos.errors import BackendUnavailable\n"
-            "try:\n    import memos.backends.qdrant_server\n"
+            "try:\n    import memos.backends.qdrant.server\n"
             "except BackendUnavailable as error:\n    print(error)"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

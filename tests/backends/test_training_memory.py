@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 training_memory = pytest.importorskip(
-    "memos.backends.training_memory", reason="needs the extra `local`: make setup-local"
+    "memos.backends.lora.resources", reason="needs the extra `local`: make setup-local"
 )
 
 GIB = 1 << 30

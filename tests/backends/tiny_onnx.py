@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import processors
 
-from memos.backends import minilm
+from memos.backends.encoders import minilm
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _FLOAT, _INT32, _INT64 = 1, 6, 7

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.floors import Engines, MessageFloors, TermIndex, TurnFloors, VectorTexts, best_first, fused, ranks
-from memos.backends.bm25 import QdrantBm25
+from memos.backends.encoders.bm25 import QdrantBm25
 from tests.fakes import WordEmbedder
 
 ENGINES = Engines(WordEmbedder(dimension=4096), QdrantBm25())

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import languages
 from benchmarks.data import BadData
 from benchmarks.languages import Language, load
-from memos.backends.bm25 import QdrantBm25
+from memos.backends.encoders.bm25 import QdrantBm25
 from tests.benchmarks.samples import write
 
 FLOORS = ["fusion", "bm25", "minilm", "random"]

@@ -16,7 +16,7 @@ from benchmarks import scale
 from benchmarks.data import Message, Question, Session
 from benchmarks.everyday import Everyday
 from benchmarks.growing import Remembering, Tap
-from memos.ports import Vector
+from memos.core.ports import Vector
 from tests.benchmarks.samples import BEAM, LOCOMO, write
 from tests.fakes import WordEmbedder
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.compat.composing import Context, Exchange, Known, compose
+from memos.compat.prompts import Context, Exchange, Known, compose
+from memos.core.tokens import estimate_tokens
 from memos.errors import InvalidInput
-from memos.tokens import estimate_tokens
 
 DAY = datetime(2025, 1, 1, 12, tzinfo=UTC)
 FULL = Context(

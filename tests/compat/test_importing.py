@@ -18,8 +18,8 @@ from memos import MemOS
 from memos.compat.importing import import_memoryos
 from memos.compat.memoryos import Memoryos
 from memos.errors import InvalidInput, MemosError, NotFound
-from memos.importing import ImportSummary, OnBad
-from memos.reader.exports.memoryos import owners, records
+from memos.kernel.importing import ImportSummary, OnBad
+from memos.reader.importers.memoryos import owners, records
 
 ALICE = "memoryos-user-alice"
 
@@ -289,7 +289,7 @@ def test_a_hostile_folder_never_crashes_an_import(memos: MemOS, tmp_path: Path) 
 
 def test_the_command_imports_a_folder_and_tells_what_it_left(folder: Path, tmp_path: Path) -> None:
     write(folder / "users/bob/short_term.json", [page(7), 5])
-    command = [sys.executable, "-m", "memos.cli", "import", str(folder), "--format", "memoryos"]
+    command = [sys.executable, "-m", "memos.cli.app", "import", str(folder), "--format", "memoryos"]
     environment = {**os.environ, "MEMOS_HOME": str(tmp_path / "home"), "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 2

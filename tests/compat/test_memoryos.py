@@ -18,7 +18,7 @@ from memos.compat import names
 from memos.compat.memoryos import MemoryOS, Memoryos
 from memos.compat.sharing import INSTALLATIONS
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError
-from memos.memcube.ledger import tiers
+from memos.memcube.ledger import segments as tiers
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import Script, ScriptedChat
 

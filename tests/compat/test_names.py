@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.compat import names
+from memos.core.text.validation import check_name
 from memos.errors import InvalidInput
-from memos.text.checks import check_name
 
 ODD = [
     "",

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from memos.core.types import Status
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes
-from memos.memcube.ledger import adapter_exclusions, adapter_rows
+from memos.memcube.ledger import adapter_exclusions
+from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger.adapter_rows import AdapterState, Outcome
+from memos.memcube.ledger.adapters import AdapterState, Outcome
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.model import Status
 from tests.adapters import (
     BASE,
     NEW,

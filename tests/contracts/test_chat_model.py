@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from memos.backends.openai_chat import OpenAIChat
+from memos.backends.openai.chat import OpenAIChat
+from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest, Image
+from memos.core.tokens import Tokens
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError, UnfitAnswer
-from memos.ports import ChatMessage, ChatModel, ChatReply, ChatRequest, Image
-from memos.tokens import Tokens
 from tests.pictures import picture, png_of
 from tests.scripted_chat import ScriptedChat
 from tests.servers.openai_server import OpenAIServer, Said, answer, counted, error

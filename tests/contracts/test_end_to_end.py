@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from memos import MemOS, Settings
+from memos.core.settings import IndexSettings, LimitSettings, Neo4jSettings, QdrantSettings
 from memos.errors import Conflict, NotFound
-from memos.settings import IndexSettings, LimitSettings, Neo4jSettings, QdrantSettings
 from tests.fakes import WordEmbedder
 from tests.servers.neo4j_server import Neo4jServer
 from tests.servers.postgres_server import PostgresServer

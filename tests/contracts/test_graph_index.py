@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from memos.backends.ladybug import HUB_MENTIONS, LadybugGraph
-from memos.backends.neo4j_graph import Neo4jGraph
-from memos.ports import GraphIndex, GraphNode
-from memos.settings import Neo4jSettings
+from memos.backends.graph.ladybug import HUB_MENTIONS, LadybugGraph
+from memos.backends.graph.neo4j import Neo4jGraph
+from memos.core.ports import GraphIndex, GraphNode
+from memos.core.settings import Neo4jSettings
 from tests.examples import share
 from tests.servers.neo4j_server import Neo4jServer
 

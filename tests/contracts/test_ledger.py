@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.types import Status
 from memos.errors import Conflict, IntegrityError
 from memos.memcube.ledger import cubes, items, speakers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger, sqlite_url
-from memos.model import Status
 from tests.ledgers import BIG, ODD, Store
 
 Open = Callable[[], Ledger]

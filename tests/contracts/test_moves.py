@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from memos.memcube.ledger import cubes, moves
+from memos.core.settings import HeatSettings
+from memos.core.types import Cube, Fingerprint
+from memos.memcube.ledger import cubes
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.memcube.ledger.tiers import SegmentRow
-from memos.model import Cube, Fingerprint
+from memos.memcube.ledger.segments import SegmentRow
 from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.heat import tau_for
-from memos.settings import HeatSettings
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MANY = 5_000

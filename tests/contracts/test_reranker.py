@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from memos.asking.asker import Asker
-from memos.asking.reply_cache import ReplyCache
-from memos.backends.endpoint_reranker import EndpointReranker
-from memos.backends.onnx_reranker import OnnxReranker
+from memos.backends.encoders.cross_encoder import OnnxReranker
+from memos.backends.encoders.rerank_endpoint import EndpointReranker
+from memos.core.ports import ChatRequest, Reranker
+from memos.core.settings import RerankSettings
 from memos.errors import BackendUnavailable, MemosError, ModelError
-from memos.ports import ChatRequest, Reranker
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
 from memos.search.chat_reranker import ChatReranker
-from memos.settings import RerankSettings
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordReranker, shared_words
 from tests.scripted_chat import ScriptedChat

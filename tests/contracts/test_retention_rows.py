@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 from memos.errors import Conflict
 from memos.memcube import changes
-from memos.memcube.ledger import items, moves, retention
+from memos.memcube.ledger import items, retention
+from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.retention import Place
-from memos.model import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 from tests.fakes import FixedClock
 from tests.ledgers import ODD, Store
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from memos.errors import NotFound
-from memos.memcube.ledger import reading, submissions
+from memos.kernel.submissions import Progress, Submissions
+from memos.memcube.ledger import idempotency as submissions
+from memos.memcube.ledger import reading
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.submissions import Progress, Submissions
 from tests.fakes import FixedClock
 from tests.ledgers import Store
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memos.backends.bm25 import QdrantBm25
-from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.backends.qdrant_server import QdrantServerIndex
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.backends.qdrant.server import QdrantServerIndex
+from memos.core.filters import Condition, Op, matches, parse
+from memos.core.ports import ArmQuery, VectorIndex, VectorPoint, VectorSearch
+from memos.core.types import Arm
 from memos.errors import InvalidInput
-from memos.filters import Condition, Op, matches, parse
-from memos.model import Arm
-from memos.ports import ArmQuery, VectorIndex, VectorPoint, VectorSearch
 from tests.servers.qdrant_grpc import grpc_settings
 from tests.servers.qdrant_rest import server_settings
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.backends.qdrant_server import QdrantServerIndex
-from memos.filters import parse
-from memos.model import Arm
-from memos.ports import ArmQuery, ScoredPoint, VectorIndex, VectorPoint, VectorSearch
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.backends.qdrant.server import QdrantServerIndex
+from memos.core.filters import parse
+from memos.core.ports import ArmQuery, ScoredPoint, VectorIndex, VectorPoint, VectorSearch
+from memos.core.types import Arm
 from tests.contracts.test_vector_index import BM25, DIMENSION, FILTERS, RECORDS, point
 from tests.servers.qdrant_rest import server_settings
 

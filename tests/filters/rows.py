@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from memos.backends.bm25 import QdrantBm25
-from memos.clock import new_id
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.core.clock import new_id
+from memos.core.ports import Vector, VectorIndex, VectorPoint
+from memos.core.types import Cube, Fingerprint, Item, ItemType, Role, Status, Tier
+from memos.memcube.indexing.followers import Chunk, payload_of, point_id
 from memos.memcube.ledger import cubes, items, schema
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.vectors import Chunk, payload_of, point_id
-from memos.model import Cube, Fingerprint, Item, ItemType, Role, Status, Tier
-from memos.ports import Vector, VectorIndex, VectorPoint
 
 DIMENSION = 8
 THEN = datetime(2025, 1, 1, 12, 0, 0, 1, tzinfo=UTC)

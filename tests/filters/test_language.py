@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memos.clock import to_micros
+from memos.core.clock import to_micros
+from memos.core.filters import FIELDS, Op, fields_of, matches, parse
+from memos.core.types import ItemType
 from memos.errors import InvalidInput
-from memos.filters import FIELDS, Op, fields_of, matches, parse
 from memos.memcube.ledger import items
-from memos.model import ItemType
 from tests.filters import rows
 
 BORN = datetime(2023, 6, 5, 10, 0, 0, 123_456, tzinfo=UTC)

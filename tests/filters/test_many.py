@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from memos import MemOS, Settings
-from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.filters import And, Condition, Node, Not, Op, Or, matches, parse
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.core.filters import And, Condition, Node, Not, Op, Or, matches, parse
+from memos.core.ports import ArmQuery, ScoredPoint, VectorIndex, VectorSearch
+from memos.core.types import Arm, Item, Status
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.model import Arm, Item, Status
-from memos.ports import ArmQuery, ScoredPoint, VectorIndex, VectorSearch
-from memos.search.pushdown import MOST_PUSHED, recall
+from memos.search.recall import MOST_PUSHED, recall
 from tests.fakes import WordEmbedder
 from tests.filters import rows
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memos.backends.qdrant_edge import QdrantEdgeIndex
-from memos.backends.qdrant_server import QdrantServerIndex
-from memos.clock import to_micros
-from memos.filters import matches, parse
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.backends.qdrant.server import QdrantServerIndex
+from memos.core.clock import to_micros
+from memos.core.filters import matches, parse
+from memos.core.ports import ArmQuery, VectorIndex, VectorSearch
+from memos.core.types import Arm, Item, ItemType, Role, Status, Tier
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.model import Arm, Item, ItemType, Role, Status, Tier
-from memos.ports import ArmQuery, VectorIndex, VectorSearch
-from memos.search.pushdown import recall
+from memos.search.recall import recall
 from tests.examples import share
 from tests.filters import rows
 from tests.servers.postgres_server import PostgresServer

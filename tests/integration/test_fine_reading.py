@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.settings import IndexSettings, LimitSettings
+from memos.core.text.passages import addresses, numbers
+from memos.core.types import DERIVED, Status, Task, TaskState
 from memos.memcube.ledger import schema as t
-from memos.model import DERIVED, Status, Task, TaskState
-from memos.reader import answer
-from memos.reader.answer import Found
-from memos.settings import IndexSettings, LimitSettings
-from memos.text.passages import addresses, numbers
+from memos.reader.facts import answer
+from memos.reader.facts.answer import Found
 from tests.fakes import WordEmbedder
 from tests.servers import llama_server
 from tests.servers.fixtures import unavailable

@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from memos.clock import SystemClock
+from memos.core.clock import SystemClock
 from memos.errors import Conflict, IntegrityError, InvalidInput, MemosError, NotFound
-from memos.memcube import archive, backups, rows
-from memos.memcube.archive import MANIFEST, Manifest, Part
-from memos.memcube.files import signed, unsigned
-from memos.memcube.holders import BACKUP_PATHS
+from memos.memcube.backup import archive, backups, rows
+from memos.memcube.backup.archive import MANIFEST, Manifest, Part
+from memos.memcube.backup.files import signed, unsigned
+from memos.memcube.backup.restore import restore_archive
+from memos.memcube.installation import BACKUP_PATHS
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
-from memos.memcube.restoring import restore_archive
 from tests import forks
 from tests.fakes import FixedClock
 from tests.ledgers import BIG, ODD, Store, chains, contents, fill, sqlite_ledger, waiting
@@ -558,10 +558,10 @@ def test_a_backup_is_forgotten_only_when_its_folder_is_gone(
 CHILD = """
 import sys
 from pathlib import Path
-from memos.clock import SystemClock
-from memos.memcube import backups
+from memos.core.clock import SystemClock
+from memos.memcube.backup import backups
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.memcube.restoring import restore_archive
+from memos.memcube.backup.restore import restore_archive
 what, home, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 ledger = Ledger.open(sqlite_url(home / "ledger.db"))
 tell = lambda done, total: print(done, total, flush=True)

@@ -13,16 +13,18 @@ from typing import Any
 
 import pytest
 
+from memos.core.types import Fingerprint
 from memos.errors import Conflict, InvalidInput, MemosError
-from memos.memcube import dump_check, dump_zip, holders
-from memos.memcube.dump_format import STAYING, TABLES
-from memos.memcube.dump_ids import Ids
-from memos.memcube.dump_rows import Bounds
-from memos.memcube.dump_zip import DumpReader
-from memos.memcube.files import Ticker
+from memos.memcube import installation as holders
+from memos.memcube.backup.files import Ticker
+from memos.memcube.dump import container as dump_zip
+from memos.memcube.dump import dump_check
+from memos.memcube.dump.check import Bounds
+from memos.memcube.dump.container import DumpReader
+from memos.memcube.dump.format import STAYING, TABLES
+from memos.memcube.dump.ids import Ids
 from memos.memcube.ledger import items as rows
 from memos.memcube.ledger.engine import Ledger
-from memos.model import Fingerprint
 from tests.dumps import TakenApart, dumped, loaded, signed, zipped
 from tests.ledgers import ODD, Store, chains, contents, fill, sqlite_ledger, waiting
 

@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.ports import Vector
+from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import ModelError
 from memos.memcube.ledger import outbox
-from memos.ports import Vector
-from memos.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder
 
 POISON = "poisonous"

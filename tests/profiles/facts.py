@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memos import MemOS
-from memos.model import Fact, Item, ItemType, Role, Source, Span, Status, Tier, Trust
-from memos.text.statements import key_of
+from memos.core.text.statements import key_of
+from memos.core.types import Fact, Item, ItemType, Role, Source, Span, Status, Tier, Trust
 
 DAY = datetime(2025, 3, 1, 9, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from memos.model import Role, Trust
-from memos.profiles.asking import TraitsAnswer, instructions, traits_of
-from memos.profiles.template import standard
-from memos.profiles.values import cleaned
+from memos.core.types import Role, Trust
+from memos.memcube.profiles.extraction import TraitsAnswer, instructions, traits_of
+from memos.memcube.profiles.template import standard
+from memos.memcube.profiles.values import cleaned
 from tests.profiles.facts import message
 
 MESSAGES = [

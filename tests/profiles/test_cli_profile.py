@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.model import DEFAULT_CUBE
-from memos.profiles.traits import find_traits
-from memos.settings import LimitSettings
+from memos.core.settings import LimitSettings
+from memos.core.types import DEFAULT_CUBE
+from memos.memcube.profiles.traits import find_traits
 from tests.profiles.facts import say, statement
 from tests.test_cli import Store
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from memos.core.text.statements import statements
 from memos.errors import InvalidInput, MemosError
-from memos.profiles.template import MOST_BYTES, Kind, Template, read_template, standard
-from memos.text.statements import statements
+from memos.memcube.profiles.template import MOST_BYTES, Kind, Template, read_template, standard
 
 
 def small(**changes: Any) -> dict[str, Any]:

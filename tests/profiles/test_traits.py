@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from memos.model import Fact, Item, ItemType, Role, Span, Status, Trust
-from memos.profiles.template import standard
-from memos.profiles.traits import find_traits, may_replace, sureness, trait_key
+from memos.core.types import Fact, Item, ItemType, Role, Span, Status, Trust
+from memos.memcube.profiles.template import standard
+from memos.memcube.profiles.traits import find_traits, may_replace, sureness, trait_key
 from tests.profiles.facts import message, preference, statement
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import count
 
-from memos.model import Item, ItemType, Role, Source, Status, Tier, Trust
+from memos.core.types import Item, ItemType, Role, Source, Status, Tier, Trust
 
 SAID = datetime(2023, 5, 8, 10, 0, tzinfo=UTC)
 """A Monday."""

@@ -9,15 +9,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
-from memos.asking.reply_cache import ReplyCache
+from memos.core.ports import ChatRequest
+from memos.core.types import ItemType, Role, Span, Trust
 from memos.errors import UnfitAnswer
-from memos.model import ItemType, Role, Span, Trust
-from memos.ports import ChatRequest
-from memos.reader import choosing, facts
-from memos.reader.choosing import KNOWN, question
-from memos.reader.facts import FactReader
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.reader.facts import extractor as facts
+from memos.reader.facts import sentence_choice as choosing
+from memos.reader.facts.extractor import FactReader
+from memos.reader.facts.sentence_choice import KNOWN, question
 from tests.reader.talk import said
 from tests.scripted_chat import ScriptedChat
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memos.backends.minilm import MiniLmEmbedder
-from memos.ports import DocumentPages, Page
+from memos.backends.encoders.minilm import MiniLmEmbedder
+from memos.core.ports import DocumentPages, Page
 from memos.reader.chunking import PROSE_TOKENS, WHOLE_TOKENS, Mark, Passage, passages
 from memos.reader.documents import read
 from tests.fakes import WordEmbedder

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.asking.meter import Meter
-from memos.model import Fact, Item, ItemType, Role, Trust
-from memos.reader.facts import Extraction, FactReader
+from memos.core.types import Fact, Item, ItemType, Role, Trust
+from memos.llm.usage import Meter
+from memos.reader.facts.extractor import Extraction, FactReader
 from tests.reader.talk import SAID, said
 
 ZONE = ZoneInfo("Europe/Paris")

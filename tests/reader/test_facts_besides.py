@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
-from memos.asking.reply_cache import ReplyCache
-from memos.model import Item, ItemType, Role, Trust
-from memos.profiles.template import standard
-from memos.reader.facts import Extraction, FactReader
-from memos.reader.grounding import NO_SUCH_DATE, NO_SUCH_NAME
-from memos.scheduler.consolidate import why_review
+from memos.core.types import Item, ItemType, Role, Trust
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.memcube.profiles.template import standard
+from memos.reader.facts.extractor import Extraction, FactReader
+from memos.reader.facts.grounding import NO_SUCH_DATE, NO_SUCH_NAME
+from memos.scheduler.consolidation import why_review
 from tests.reader.talk import said
 from tests.reader.test_facts_model import MOVED, ZONE, fact
 from tests.scripted_chat import ScriptedChat

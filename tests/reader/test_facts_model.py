@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
-from memos.asking.reply_cache import ReplyCache
+from memos.core.types import Item, ItemType, Role, Span, Trust
 from memos.errors import BackendUnavailable, ModelError
-from memos.model import Item, ItemType, Role, Span, Trust
-from memos.reader.facts import Extraction, FactReader
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.reader.facts.extractor import Extraction, FactReader
 from tests.reader.talk import SAID, said
 from tests.scripted_chat import Script, ScriptedChat
 

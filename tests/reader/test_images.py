@@ -14,13 +14,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from PIL import Image
 
+from memos.core.settings import ImageSettings, LimitSettings
+from memos.core.types import Message
 from memos.errors import InvalidInput
-from memos.model import Message
-from memos.reader.fields import plain
+from memos.reader.arguments import plain
 from memos.reader.image_headers import read_header
 from memos.reader.images import ImageParts
 from memos.reader.messages import read_messages
-from memos.settings import ImageSettings, LimitSettings
 from tests.pictures import animation, chunk, data_url, part, photo, picture, png_of
 
 LIMITS = ImageSettings()

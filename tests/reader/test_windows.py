@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.model import Item, Status
-from memos.reader.fact_asking import shown_tokens
-from memos.reader.windows import Room, window
+from memos.core.types import Item, Status
+from memos.reader.facts.llm import shown_tokens
+from memos.reader.facts.windows import Room, window
 from tests.reader.talk import said
 
 PLAIN = said("word " * 20)

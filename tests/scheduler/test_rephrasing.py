@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
-from memos.asking.reply_cache import ReplyCache
 from memos.errors import Conflict, ModelError
-from memos.memcube.parametric.drills import DrillKind, KnownFact, course_of
-from memos.scheduler.rephrasing import Rephrasing, checked
+from memos.kernel.adapters.rephrasing import Rephrasing, checked
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.memcube.parametric.quiz import DrillKind, KnownFact, course_of
 from tests.scripted_chat import ScriptedChat
 
 LYON = KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from memos.core.settings import HeatSettings, Settings
 from memos.errors import InvalidInput
 from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, tau_for
 from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy
 from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of, wanted_tau
-from memos.settings import HeatSettings, Settings
 
 
 def test_between_the_thresholds_nothing_moves() -> None:

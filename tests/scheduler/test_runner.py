@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from memos.clock import SystemClock
+from memos.core.clock import SystemClock
+from memos.core.settings import TaskSettings
+from memos.core.types import WHOLE, Task, TaskState
 from memos.errors import BackendUnavailable, InvalidInput, ModelError
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tasks, usage
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.ledger.usage import Spending
-from memos.model import WHOLE, Task, TaskState
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task_run import Job, Later, LeaseLost, Parked, Run
-from memos.settings import TaskSettings
+from memos.scheduler.task import Job, Later, LeaseLost, Parked, Run
 from tests import forks
 from tests.ledgers import Store
 
@@ -398,12 +398,12 @@ import sys, time, random
 from datetime import UTC, datetime
 from pathlib import Path
 import sqlalchemy as sa
-from memos.clock import SystemClock
+from memos.core.clock import SystemClock
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task_run import Job
-from memos.settings import TaskSettings
+from memos.scheduler.task import Job
+from memos.core.settings import TaskSettings
 
 def job(run):
     time.sleep(random.random() * 0.02)

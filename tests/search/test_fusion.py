@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.ports import ScoredPoint
+from memos.core.ports import ScoredPoint
+from memos.core.tokens import estimate_tokens
 from memos.search.fusion import fuse
-from memos.tokens import estimate_tokens
 
 
 def arm(*scores: tuple[str, float]) -> list[ScoredPoint]:

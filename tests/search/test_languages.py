@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from memos import MemOS
-from memos.backends.bm25 import QdrantBm25
+from memos.backends.encoders.bm25 import QdrantBm25
 from tests.fakes import FixedClock, WordEmbedder
 from tests.search.chinese import JAPANESE, JAPANESE_QUESTIONS, MESSAGES, QUESTIONS
 

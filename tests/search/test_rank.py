@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memos.clock import to_micros
+from memos.core.clock import to_micros
+from memos.core.ports import ScoredPoint
+from memos.core.types import ItemType, Role, Status
 from memos.memcube.ledger.items import Brief
-from memos.model import ItemType, Role, Status
-from memos.ports import ScoredPoint
 from memos.search import rank as weights
 from memos.search.fusion import Fused
 from memos.search.question import Question, read_question

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memos.clock import to_micros
+from memos.core.clock import to_micros
 from memos.errors import ModelError
 from memos.memcube.ledger.items import Brief
 from memos.search.rank import Ranked

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.settings import RerankSettings
+from memos.core.types import SearchResult
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
-from memos.model import SearchResult
 from memos.search.patience import AT_ONCE
-from memos.settings import RerankSettings
 from tests.backends.tiny_onnx import make_reranker
 from tests.contracts.test_reranker import graded
 from tests.fakes import FixedClock, WordEmbedder, WordReranker

@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memos import MemOS
+from memos.core.ports import ScoredPoint
+from memos.core.text.times import time_expressions
+from memos.core.types import STANDING_OF, SearchResult
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.ledger import items
-from memos.model import STANDING_OF, SearchResult
-from memos.ports import ScoredPoint
 from memos.search import rank
 from memos.search.searcher import best_of
-from memos.text.times import time_expressions
 from tests.fakes import FixedClock, WordEmbedder
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.filters import matches
+from memos.core.filters import matches
 from memos.search.question import read_question
 from memos.search.spans import Span, of_spans
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS
-from memos.model import SearchResult
-from memos.settings import IndexSettings, LimitSettings, Settings
+from memos.core.settings import IndexSettings, LimitSettings, Settings
+from memos.core.types import SearchResult
 
 CALM = "I avoid bustling nightlife and crowds."
 ORDER = "Always include version numbers when I ask about software libraries."

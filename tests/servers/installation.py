@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from memos import MemOS, Settings
-from memos.settings import IndexSettings, LimitSettings, Neo4jSettings
+from memos.core.settings import IndexSettings, LimitSettings, Neo4jSettings
 from tests.fakes import WordEmbedder
 from tests.servers.neo4j_server import Neo4jServer
 from tests.servers.postgres_server import PostgresServer

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from memos.settings import ChatSettings
+from memos.core.settings import ChatSettings
 
 KEY = "a-key-for-llama"
 CONTEXT_TOKENS = 2048

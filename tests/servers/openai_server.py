@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from pydantic import SecretStr
 
-from memos.settings import ChatSettings
+from memos.core.settings import ChatSettings
 
 Body = dict[str, Any]
 

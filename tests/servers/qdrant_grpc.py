@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client import grpc as wire
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from memos.settings import QdrantSettings
+from memos.core.settings import QdrantSettings
 from tests.servers.qdrant_rest import server_settings
 
 _DONE = wire.PointsOperationResponse(result=wire.UpdateResult(operation_id=0, status=wire.UpdateStatus.Completed))

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import SecretStr
 from qdrant_client import QdrantClient, models
 
-from memos.settings import QdrantSettings
+from memos.core.settings import QdrantSettings
 
 Body = dict[str, Any]
 

@@ -10,10 +10,10 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from memos import MemOS, Settings
+from memos.core.settings import IndexSettings, LimitSettings, QdrantSettings
 from memos.errors import BackendUnavailable, InvalidInput, MemosError
 from memos.memcube.ledger import postgres
 from memos.memcube.ledger.engine import Ledger
-from memos.settings import IndexSettings, LimitSettings, QdrantSettings
 from tests.servers.installation import on_servers, opened
 from tests.servers.neo4j_server import Neo4jServer
 from tests.servers.postgres_server import PostgresServer

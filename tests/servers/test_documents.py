@@ -9,9 +9,9 @@ import pytest
 from pydantic import SecretStr
 
 from memos import MemOS, Settings
+from memos.core.types import FileState
 from memos.errors import NotFound
-from memos.model import FileState
-from memos.moving import migrate
+from memos.kernel.relocation import migrate
 from tests.fakes import WordEmbedder
 from tests.servers.postgres_server import PostgresServer
 from tests.test_documents import MANUAL, put, texts

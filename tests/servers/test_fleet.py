@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx2
 
 from memos import MemOS
+from memos.core.settings import HeatSettings, TaskSettings
 from memos.memcube.ledger import tasks
-from memos.settings import HeatSettings, TaskSettings
 from tests.servers.installation import environment, on_servers
 from tests.servers.neo4j_server import Neo4jServer
 from tests.servers.postgres_server import PostgresServer

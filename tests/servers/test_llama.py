@@ -12,14 +12,14 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from memos import MemOS, Settings
-from memos.asking.asker import Asker
-from memos.asking.meter import Meter
-from memos.asking.reply_cache import ReplyCache
-from memos.backends.openai_chat import OpenAIChat
+from memos.backends.openai.chat import OpenAIChat
+from memos.core.kv_cache import Prefix
+from memos.core.ports import ChatMessage, ChatRequest
+from memos.core.settings import RecallSettings, TaskSettings
 from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
-from memos.ports import ChatMessage, ChatRequest
-from memos.prefixes import Prefix
-from memos.settings import RecallSettings, TaskSettings
+from memos.llm.cache import ReplyCache
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 from tests.servers import llama_server

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.settings import LimitSettings
 from memos.errors import BackendUnavailable
-from memos.moving import migrate
-from memos.settings import LimitSettings
+from memos.kernel.relocation import migrate
 from tests.fakes import WordEmbedder
 from tests.ledgers import ODD
 from tests.servers.installation import on_servers, opened

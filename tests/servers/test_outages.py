@@ -11,10 +11,10 @@ import pytest
 from pydantic import SecretStr
 
 from memos import MemOS, Settings
+from memos.core.identities import Right
+from memos.core.settings import IndexSettings
 from memos.errors import BackendUnavailable, Conflict
-from memos.identities import Right
 from memos.memcube.ledger import items
-from memos.settings import IndexSettings
 from tests.servers.installation import on_servers, opened
 from tests.servers.neo4j_server import Neo4jServer
 from tests.servers.postgres_server import PASSWORD, PostgresServer

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
+from memos.core.settings import IndexSettings
 from memos.errors import BackendUnavailable
+from memos.memcube.indexing.shared_projection import SharedProjection
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.shared_projection import SharedProjection
-from memos.settings import IndexSettings
 from tests.fakes import WordEmbedder
 from tests.ledgers import Store
 from tests.servers.installation import environment, on_servers, opened

@@ -6,9 +6,10 @@ import re
 import threading
 from datetime import UTC, datetime, timedelta
 
-from memos.clock import SystemClock
+from memos.core.clock import SystemClock
 from memos.errors import Conflict, NotFound
-from memos.memcube import changes, erase
+from memos.memcube import changes
+from memos.memcube import erasure as erase
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Lease, NewTask

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.instructions import reads_like_instruction, standing_instructions
+from memos.core.text.instructions import reads_like_instruction, standing_instructions
 
 STANDING = [
     "Always answer in French.",

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.fact_pairs import OTHER, SAME
-from memos.scheduler.consolidate import same
-from memos.text.likeness import contradicts, covered, overlap, plain, words
+from memos.core.text.matching import contradicts, covered, overlap, plain, words
+from memos.scheduler.consolidation import same
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.text.secrets import mask
+from memos.core.text.redaction import mask
 
 PERSONAL = (
     ("e-mail", "a.b+c@example.co.uk"), ("e-mail", "ann@例子.中国"), ("e-mail", "o'neil@example.com"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.preferences import firm_preference, liking, likings, states_preference, thing_of
+from memos.core.text.preferences import firm_preference, liking, likings, states_preference, thing_of
 
 
 @pytest.mark.parametrize(

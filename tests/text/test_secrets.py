@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memos.text.secret_formats import FORMATS
-from memos.text.secrets import marks, mask
+from memos.core.text.redaction import marks, mask
+from memos.core.text.secret_patterns import FORMATS
 from tests.text.secret_samples import HARMLESS, JWT, PEM, SECRETS
 
 GITHUB = next(secret for kind, _, secret in SECRETS if kind == "github token")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.sentences import asserted, is_question, is_supposed, sentences
+from memos.core.text.sentences import asserted, is_question, is_supposed, sentences
 
 
 def split(text: str) -> list[str]:

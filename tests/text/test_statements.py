@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memos.text.entities import entities
-from memos.text.statements import OfOther, key_of, past_statements, statements, statements_of_others
+from memos.core.text.entities import entities
+from memos.core.text.statements import OfOther, key_of, past_statements, statements, statements_of_others
 
 STATED = [
     ("I live in Paris.", "residence", "Paris"),

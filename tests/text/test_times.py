@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.text.times import time_expressions
+from memos.core.text.times import time_expressions
 
 WEDNESDAY = datetime(2023, 6, 7, 14, tzinfo=UTC)
 ZONE = ZoneInfo("UTC")
@@ -195,7 +195,7 @@ def test_at_most_sixteen_are_read() -> None:
 
 
 def test_every_gate_has_a_reader() -> None:
-    from memos.text import times  # noqa: PLC0415
+    from memos.core.text import times  # noqa: PLC0415
 
     kinds = set(re.findall(r"\(\?P<(\w+)>", times._EXPRESSION.pattern)) - {
         "name",

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from memos import MemOS
-from memos.model import Item
+from memos.core.types import Item
 
 
 def call(*calls: tuple[str, str, Any], text: str | None = None, **more: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.model import Role, ToolCall
-from memos.text.outcomes import error_type, worked
-from memos.text.tool_calls import Turn, normalised, pairs, shown_call, span_of, written
+from memos.core.text.outcomes import error_type, worked
+from memos.core.text.tool_calls import Turn, normalised, pairs, shown_call, span_of, written
+from memos.core.types import Role, ToolCall
 
 
 def turns(*entries: str | list[str], talk: str = "t") -> list[Turn]:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memos import MemOS, Settings
-from memos.cli import app
+from memos.cli.app import app
 from memos.search.question import Intent, read_question
 from tests.fakes import FixedClock
 from tests.tools.talk import call, result, user

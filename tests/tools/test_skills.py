@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from memos import MemOS
-from memos.identities import Right
+from memos.core.identities import Right
+from memos.core.types import LinkKind
 from memos.memcube.ledger import items, tool_tasks
-from memos.model import LinkKind
-from memos.reader.skills import MOST_RUNS
+from memos.reader.facts.skills import MOST_RUNS
 from tests.tools.talk import call, idle, result, skills, user
 
 CITIES = [("Paris", "Osaka"), ("Rome", "Lima"), ("Oslo", "Cairo"), ("Bern", "Quito"), ("Baku", "Perth")]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from memos import MemOS
+from memos.core.types import Item, Trust
 from memos.errors import InvalidInput, NotFound
-from memos.model import Item, Trust
 from tests.fakes import WordEmbedder
 from tests.tools.talk import call, definition, idle, of_type, result, trajectories, user
 

@@ -26,7 +26,7 @@ from memos.api.client.transport import (
     request_of,
     told_like,
 )
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import MemosError
 
 P = ParamSpec("P")

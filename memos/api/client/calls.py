@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from memos.api.client.address import Misused, Options
 from memos.api.client.failures import failure, strange
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.types import Json
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, LimitReached, MemosError
-from memos.model import Json
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+from memos.core.types import Json
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,
@@ -19,7 +20,6 @@ from memos.errors import (
     NotFound,
     PermissionDenied,
 )
-from memos.model import Json
 
 _BY_CODE: dict[str, type[MemosError]] = {
     kind.code: kind

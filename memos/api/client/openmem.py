@@ -18,7 +18,7 @@ from memos.api.client.address import Misused
 from memos.api.client.calls import Call, Model, Reply, Stream, as_model, encoded, repeatable_with
 from memos.api.client.failures import failure, strange
 from memos.api.client.results import Plain
-from memos.model import Json
+from memos.core.types import Json
 
 T = TypeVar("T")
 

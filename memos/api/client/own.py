@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from memos.api.client.calls import Call, Model, Reply, Stream, as_model, encoded, repeatable_with
 from memos.api.client.failures import failure, strange
 from memos.api.client.openmem import segment
-from memos.model import Json
+from memos.core.types import Json
 
 T = TypeVar("T")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from memos.api.client import own_activation, own_adapters, own_cubes, own_memories, own_tasks, own_travel
+from memos.api.client import own_activation, own_tasks, own_travel
+from memos.api.client import v1_cubes as own_cubes
+from memos.api.client import v1_models as own_adapters
+from memos.api.client import v1_requests as own_memories
 from memos.api.client.blocking import Connection, sends
 
 

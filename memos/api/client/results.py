@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from memos.model import Json
+from memos.core.types import Json
 
 
 class Result(BaseModel):

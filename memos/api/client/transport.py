@@ -13,7 +13,7 @@ import httpx2
 
 from memos.api.client.address import Address, Misused, Options
 from memos.api.client.calls import Call, Reply, problem
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import BackendTimeout, BackendUnavailable, ConnectionLost, MemosError
 from memos.version import __version__
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from memos.api.client.results import Result
-from memos.model import Json
+from memos.core.types import Json
 
 
 class Masked(Result):

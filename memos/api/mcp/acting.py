@@ -13,10 +13,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from starlette.requests import Request
 
-from memos.api.callers import Who, who
-from memos.guard import calling
-from memos.identities import Caller
-from memos.kernel import MemOS
+from memos.api.auth import Who, who
+from memos.core.identities import Caller
+from memos.kernel.access.guard import calling
+from memos.kernel.memos import MemOS
 
 
 @dataclass(frozen=True, slots=True)

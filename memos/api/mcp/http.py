@@ -13,12 +13,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from memos.api.all_families import MCP
 from memos.api.families import family
 from memos.api.mcp.acting import by_key
 from memos.api.mcp.server import create
+from memos.api.mounting import MCP
 from memos.api.v1.errors import show
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 
 class _Endpoint:

@@ -14,10 +14,11 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
-from memos.api.mcp import exchanges, tools
+from memos.api.mcp import memoryos_tools as exchanges
+from memos.api.mcp import tools
 from memos.api.mcp.acting import Finding, acting, acting_for
+from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError, shown
-from memos.model import Json
 from memos.version import __version__
 
 _INSTRUCTIONS = (

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memos.model import Item, Source
-from memos.text.fencing import is_untrusted
+from memos.core.text.rendering import is_untrusted
+from memos.core.types import Item, Source
 
 
 class Memory(BaseModel):

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import anyio
 from anyio import to_thread
 
-from memos.api.callers import Who
+from memos.api.auth import Who
 from memos.api.mcp.acting import always
 from memos.api.mcp.server import create
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 
 def run(memos: Callable[[], MemOS], whose: Who, close: Callable[[], None]) -> None:

@@ -6,9 +6,9 @@ from fastapi import FastAPI
 
 from memos.api.families import family
 from memos.api.openai_proxy import routes
-from memos.api.openai_proxy.envelope import show
+from memos.api.openai_proxy.errors import show
 from memos.api.openai_proxy.upstream import Upstream
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI:

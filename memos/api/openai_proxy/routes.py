@@ -15,19 +15,19 @@ from anyio import CancelScope, to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from memos.api.callers import Who, who
+from memos.api.auth import Who, who
 from memos.api.families import Asked, Opened
-from memos.api.openai_proxy.answered import Copy, exchange, read_answer, usage_in
-from memos.api.openai_proxy.asked import Completion, read
-from memos.api.openai_proxy.envelope import problem
+from memos.api.openai_proxy.answers import Copy, exchange, read_answer, usage_in
+from memos.api.openai_proxy.errors import problem
+from memos.api.openai_proxy.requests import Completion, read
 from memos.api.openai_proxy.spending import Spending
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
-from memos.api.talking import Gone, Streamed, while_there
-from memos.chatting.results import Recalled
+from memos.api.streaming import Gone, Streamed, while_there
+from memos.core.identities import Caller
+from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
-from memos.identities import Caller
-from memos.kernel import MemOS
-from memos.model import Json
+from memos.kernel.chat.results import Recalled
+from memos.kernel.memos import MemOS
 
 router = APIRouter()
 log = logging.getLogger("memos.api.openai_proxy")

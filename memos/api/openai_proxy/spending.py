@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from anyio import CancelScope, to_thread
 
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 _BYTES_PER_TOKEN = 4
 

@@ -8,11 +8,11 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import anyio
 import httpx2
 
-from memos.api.openai_proxy.inside import BASE_URL, PREFIX, Inside
+from memos.api.openai_proxy.local_model import BASE_URL, PREFIX, Inside
+from memos.core.kv_cache import Prefix
+from memos.core.ports import ChatModel
+from memos.core.settings import ChatSettings
 from memos.errors import BackendTimeout, BackendUnavailable
-from memos.ports import ChatModel
-from memos.prefixes import Prefix
-from memos.settings import ChatSettings
 from memos.version import __version__
 
 _CONNECT_S = 10.0

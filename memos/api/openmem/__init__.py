@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from memos.api.families import family
 from memos.api.openmem import chats, files, lookups, memories, messages, profiles
 from memos.api.openmem.envelope import show
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:

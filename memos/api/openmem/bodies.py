@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from memos.api.openmem.envelope import Empty, TooLong
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Json
 from memos.errors import InvalidInput
-from memos.model import Json
-from memos.tokens import estimate_tokens
 
 Names = str | list[str] | None
 _Value = TypeVar("_Value")

@@ -13,18 +13,18 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from memos.api.families import Asked, Opened, status_of
-from memos.api.openmem import scopes
+from memos.api.openmem import shapes as scopes
 from memos.api.openmem.bodies import Subject, bounded, check_tokens, required
 from memos.api.openmem.envelope import number_of, ok
 from memos.api.openmem.messages import same
-from memos.api.talking import Streamed, Talking
+from memos.api.streaming import Streamed, Talking
 from memos.api.waiting import HEADERS, look, looks
-from memos.chatting.results import ChatOptions, ChatResult
+from memos.core.identities import Caller
+from memos.core.types import Json, Mode
 from memos.errors import BackendTimeout, InvalidInput, MemosError, NotFound
-from memos.identities import Caller
-from memos.kernel import MemOS
-from memos.model import Json, Mode
-from memos.submissions import Submission
+from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.memos import MemOS
+from memos.kernel.submissions import Submission
 
 router = APIRouter(tags=["chat"])
 

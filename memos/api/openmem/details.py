@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from memos.model import Item, ItemType, Json, Source, Status, StoredFile, Tier
-from memos.preview import PreviewFact
+from memos.core.types import Item, ItemType, Json, Source, Status, StoredFile, Tier
+from memos.reader.preview import PreviewFact
 
 Detail = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
-from memos.api.callers import NoKey
+from memos.api.auth import NoKey
+from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, ModelError, NotFound, PermissionDenied
-from memos.model import Json
 
 _BY_STATUS: Final = {401: 40132, 413: 40305, 429: 40309, 503: 50000, 504: 50000, 502: 50000, 500: 50000}
 _NO_SUCH: Final = {"task": 50131, "cube": 50120, "knowledge base": 50120, "file": 50120, "content of file": 50120}

@@ -15,14 +15,15 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from memos.api.families import Asked, Opened
-from memos.api.openmem import details, scopes
+from memos.api.openmem import details
+from memos.api.openmem import shapes as scopes
+from memos.api.openmem.attachments import MOST_FILES, File, file_of
 from memos.api.openmem.bodies import Body, bounded, only_one, required
 from memos.api.openmem.envelope import Empty, deleting, ok
-from memos.attachments import MOST_FILES, File, file_of
+from memos.core.identities import Caller
+from memos.core.types import StoredFile
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.identities import Caller
-from memos.kernel import MemOS
-from memos.model import StoredFile
+from memos.kernel.memos import MemOS
 
 router = APIRouter(tags=["knowledge bases"])
 

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from memos.api.families import Asked, Opened
 from memos.api.openmem import details
+from memos.api.openmem.attachments import File, without_files
 from memos.api.openmem.bodies import Body, check_tokens, required, said
 from memos.api.openmem.envelope import ok
-from memos.attachments import File, without_files
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.types import Json
 from memos.errors import InvalidInput, shown
-from memos.model import Json
-from memos.preview import Given, Reading, preview
+from memos.reader.preview import Given, Reading, preview
 
 router = APIRouter(tags=["look-ups"])
 

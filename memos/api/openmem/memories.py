@@ -8,15 +8,16 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
-from memos.api.callers import Who
+from memos.api.auth import Who
 from memos.api.families import Asked, Opened
-from memos.api.openmem import details, scopes
+from memos.api.openmem import details
+from memos.api.openmem import shapes as scopes
 from memos.api.openmem.bodies import Body, Subject, bounded, check_tokens, only_one, required
 from memos.api.openmem.envelope import deleting, ok
+from memos.core.identities import Caller
+from memos.core.types import CubeKind, Hit, ItemType, Json
 from memos.errors import InvalidInput, shown
-from memos.identities import Caller
-from memos.kernel import MemOS
-from memos.model import CubeKind, Hit, ItemType, Json
+from memos.kernel.memos import MemOS
 
 router = APIRouter(tags=["memories"])
 

@@ -10,18 +10,19 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.callers import Who
+from memos.api.auth import Who
 from memos.api.families import Asked, Opened
-from memos.api.openmem import details, scopes
+from memos.api.openmem import details
+from memos.api.openmem import shapes as scopes
+from memos.api.openmem.attachments import without_files
 from memos.api.openmem.bodies import Body, Names, Subject, bounded, check_tokens, required, said
 from memos.api.openmem.envelope import ok, storing
 from memos.api.waiting import look, looks
-from memos.attachments import without_files
+from memos.core.identities import Caller
+from memos.core.types import Json, TaskState
 from memos.errors import BackendTimeout, Conflict, NotFound
-from memos.identities import Caller
-from memos.kernel import MemOS
-from memos.model import Json, TaskState
-from memos.submissions import Progress, Submission
+from memos.kernel.memos import MemOS
+from memos.kernel.submissions import Progress, Submission
 
 router = APIRouter(tags=["messages"])
 

@@ -7,16 +7,16 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import Field
 
-from memos.api.callers import Who
+from memos.api.auth import Who
 from memos.api.families import Asked, Opened
-from memos.api.openmem import scopes
+from memos.api.openmem import shapes as scopes
 from memos.api.openmem.bodies import Body, Subject, required
 from memos.api.openmem.envelope import deleting, ok
+from memos.core.identities import Caller
+from memos.core.types import Json, Role
 from memos.errors import InvalidInput, NotFound, shown
-from memos.identities import Caller
-from memos.kernel import MemOS
-from memos.model import Json, Role
-from memos.profiles.template import Template, read_template, standard
+from memos.kernel.memos import MemOS
+from memos.memcube.profiles.template import Template, read_template, standard
 
 router = APIRouter(tags=["profiles"])
 

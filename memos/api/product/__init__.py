@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from memos.api.families import family
 from memos.api.product import chats, cubes, memories, search, tasks
 from memos.api.product.envelope import show
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:

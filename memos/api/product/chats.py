@@ -14,12 +14,12 @@ from starlette.responses import Response
 
 from memos.api.families import Asked, Opened
 from memos.api.product.envelope import Body, acting, done
-from memos.api.talking import Streamed, Talking
+from memos.api.streaming import Streamed, Talking
 from memos.api.waiting import HEADERS
-from memos.chatting.results import ChatOptions, ChatResult
+from memos.core.identities import Caller
 from memos.errors import MemosError
-from memos.identities import Caller
-from memos.kernel import MemOS
+from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.memos import MemOS
 
 router = APIRouter(prefix="/chat")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened
 from memos.api.product.envelope import Body, done
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import NotFound
 from memos.version import __version__
 

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
-from memos.api.callers import Who, who
+from memos.api.auth import Who, who
+from memos.core.identities import Caller
 from memos.errors import InvalidInput, MemosError
-from memos.identities import Caller
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 
 class Body(BaseModel):

@@ -14,9 +14,9 @@ from memos.api.families import Asked, Opened
 from memos.api.product.envelope import Body, acting, done
 from memos.api.product.shapes import memory_type
 from memos.api.waiting import looks
+from memos.core.types import AddReceipt, Item, Json, Mode
 from memos.errors import InvalidInput, NotFound
-from memos.kernel import MemOS
-from memos.model import AddReceipt, Item, Json, Mode
+from memos.kernel.memos import MemOS
 
 router = APIRouter()
 

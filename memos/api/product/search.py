@@ -8,13 +8,13 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import Field
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened
 from memos.api.product.envelope import Body, acting, done
 from memos.api.product.shapes import bucket, buckets, memory, memory_type, types_named
+from memos.core.types import Hit, Item
 from memos.errors import InvalidInput
-from memos.model import Hit, Item
-from memos.recalling import Kind, only
+from memos.kernel.recalling import Kind, only
 
 router = APIRouter()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from memos.api.views import view
-from memos.model import Hit, Item, ItemType, Trust
+from memos.core.types import Hit, Item, ItemType, Trust
 
 _MEMORY_TYPES = {
     ItemType.WORKING: "WorkingMemory",

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
-from memos.api.callers import Who, who
+from memos.api.auth import Who, who
 from memos.api.families import Asked, Opened
 from memos.api.product.envelope import done
 from memos.api.product.memories import task_key
 from memos.api.waiting import Told, look, looks, streamed
+from memos.core.types import Task, TaskState
 from memos.errors import NotFound
-from memos.kernel import MemOS
-from memos.model import Task, TaskState
-from memos.submissions import Progress
+from memos.kernel.memos import MemOS
+from memos.kernel.submissions import Progress
 
 router = APIRouter(prefix="/scheduler")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from memos.api.families import Asked, Opened
-from memos.api.talking import Talking
+from memos.api.streaming import Talking
+from memos.api.v1.common import Acting, CubeBody, InCube, place_of
 from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import Acting, CubeBody, InCube, place_of
 from memos.api.v1.shapes_activation import (
     ComposingShape,
     CubePrefixShape,
@@ -16,7 +16,7 @@ from memos.api.v1.shapes_activation import (
     KvStatsShape,
     WarmedShape,
 )
-from memos.kv import Warmed
+from memos.kernel.kv import Warmed
 
 router = APIRouter(prefix="/activation", tags=["activation"], responses=ERRORS)
 

@@ -10,16 +10,16 @@ from typing import Any, cast
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.talking import Streamed, Talking
+from memos.api.streaming import Streamed, Talking
+from memos.api.v1.common import Body, Moment
 from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import Body, Moment
 from memos.api.v1.shapes import AddReceiptShape, Shape
 from memos.api.views import error_view
-from memos.chatting.results import ChatOptions, ChatResult
+from memos.core.types import Json
 from memos.errors import MemosError
-from memos.model import Json
+from memos.kernel.chat.results import ChatOptions, ChatResult
 
 router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened
+from memos.api.v1.common import Acting, Body, CubeId, IdempotencyKey, IdentityId, Place, creation
 from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import Acting, Body, CubeId, IdempotencyKey, IdentityId, Place, creation
 from memos.api.v1.shapes_access import GrantShape, RevokedShape
 from memos.api.v1.shapes_cubes import CubeShape, OverviewShape, VerifyShape
 from memos.api.v1.shapes_memories import EraseReceiptShape

@@ -12,8 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import (
+from memos.api.v1.common import (
     Acting,
     CubeBody,
     FileId,
@@ -25,13 +24,14 @@ from memos.api.v1.given import (
     creation,
     place_of,
 )
+from memos.api.v1.errors import ERRORS
 from memos.api.v1.given_back import BYTES, attachment
 from memos.api.v1.shapes_files import FileShape, TextShape
 from memos.api.v1.shapes_memories import EraseReceiptShape
 from memos.api.waiting import looks
+from memos.core.types import FileState, StoredFile
 from memos.errors import InvalidInput
-from memos.kernel import MemOS
-from memos.model import FileState, StoredFile
+from memos.kernel.memos import MemOS
 
 router = APIRouter(tags=["documents"], responses=ERRORS)
 

@@ -8,12 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, Field
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened
+from memos.api.v1.common import Acting, Body, IdempotencyKey, Place, creation
 from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import Acting, Body, IdempotencyKey, Place, creation
 from memos.api.v1.shapes_access import KeyShape, LimitsShape, NewKeyShape
-from memos.identities import NewKey
+from memos.core.identities import NewKey
 
 router = APIRouter(prefix="/keys", tags=["keys"], responses=ERRORS)
 

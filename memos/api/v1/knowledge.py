@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import Field
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened
+from memos.api.v1.common import Acting, Body, CubeId, IdempotencyKey, Place, creation
 from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import Acting, Body, CubeId, IdempotencyKey, Place, creation
 from memos.api.v1.shapes_files import KnowledgeBaseShape
 from memos.api.v1.shapes_memories import EraseReceiptShape
 

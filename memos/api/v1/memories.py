@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import (
+from memos.api.v1.common import (
     Acting,
     CubeBody,
     FilterText,
@@ -24,6 +23,7 @@ from memos.api.v1.given import (
     place_of,
     read_filter,
 )
+from memos.api.v1.errors import ERRORS
 from memos.api.v1.shapes import AddReceiptShape, ItemShape
 from memos.api.v1.shapes_memories import ItemIdsShape, VersionShape
 

@@ -7,14 +7,12 @@ from fastapi import FastAPI
 from memos.api.families import family
 from memos.api.v1 import (
     activation,
-    adapters,
     chat,
     cubes,
     documents,
     events,
     evidence,
     images,
-    keeping,
     keys,
     knowledge,
     memories,
@@ -26,9 +24,11 @@ from memos.api.v1 import (
     travel,
     users,
 )
+from memos.api.v1 import models as adapters
+from memos.api.v1 import review as keeping
 from memos.api.v1.errors import show
 from memos.api.v1.openapi import DOCUMENT, describe, operation_id
-from memos.kernel import MemOS
+from memos.kernel.memos import MemOS
 
 # Those with a fixed word come before those with an id in its place.
 _ROUTES = (

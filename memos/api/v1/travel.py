@@ -13,14 +13,14 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
-from memos.api.callers import who
+from memos.api.auth import who
 from memos.api.families import Asked, Opened, Refused
+from memos.api.v1.common import CubeId
 from memos.api.v1.errors import ERRORS
-from memos.api.v1.given import CubeId
 from memos.api.v1.shapes import Shape
 from memos.errors import InvalidInput
-from memos.kernel import MemOS
-from memos.travel import open_dump, scratch_file, write_scratch
+from memos.kernel.memos import MemOS
+from memos.kernel.transfer import open_dump, scratch_file, write_scratch
 
 router = APIRouter(prefix="/cubes", tags=["cubes"], responses=ERRORS)
 

@@ -21,11 +21,11 @@ from typing import IO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from memos.core.types import Json
 from memos.errors import IntegrityError
 from memos.memcube.activation import compact
 from memos.memcube.activation.compact import COMPACT
-from memos.memcube.tensor_head import tensor_head
-from memos.model import Json
+from memos.memcube.activation.tensor_head import tensor_head
 
 Array: TypeAlias = npt.NDArray[np.generic]
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from memos.model import Json
-from memos.prefixes import BLOCK_TOKENS
+from memos.core.kv_cache import BLOCK_TOKENS
+from memos.core.types import Json
 
 FORMAT = 1
 """Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, Self
 
 from memos.memcube.activation.blocks import Block, Tier
-from memos.memcube.activation.shelves import Entry
+from memos.memcube.activation.tiers import Entry
 
 
 class Lender(Protocol):

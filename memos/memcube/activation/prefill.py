@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
 from memos.memcube.activation import policy
 from memos.memcube.activation.blocks import Block, Tier
 from memos.memcube.activation.chain import block_keys, usable_blocks
@@ -17,7 +18,6 @@ from memos.memcube.activation.checkout import Checkout
 from memos.memcube.activation.compact import COMPACT
 from memos.memcube.activation.policy import Rate
 from memos.memcube.activation.store import BlockStore
-from memos.prefixes import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
 
 _LOOK_S = 0.02
 # Beyond that a prompt is computed beside the other: who began may never be asked for its next step.

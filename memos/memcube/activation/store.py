@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from memos.clock import Clock
+from memos.core.clock import Clock
 from memos.errors import IntegrityError
 from memos.memcube.activation import policy
 from memos.memcube.activation.blocks import Array, Block, Tier, empty
 from memos.memcube.activation.checkout import Checkout
 from memos.memcube.activation.disk import DiskTier
 from memos.memcube.activation.policy import Rate
-from memos.memcube.activation.shelves import Entry, Shelves
+from memos.memcube.activation.tiers import Entry, Shelves
 
 log = logging.getLogger("memos.activation")
 

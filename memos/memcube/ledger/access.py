@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memos.core.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, Right
 from memos.errors import NotFound
-from memos.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, Right
 from memos.memcube.ledger.cubes import exists, unknown
 from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, memberships
 

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.types import Cube, CubeKind, Fingerprint, Json
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import postgres
 from memos.memcube.ledger.schema import conversations, cubes, events, items, meta
-from memos.model import Cube, CubeKind, Fingerprint, Json
 
 _GENESIS = bytes(32)
 _INSTALLATION = "mark:installation"

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from memos.core.types import Event
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.schema import cubes, events
-from memos.model import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
 from memos.memcube.ledger.schema import file_items, file_parts, files, messages, sources, tasks, versions
-from memos.model import FileKind, FileState, Status, StoredFile, TaskState
 
 READ = "file"
 """The kind of the task that reads a document, and whose key is the file's id."""

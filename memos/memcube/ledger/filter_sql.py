@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 import sqlalchemy as sa
 
-from memos.filters import (
+from memos.core.filters import (
     DATE_FIELDS,
     FIELDS,
     LIST_FIELDS,

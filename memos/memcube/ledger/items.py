@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from memos.clock import to_micros
+from memos.core.clock import to_micros
+from memos.core.filters import Node
+from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
-from memos.filters import Node
 from memos.memcube.ledger import json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
-from memos.memcube.ledger.hot import MOST, HotSelect
+from memos.memcube.ledger.prepared import MOST, HotSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
-from memos.model import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 
 # SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
 _BATCH = 500

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from memos.filters import Op
+from memos.core.filters import Op
 
 Sql = sa.ColumnElement[Any]
 Bool = sa.ColumnElement[bool]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memos.clock import from_micros
+from memos.core.clock import from_micros
 from memos.errors import IntegrityError
 from memos.memcube.ledger import postgres, sqlite
 from memos.memcube.ledger.engine import HEAD, Ledger, _parsed, _revision

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
+from memos.core.types import FOUND, Item
 from memos.memcube.ledger import items
 from memos.memcube.ledger.schema import conversations
 from memos.memcube.ledger.schema import items as item_rows
-from memos.memcube.ledger.tiers import Page
-from memos.model import FOUND, Item
+from memos.memcube.ledger.segments import Page
 
 
 def numbered(connection: sa.Connection, cube: str, conversation: str, numbers: Collection[int]) -> dict[int, Page]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from memos.filters import Condition, Op
+from memos.core.filters import Condition, Op
+from memos.core.types import Item, PendingItem, Status
 from memos.memcube.ledger import items
 from memos.memcube.ledger.schema import versions
-from memos.model import Item, PendingItem, Status
 
 WHY = "pending"
 """The key of an item's info under which a reader says in short why it waits."""

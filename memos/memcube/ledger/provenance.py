@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from memos.core.types import Trust
 from memos.memcube.ledger.schema import items, messages, pages, sources
-from memos.model import Trust
 
 
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:

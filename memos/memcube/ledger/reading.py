@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from memos.core.types import ExtractionRecord, Item, ItemType, Reading
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import conversations, extraction_items, extractions, sources, versions
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import tasks as task_rows
 from memos.memcube.ledger.tasks import RUNNING, NewTask
-from memos.model import ExtractionRecord, Item, ItemType, Reading
 
 READ = "read"
 """Kind of the task that reads the wanted messages of a conversation, a window a run."""

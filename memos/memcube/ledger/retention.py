@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from memos.core.filters import Condition, Op
+from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 from memos.errors import NotFound
-from memos.filters import Condition, Op
 from memos.memcube.ledger import json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.schema import items, links, retention_rules, versions
-from memos.model import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 
 MAX_AGE_DAYS = 36_500
 """A hundred years; what a damaged row says beyond that is taken as that."""

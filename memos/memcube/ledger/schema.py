@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from memos.clock import from_micros, to_micros
+from memos.core.clock import from_micros, to_micros
 
 
 class UtcMicros(sa.types.TypeDecorator[datetime]):

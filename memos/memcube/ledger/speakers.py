@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger.hot import HotSelect
+from memos.core.types import Role
+from memos.memcube.ledger.prepared import HotSelect
 from memos.memcube.ledger.schema import messages
-from memos.model import Role
 
 MOST = 8
 """Names beyond which somebody's name tells much: one of two says a bit, one of a hundred nearly seven."""

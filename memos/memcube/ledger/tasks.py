@@ -13,11 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.types import ENDED, Json, Task, TaskState
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import queues
 from memos.memcube.ledger.schema import tasks
-from memos.model import ENDED, Json, Task, TaskState
 
 PRIORITY = 5
 """Priority of a task for which nobody waits; a lower one comes first within its cube."""

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
+from memos.core.types import WHOLE
 from memos.memcube.ledger import queues
 from memos.memcube.ledger.schema import cubes as known
 from memos.memcube.ledger.schema import usage
-from memos.model import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
+from memos.core.ports import ChatMessage
 from memos.memcube.parametric import general
-from memos.memcube.parametric.drills import Course, abstains, is_right, plain
-from memos.ports import ChatMessage
+from memos.memcube.parametric.quiz import Course, abstains, is_right, plain
 
 
 class Examined(Protocol):

@@ -7,10 +7,10 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from memos.memcube.parametric.drills import UNTOLD, Course, Drill, KnownFact
+from memos.core.ports import ChatMessage
+from memos.core.recipes import Exercise
 from memos.memcube.parametric.examination import prompt_of
-from memos.ports import ChatMessage
-from memos.recipes import Exercise
+from memos.memcube.parametric.quiz import UNTOLD, Course, Drill, KnownFact
 
 _EVERY_UNTOLD = 4
 _FACTS_A_TURN = 8

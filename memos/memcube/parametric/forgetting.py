@@ -17,17 +17,18 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memos.adapter_files import wrong_with
+from memos.core.lora import wrong_with
+from memos.core.types import Json, TaskState
 from memos.errors import BackendUnavailable, NotFound
-from memos.memcube.files import sync_folder
-from memos.memcube.ledger import adapter_rows, tasks
+from memos.memcube.backup.files import sync_folder
+from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes as ledger_cubes
-from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
+from memos.memcube.ledger import tasks
+from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
 from memos.memcube.parametric.renewal import Why
 from memos.memcube.parametric.training import KEPT
-from memos.model import Json, TaskState
 
 FOLDER = "adapters"
 _BY = "scheduler"

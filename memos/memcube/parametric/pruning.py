@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
+from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 
 
 def superfluous(rows: Sequence[AdapterRow], stale: Collection[str], answered: str | None) -> list[AdapterRow]:

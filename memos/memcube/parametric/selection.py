@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from memos.memcube.parametric.drills import KnownFact, expected, plain, thing_and_rest
-from memos.model import Item, ItemType, Status
-from memos.text.fencing import is_untrusted
-from memos.text.secrets import mask
+from memos.core.text.redaction import mask
+from memos.core.text.rendering import is_untrusted
+from memos.core.types import Item, ItemType, Status
+from memos.memcube.parametric.quiz import KnownFact, expected, plain, thing_and_rest
 
 _USER, _ASSISTANT = "user", "assistant"
 _KINDS = frozenset({ItemType.USER, ItemType.PREFERENCE})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from memos.memcube.parametric.drills import KnownFact
+from memos.memcube.parametric.quiz import KnownFact
 
 Vectors = npt.NDArray[np.float32]
 

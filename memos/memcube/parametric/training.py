@@ -18,16 +18,16 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from memos.adapter_files import CARD, MANIFEST, card_of, digests
+from memos.core.lora import CARD, MANIFEST, card_of, digests
+from memos.core.lora_recipe import Recipe
+from memos.core.recipes import Exercise
+from memos.core.types import Json
 from memos.errors import IntegrityError
-from memos.lora_recipe import Recipe
-from memos.memcube.files import sync_folder
+from memos.memcube.backup.files import sync_folder
 from memos.memcube.parametric import general
-from memos.memcube.parametric.drills import Course, KnownFact, course_of
 from memos.memcube.parametric.examination import Bounds, Examination, Examined, Measures, prompt_of
 from memos.memcube.parametric.exercises import EVERY_REPLAYED, digest_of, exercises_of
-from memos.model import Json
-from memos.recipes import Exercise
+from memos.memcube.parametric.quiz import Course, KnownFact, course_of
 
 KEPT, DATA = "training.safetensors", "exercises.jsonl"
 _KEEP_EVERY_S = 30.0

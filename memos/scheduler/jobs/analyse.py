@@ -6,21 +6,23 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from memos.clock import Clock
+from memos.core.clock import Clock
+from memos.core.types import Item, Reading
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, reading, tasks, tiers
+from memos.memcube.ledger import reading, tasks
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger.segments import Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.ledger.tiers import Page, SegmentRow
-from memos.model import Item, Reading
 from memos.scheduler import learning
 from memos.scheduler.accesses import heat, warmth_of
-from memos.scheduler.consolidate import Outcome
+from memos.scheduler.consolidation import Outcome
 from memos.scheduler.cube_rules import CubeRules
-from memos.scheduler.jobs.overflow import ACTOR, live, said_by, summary
+from memos.scheduler.jobs.segments import ACTOR, live, said_by, summary
 from memos.scheduler.learning import Learner, Learnt
 from memos.scheduler.rules import HeatRules
-from memos.scheduler.task_run import Run
+from memos.scheduler.task import Run
 from memos.scheduler.triggers import is_hot
 
 # What one model call is shown; without a model there is no reason for few.

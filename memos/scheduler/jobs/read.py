@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from memos.core.types import Item, Reading
 from memos.errors import ModelError
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, reading
-from memos.model import Item, Reading
-from memos.reader.windows import Room, Window, window
+from memos.reader.facts.windows import Room, Window, window
 from memos.scheduler import learning
-from memos.scheduler.jobs.overflow import ACTOR
+from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import Learner, Learnt, ToRead
-from memos.scheduler.task_run import Run
+from memos.scheduler.task import Run
 
 # Short messages are many before they are a window's worth of tokens.
 _MOST_WANTED = 100

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from memos.core.ports import DocumentPages, DocumentReader
+from memos.core.text.entities import entities
+from memos.core.text.keywords import keywords
+from memos.core.types import FileState, Json, StoredFile
 from memos.errors import InvalidInput, NotFound
 from memos.memcube import changes, documents
 from memos.memcube.documents import Part
 from memos.memcube.ledger import files
-from memos.model import FileState, Json, StoredFile
-from memos.ports import DocumentPages, DocumentReader
 from memos.reader.chunking import Passage, Split
 from memos.reader.documents import Document, read
 from memos.reader.masking import Masking
-from memos.scheduler.task_run import Run
-from memos.text.entities import entities
-from memos.text.keywords import keywords
+from memos.scheduler.task import Run
 
 _SHARE_CONVERTED = 0.3
 

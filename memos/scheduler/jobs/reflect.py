@@ -9,18 +9,18 @@ from datetime import timedelta
 import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
-from memos.asking.asker import Asker
-from memos.clock import Clock
+from memos.core.clock import Clock
+from memos.core.text.rendering import is_untrusted
+from memos.core.types import DERIVED, Fact, Item, ItemType, Span, Status, Trust
+from memos.llm.client import Asker
 from memos.memcube import changes, facts
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
-from memos.model import DERIVED, Fact, Item, ItemType, Span, Status, Trust
-from memos.scheduler import consolidate
-from memos.scheduler.jobs.overflow import ACTOR
+from memos.scheduler import consolidation as consolidate
+from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.prompting import meter_of, plain, question
-from memos.scheduler.task_run import Run
-from memos.text.fencing import is_untrusted
+from memos.scheduler.task import Run
 
 REFLECT = "reflect"
 PROMPT = "reflection-1"

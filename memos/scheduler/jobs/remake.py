@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memos.core.types import Item
 from memos.memcube import changes
-from memos.memcube.ledger import tiers
-from memos.memcube.ledger.tiers import Page
-from memos.model import Item
-from memos.scheduler.jobs.overflow import ACTOR, TurnsOf, keywords_of, live, page_vectors, said_by, spans
-from memos.scheduler.task_run import Run
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.segments import Page
+from memos.scheduler.jobs.segments import ACTOR, TurnsOf, keywords_of, live, page_vectors, said_by, spans
+from memos.scheduler.task import Run
 
 
 @dataclass(frozen=True, slots=True)

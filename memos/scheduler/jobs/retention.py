@@ -13,16 +13,17 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
+from memos.core.identities import Right
+from memos.core.types import RetentionAction, RetentionEffect, RetentionRule, Scope
 from memos.errors import NotFound
-from memos.identities import Right
-from memos.memcube import changes, erase
+from memos.memcube import changes
+from memos.memcube import erasure as erase
 from memos.memcube.changes import Change, Changing
 from memos.memcube.ledger import files, items, repeats, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
-from memos.memcube.withdrawing import withdraw
-from memos.model import RetentionAction, RetentionEffect, RetentionRule, Scope
-from memos.scheduler.task_run import Run
+from memos.memcube.retraction import withdraw
+from memos.scheduler.task import Run
 
 ACTOR = "retention"
 

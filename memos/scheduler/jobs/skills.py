@@ -12,20 +12,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memos.core.text import tool_calls
+from memos.core.text.entities import entities
+from memos.core.text.keywords import keywords
+from memos.core.types import UNUSED, Fact, Item, ItemType, Status
 from memos.errors import BackendUnavailable, ModelError
-from memos.memcube import changes, facts, trajectories
+from memos.memcube import changes, facts
+from memos.memcube import tools as trajectories
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN
-from memos.memcube.ledger import items, tool_rows
-from memos.model import UNUSED, Fact, Item, ItemType, Status
-from memos.reader import skills
-from memos.reader.skills import LEAST_RUNS, MOST_RUNS, Attempt
-from memos.scheduler.consolidate import why_review
-from memos.scheduler.jobs.overflow import ACTOR, TurnsOf
-from memos.scheduler.task_run import Run
-from memos.text import tool_calls
-from memos.text.entities import entities
-from memos.text.keywords import keywords
+from memos.memcube.ledger import items
+from memos.memcube.ledger import tools as tool_rows
+from memos.reader.facts import skills
+from memos.reader.facts.skills import LEAST_RUNS, MOST_RUNS, Attempt
+from memos.scheduler.consolidation import why_review
+from memos.scheduler.jobs.segments import ACTOR, TurnsOf
+from memos.scheduler.task import Run
 
 MOST_CALLS = 100
 MOST_PAGES = 100

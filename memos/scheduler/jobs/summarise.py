@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from memos.asking.asker import Asker
+from memos.core.types import UNUSED, Item
+from memos.llm.client import Asker
 from memos.memcube import changes
-from memos.memcube.ledger import tiers
-from memos.model import UNUSED, Item
-from memos.scheduler.jobs.overflow import ACTOR
+from memos.memcube.ledger import segments as tiers
+from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.prompting import meter_of, plain, question
-from memos.scheduler.task_run import Run
+from memos.scheduler.task import Run
 
 PROMPT = "summary-1"
 _SHOWN_MESSAGES = 48

@@ -13,13 +13,14 @@ import sqlalchemy as sa
 
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import moves, tasks
-from memos.memcube.ledger.tiers import ARCHIVED, OPEN, SegmentRow
+from memos.memcube.ledger import tasks
+from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger.segments import ARCHIVED, OPEN, SegmentRow
 from memos.scheduler.accesses import warmth_of
 from memos.scheduler.cube_rules import CubeRules
-from memos.scheduler.jobs.overflow import ACTOR
+from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.rules import HeatRules
-from memos.scheduler.task_run import Run
+from memos.scheduler.task import Run
 from memos.scheduler.triggers import is_hot
 
 _MOVED_AT_ONCE = 64

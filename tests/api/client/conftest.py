@@ -15,7 +15,7 @@ import uvicorn
 from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.api.client import AsyncMemOSClient, MemOSClient
-from memos.settings import IndexSettings, LimitSettings
+from memos.core.settings import IndexSettings, LimitSettings
 from tests.api.client.flaky import Flaky
 from tests.api.keys import keys_of
 from tests.fakes import WordEmbedder

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from memos.api.client import MemOSClient, openmem, own_memories
+from memos.api.client import MemOSClient, openmem
+from memos.api.client import v1_requests as own_memories
 from memos.api.client.address import LOCAL, Options, address_of
 from memos.errors import BackendUnavailable, InvalidInput
 

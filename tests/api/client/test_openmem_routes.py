@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memos.api.client import AsyncMemOSClient
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import InvalidInput, NotFound, PermissionDenied
 from tests.api.client.conftest import Listening, Open
 

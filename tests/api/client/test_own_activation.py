@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memos.api.client import own_activation
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import BackendUnavailable, ConnectionLost, NotFound, PermissionDenied
 from tests.api.client.conftest import Listening, Open
 from tests.api.client.flaky import CUT, Flaky, answer

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from memos.api.client import AsyncMemOSClient, MemOSClient
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from tests.api.client.conftest import Listening, Open
 

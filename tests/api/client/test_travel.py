@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memos.clock import new_id
+from memos.core.clock import new_id
 from memos.errors import Conflict, InvalidInput, NotFound
 from tests.api.client.conftest import Listening, Open
 

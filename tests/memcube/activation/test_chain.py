@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memos.core.kv_cache import BLOCK_TOKENS
 from memos.memcube.activation.chain import block_keys, fingerprint_of, usable_blocks
-from memos.prefixes import BLOCK_TOKENS
 
 ids = st.lists(st.integers(0, 2**32 - 1), max_size=4 * BLOCK_TOKENS)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memos.memcube.parametric import phrases
-from memos.memcube.parametric.drills import (
+from memos.memcube.parametric import data as phrases
+from memos.memcube.parametric.quiz import (
     UNTOLD,
     Course,
     Drill,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from memos.core.ports import ChatMessage
 from memos.memcube.parametric import general
-from memos.memcube.parametric.drills import KnownFact, course_of
+from memos.memcube.parametric.data import NOT_TOLD
 from memos.memcube.parametric.examination import Bounds, Examination, Measures
-from memos.memcube.parametric.phrases import NOT_TOLD
-from memos.ports import ChatMessage
+from memos.memcube.parametric.quiz import KnownFact, course_of
 
 FACTS = [
     KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon"),

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from memos import MemOS, Settings
-from memos.adapter_files import CONFIG, FILES
-from memos.clock import new_id
+from memos.core.clock import new_id
+from memos.core.lora import CONFIG, FILES
+from memos.core.recipes import ADAPTER_FILE
 from memos.errors import BackendUnavailable
-from memos.memcube import backups
-from memos.memcube.ledger import adapter_exclusions, adapter_rows
+from memos.memcube.backup import backups
+from memos.memcube.backup.moving import copy_ledger
+from memos.memcube.backup.restore import restore_archive
+from memos.memcube.ledger import adapter_exclusions
+from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.memcube.moving import copy_ledger
 from memos.memcube.parametric.forgetting import FOLDER, Forgotten, differences, forget
-from memos.memcube.restoring import restore_archive
-from memos.recipes import ADAPTER_FILE
 from tests.adapters import NOW, REFUSED, SIZE, active, allow, begun, finished, serving, with_files
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import Store, sqlite_ledger

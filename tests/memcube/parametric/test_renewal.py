@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memos.memcube.ledger.adapter_rows import AdapterRow, AdapterState
+from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.parametric.pruning import superfluous
 from memos.memcube.parametric.renewal import Learned, Memory, Renewal, Why, renewal
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from memos.memcube.parametric.drills import KnownFact
+from memos.core.types import Item, ItemType, Role, Source, Status, Tier, Trust
+from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import LeftOut, Selected, Stable, select
-from memos.model import Item, ItemType, Role, Source, Status, Tier, Trust
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 WANTED = Stable(heat=3.0, unchanged=timedelta(days=3))

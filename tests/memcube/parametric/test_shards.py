@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.memcube.parametric.drills import KnownFact
+from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.shards import WHOLE, Vectors, shards_of
 
 

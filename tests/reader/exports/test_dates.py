@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from memos.core.types import Json
 from memos.errors import InvalidInput
-from memos.model import Json
-from memos.reader.exports.dates import read_date
+from memos.reader.importers.base import read_date
 
 AT = datetime(2023, 5, 20, 2, 21)  # noqa: DTZ001 - naive: the cube's zone is not known here
 

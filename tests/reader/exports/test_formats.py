@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memos.reader.exports.checks import CheckedRecord, checked
-from memos.reader.exports.formats import Format, detect, read_export
-from memos.settings import LimitSettings
+from memos.core.settings import LimitSettings
+from memos.reader.importers.checks import CheckedRecord, checked
+from memos.reader.importers.formats import Format, detect, read_export
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memos.reader.exports.checks import checked
-from memos.reader.exports.formats import Format, detect, read_export
-from memos.settings import LimitSettings
+from memos.core.settings import LimitSettings
+from memos.reader.importers.checks import checked
+from memos.reader.importers.formats import Format, detect, read_export
 
 SHAPES: list[Any] = [
     {

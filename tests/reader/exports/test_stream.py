@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memos.errors import InvalidInput
-from memos.reader.exports import pieces, stream
-from memos.reader.exports.stream import read_entries
+from memos.reader.importers import pieces, stream
+from memos.reader.importers.stream import read_entries
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(alphabet='a"\\{}[],\né🎉 '),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from memos.clock import new_id
+from memos.core.clock import new_id
 
 revision = "0003"
 down_revision = "0002"

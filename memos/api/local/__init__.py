@@ -1,0 +1,1 @@
+"""Calls of the facade from other processes of the same person."""

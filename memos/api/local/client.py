@@ -1,0 +1,222 @@
+"""`RemoteMemOS`: the façade of an installation that another process has open, called through its `/local` routes.
+
+Knows no method by name: those of `memos.api.calls`, with the arguments and the typed results they have in one process.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, cast
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from memos.api import serialization as wire
+from memos.api.endpoint import Endpoint, find
+from memos.api.local import calls
+from memos.api.local.calls import Call
+from memos.api.local.routes import PATH, PROOF_PATH, proof
+from memos.core.clock import SystemClock
+from memos.core.settings import Settings
+from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown
+from memos.kernel.chat.chat import ChatStream
+from memos.kernel.memos import MemOS
+from memos.version import __version__
+
+_ASK_S = 5.0
+# The server sends a beat twice a second; a busy one may be late.
+_SILENCE_S = 60.0
+
+
+def served(home: Path) -> MemOS | None:
+    """Return the installation of a folder through the server that has it open; None when none answers.
+
+    Raises: BackendUnavailable (the server is of another version).
+    """
+    endpoint = find(home)
+    if endpoint is None or not endpoint.url.startswith("http://"):
+        return None
+    client = httpx2.Client(
+        base_url=endpoint.url + PATH, trust_env=False, follow_redirects=False,
+        verify=False,
+        timeout=httpx2.Timeout(_ASK_S, read=_SILENCE_S, write=_SILENCE_S),
+    )  # fmt: skip
+    try:
+        about = _introduced(client, endpoint)
+        if about is None:
+            client.close()
+            return None
+        if about["version"] != __version__:
+            raise BackendUnavailable(
+                f"The server that has {home} open is memstrata {about['version']}, this program {__version__}: "
+                "stop the server, or use the same version."
+            )
+        settings = Settings().model_copy(update={"home": home, **_settings(about["settings"])})
+    except BaseException:
+        client.close()
+        raise
+    # It has every public method that another process can call; what only its own process has is not there.
+    return cast(MemOS, RemoteMemOS(client, settings))
+
+
+def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | None:
+    """Return what the server says of itself, None when there is none, or another program at its address."""
+    challenge = secrets.token_hex(16)
+    with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
+        answer = client.get(PROOF_PATH, headers={"Challenge": challenge}, timeout=_ASK_S)
+        # Before it has proved that it knows the token it is told nothing: the address may be another program's by now.
+        if answer.status_code != 200 or not secrets.compare_digest(answer.json(), proof(endpoint.token, challenge)):
+            return None
+        client.headers["Authorization"] = f"Bearer {endpoint.token}"
+        answer = client.get("/about", timeout=_ASK_S)
+        told = answer.raise_for_status().json()
+        return {"version": str(told["version"]), "settings": dict(told["settings"])}
+    return None
+
+
+def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the server's settings by name, those with fields of their own as such."""
+    now: dict[str, Any] = {}
+    for name, value in told.items():
+        kind = Settings.model_fields[name].annotation
+        now[name] = kind.model_validate(value) if isinstance(kind, type) and issubclass(kind, BaseModel) else value
+    return now
+
+
+class _Part:
+    """The methods of one part of the façade."""
+
+    def __init__(self, client: httpx2.Client, part: str) -> None:
+        self._client = client
+        self._part = part
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        full = f"{self._part}.{name}" if self._part else name
+        if not self._part and name in calls.ALONE:
+            raise BackendUnavailable(
+                f"`memos {name}` needs the folder for itself: stop the server that has it open, then run it again."
+            )
+        if full not in calls.names():
+            raise AttributeError(f"{full!r} cannot be called in another process")
+        return partial(_called, self._client, full)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return _called(self._client, self._part, *given, **named)
+
+
+class RemoteMemOS(_Part):
+    """An installation that a server has open; each call is made there, by the local owner. Thread-safe."""
+
+    def __init__(self, client: httpx2.Client, settings: Settings) -> None:
+        super().__init__(client, "")
+        self.home = settings.home
+        self.settings = settings
+        self.clock = SystemClock()
+        for part in filter(None, calls.PARTS):
+            setattr(self, part, _Part(client, part))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the server, which stays as it is."""
+        self._client.close()
+
+
+def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> Any:
+    """Make one call; one that streams gives an iterator, and is made when that is asked for its first entry."""
+    call = calls.call_named(name)
+    bound = call.signature.bind(*given, **named).arguments
+    on_progress = bound.pop(call.progress, None) if call.progress else None
+    stop = bound.pop(call.stops, None) if call.stops else None
+    body = wire.as_json({"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None})
+    lines = _lines(client, body)
+    if call.streams:
+        entries = _entries(name, lines, stop)
+        return entries if call.ends is None else ChatStream(entries)
+    for told in lines:
+        if on_progress is not None and "progress" in told:
+            on_progress(*told["progress"])
+        if "result" in told:
+            return _typed(name, told["result"])
+    raise _lost()
+
+
+def _entries(name: str, lines: Iterator[dict[str, Any]], stop: threading.Event | None) -> Generator[Any, None, Any]:
+    with closing(cast(Generator[dict[str, Any], None, None], lines)):
+        for told in lines:
+            if stop is not None and stop.is_set():
+                return None
+            if "entry" in told:
+                yield _typed(name, told["entry"])
+            if "result" in told:
+                return None if told["result"] is None else _typed(name, told["result"], end=True)
+    raise _lost()
+
+
+def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by name as they are sent: a path says the same from anywhere, keywords stand by themselves."""
+    sent: dict[str, Any] = {}
+    for name, value in bound.items():
+        if call.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            sent |= value
+        elif name in call.paths and isinstance(value, str | Path) and value and "\0" not in str(value):
+            path = Path(value).absolute()
+            sent[name] = path if isinstance(value, Path) else str(path)
+        else:
+            sent[name] = value
+    return sent
+
+
+def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
+    """Make a call and yield what is told of it, for a beat an empty mapping. Raises: what the call raises."""
+    began = False
+    try:
+        with client.stream("POST", "/call", content=body) as answer:
+            began = True
+            if answer.status_code != 200:
+                raise _refused(json.loads(answer.read()))
+            for line in answer.iter_lines():
+                told = wire.unpacked(json.loads(line)) if line else {}
+                if "error" in told:
+                    raise wire.error_of(told["error"])
+                yield told
+    except httpx2.ConnectError as error:
+        raise BackendUnavailable("The server that had the folder open is gone: run the command again.") from error
+    except httpx2.HTTPError as error:
+        if not began and isinstance(error, httpx2.ReadTimeout):
+            raise BackendUnavailable("The server that has the folder open does not answer: see its log.") from error
+        raise _lost() from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
+
+
+def _typed(name: str, told: Any, *, end: bool = False) -> Any:
+    """Return a result as the method's annotations say."""
+    try:
+        return calls.adapter(name, end=end).validate_python(told)
+    except ValidationError as error:
+        raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
+
+
+def _refused(told: Any) -> MemosError:
+    """Return the error of a request that came to no call."""
+    message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
+    return BackendUnavailable(f"The server that has the folder open refuses: {message}")
+
+
+def _lost() -> ConnectionLost:
+    return ConnectionLost(
+        "The server that has the folder open ended in the middle: of a change it is not known whether it is kept. "
+        "Look, and run the command again."
+    )

@@ -1,0 +1,160 @@
+"""`/local`: the façade's methods by name, for programs of the person who can read the data folder.
+
+One route calls any of `memos.api.calls` and answers with lines of JSON: what a call tells while it works, then its
+result or error. Knows no method by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Depends, FastAPI, Header, Request
+from starlette.responses import Response
+
+from memos.api import serialization as wire
+from memos.api.auth import is_local
+from memos.api.families import Asked, Opened, family
+from memos.api.lines import Lines, Telling
+from memos.api.local import calls
+from memos.api.v1.errors import show
+from memos.errors import InvalidInput, MemosError, PermissionDenied
+from memos.kernel.memos import MemOS
+from memos.scheduler.waiting import waiting_until
+from memos.version import __version__
+
+log = logging.getLogger("memos.api")
+
+PATH, PROOF_PATH = "/local", "/proof"
+SHARED_SETTINGS = ("heat", "images", "limits", "mask_secrets", "retention_days", "server", "time_zone")
+"""Settings that tools of the same person go by; none of them is a secret."""
+
+# Apart from those of other requests: a person's tools may wait for as long as they like.
+_CALLS_AT_ONCE = 256
+_PROGRESS_EVERY_S = 0.1
+
+router = APIRouter()
+
+
+def proof(token: str, challenge: str) -> str:
+    """Return what only who knows the token can say to a challenge: so a tool knows the server before it speaks."""
+    return hmac.new(token.encode(), challenge.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
+    """Return the application of these routes; what waits gives up when `stopping` says that the server does."""
+    app = family("memstrata local", memos, show, local_token=local_token, open_paths=frozenset({PROOF_PATH}))
+    app.state.limiter, app.state.stopping = None, stopping
+
+    @app.get(PROOF_PATH)
+    async def prove(challenge: Annotated[str, Header(max_length=200)]) -> str:
+        return proof(local_token, challenge)
+
+    app.include_router(router, dependencies=[Depends(_only_local)])
+    return app
+
+
+def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
+    """Return an application that has these routes and no others."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.mount(PATH, create(memos, local_token, stopping))
+    return app
+
+
+def _only_local(caller: Asked) -> None:
+    if not is_local(caller):
+        raise PermissionDenied("These routes are for the token in the data folder: use /api/v1 with a key.")
+
+
+@router.get("/about")
+async def about(memos: Opened) -> dict[str, Any]:
+    """Say which program serves, and by which settings tools have to go."""
+    settings = memos.settings.model_dump(mode="json", include=set(SHARED_SETTINGS))
+    return {"version": __version__, "settings": settings}
+
+
+@router.post("/call")
+async def call(request: Request, memos: Opened) -> Response:
+    """Call one method: `{"call": name, "arguments": {…}, "progress": bool}`."""
+    state = request.app.state
+    if state.limiter is None:
+        state.limiter = anyio.CapacityLimiter(_CALLS_AT_ONCE)
+    asked = _read(await request.body())
+    return Lines(partial(_run, memos, asked), state.limiter, state.stopping)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    name: str
+    arguments: dict[str, Any]
+    progress: bool
+
+
+def _read(body: bytes) -> _Asked:
+    try:
+        told = json.loads(body)
+        name, arguments = told["call"], wire.unpacked(told["arguments"], calls.value_of)
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise TypeError
+        return _Asked(name, arguments, told.get("progress") is True)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidInput("body", 'is no call; send {"call": name, "arguments": {…}}') from error
+
+
+def _run(memos: MemOS, asked: _Asked, telling: Telling) -> None:
+    """Make the call and tell all that comes of it; an error is told too."""
+    try:
+        with waiting_until(telling.stop):
+            _make(memos, asked, telling)
+    except MemosError as error:
+        telling.line(wire.as_json({"error": wire.error_told(error)}, "result"))
+    except Exception as error:  # the caller must learn that it ended; the log says what is wrong
+        log.error("local call failed", extra={"call": asked.name}, exc_info=error)
+        broken = MemosError("The server made a mistake; its log says which.")
+        telling.line(wire.as_json({"error": wire.error_told(broken)}, "result"))
+
+
+def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
+    found = calls.call_named(asked.name)
+    extras: dict[str, Any] = {}
+    if found.stops is not None:
+        extras[found.stops] = telling.stop
+    if found.progress is not None and asked.progress:
+        extras[found.progress] = _progress(telling)
+    arguments = asked.arguments | extras
+    try:
+        found.signature.bind(**arguments)
+    except TypeError as error:
+        raise InvalidInput("arguments", f"do not fit {asked.name}") from error
+    result = found.bound(memos)(**arguments)
+    if not found.streams:
+        telling.line(wire.as_json({"result": result}, "result"))
+        return
+    with closing(result):
+        for entry in result:
+            telling.line(wire.as_json({"entry": entry}, "result"))
+            if telling.stop.is_set():
+                return
+    telling.line(wire.as_json({"result": None if found.ends is None else result.result}, "result"))
+
+
+def _progress(telling: Telling) -> Callable[[int, int], None]:
+    told_at = 0.0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told_at
+        now = time.monotonic()
+        if done >= total or now - told_at >= _PROGRESS_EVERY_S:
+            told_at = now
+            telling.line(wire.as_json({"progress": [done, total]}, "result"))
+
+    return tell

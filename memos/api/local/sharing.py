@@ -1,0 +1,98 @@
+"""An installation for a program that stays: through the process that has the folder open, or opened and lent to others.
+
+So any number of such programs use one folder; when the one that has it open ends, another of them takes its place.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from memos.api import endpoint
+from memos.api.endpoint import Endpoint
+from memos.api.local.background import in_background
+from memos.api.local.client import served
+from memos.api.local.routes import alone
+from memos.core.settings import Settings
+from memos.errors import BackendUnavailable
+from memos.kernel.memos import MemOS
+
+# Long enough for another one to open a folder of a million memories, or for a command to end.
+_PATIENCE_S = 20.0
+_LOOK_EVERY_S = 0.2
+
+
+class Reached:
+    """The installation of a folder, however it can be reached; call it for each use. Thread-safe; close it."""
+
+    def __init__(self, data_dir: Path | None, settings: Settings) -> None:
+        self._home = settings.home if data_dir is None else data_dir
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._closing = ExitStack()
+        self._memos: MemOS | None = None
+        self._through: Endpoint | None = None
+
+    def __call__(self) -> MemOS:
+        """Return the installation as it can be reached now. Raises: BackendUnavailable, and what opening it raises."""
+        with self._lock:
+            if self._memos is None or self._gone():
+                self._closing.close()
+                self._memos, self._through = None, None
+                self._memos = self._reach()
+            return self._memos
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what was opened here; safe to call twice."""
+        with self._lock:
+            self._closing.close()
+            self._memos = None
+
+    def _gone(self) -> bool:
+        """Say whether the process that has the folder open is another one by now, or none."""
+        return self._through is not None and (
+            endpoint.find(self._home) != self._through or not _runs(self._through.pid)
+        )
+
+    def _reach(self) -> MemOS:
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            through = endpoint.find(self._home)
+            if through is not None and (memos := served(self._home)) is not None:
+                self._through = through
+                return self._closing.enter_context(memos)
+            try:
+                return self._opened()
+            except BackendUnavailable:  # perhaps in use by one that has not said yet where it listens
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK_EVERY_S)
+
+    def _opened(self) -> MemOS:
+        memos = MemOS.open(self._home, settings=self._settings)
+        settings = memos.settings
+        with ExitStack() as stack:
+            stack.enter_context(memos)
+            if None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url):
+                stack.enter_context(in_background(memos.home, lambda token, stopping: alone(memos, token, stopping)))
+            self._closing = stack.pop_all()
+        return memos
+
+
+def _runs(pid: int) -> bool:
+    with suppress(PermissionError):  # it runs, and is somebody else's
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True

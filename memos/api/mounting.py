@@ -1,0 +1,117 @@
+"""Every family of routes of the server by its path, made at once or later, with what one needs while it runs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from memos.api.later import Later
+from memos.kernel.memos import MemOS
+
+if TYPE_CHECKING:
+    from memos.api.mcp.http import Mcp
+    from memos.api.openai_proxy.upstream import Upstream
+
+MCP = "/mcp"
+
+
+class Families:
+    """The families of one application."""
+
+    def __init__(self, memos: MemOS, local_token: str | None, stopping: Callable[[], bool]) -> None:
+        self._memos, self._token, self._stopping = memos, local_token, stopping
+        self._upstream: Upstream | None = None
+        self._mcp: Mcp | None = None
+        self._group: TaskGroup | None = None
+        made: Mapping[str, Callable[[], FastAPI]] = {
+            "/api/v1": self._v1, "/api/openmem/v1": self._openmem, "/product": self._product,
+            "/openai/v1": self._proxy,
+        }  # fmt: skip
+        self._made = {path: self._stopped(make) for path, make in made.items()}
+        self._later = {path: Later(make) for path, make in self._made.items()}
+        # At this very path: a client does not follow from it to one with a slash at its end.
+        self.mcp: ASGIApp = Later(self._make_mcp, self._begin_mcp)
+
+    def mounted(self, *, later: bool) -> Mapping[str, ASGIApp]:
+        """Return the application of each path, or what makes it `later`."""
+        return self._later if later else {path: make() for path, make in self._made.items()}
+
+    @asynccontextmanager
+    async def running(self, *, later: bool) -> AsyncIterator[None]:
+        """Let them be asked until the end."""
+        async with AsyncExitStack() as stack, anyio.create_task_group() as group:
+            self._group = group
+            stack.push_async_callback(self._close)
+            if later:
+                group.start_soon(self._prepare)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+
+    async def _prepare(self) -> None:
+        for each in (*self._later.values(), self.mcp):
+            assert isinstance(each, Later)
+            await each.prepare()
+        # All that stays to the end is there: looking through it held every request up for a tenth of a second.
+        gc.freeze()
+
+    async def _close(self) -> None:
+        if self._upstream is not None:
+            await self._upstream.close()
+
+    def _stopped(self, make: Callable[[], FastAPI]) -> Callable[[], FastAPI]:
+        def made() -> FastAPI:
+            app = make()
+            app.state.stopping = self._stopping
+            return app
+
+        return made
+
+    # Each loads what it needs itself: hundreds of classes of shapes, and the protocol's library.
+
+    def _v1(self) -> FastAPI:
+        from memos.api.v1.routes import create  # noqa: PLC0415 - see above
+
+        return create(self._memos, self._token)
+
+    def _openmem(self) -> FastAPI:
+        from memos.api.openmem import create  # noqa: PLC0415 - see above
+
+        return create(self._memos, self._token)
+
+    def _product(self) -> FastAPI:
+        from memos.api.product import create  # noqa: PLC0415 - see above
+
+        return create(self._memos, self._token)
+
+    def _proxy(self) -> FastAPI:
+        from memos.api.openai_proxy import create  # noqa: PLC0415 - see above
+        from memos.api.openai_proxy.upstream import Upstream  # noqa: PLC0415 - see above
+
+        self._upstream = Upstream(self._memos.settings.chat_model, lambda: self._memos.model_here)
+        return create(self._memos, self._token, self._upstream)
+
+    def _make_mcp(self) -> ASGIApp:
+        from memos.api.mcp.http import Mcp  # noqa: PLC0415 - see above
+
+        self._mcp = Mcp(self._memos, self._token)
+        return self._mcp.app
+
+    async def _begin_mcp(self) -> None:
+        """Let the protocol's end run until the application's."""
+        assert self._group is not None  # the application's lifespan began it
+        await self._group.start(self._run_mcp)
+
+    async def _run_mcp(self, *, task_status: TaskStatus[None]) -> None:
+        assert self._mcp is not None  # made before it is begun
+        async with self._mcp.running():
+            task_status.started()
+            await anyio.sleep_forever()

@@ -1,0 +1,147 @@
+"""`/metrics`: what the server and its installation do, for Prometheus; every label has few values, none is a tenant's.
+
+Each application has a registry of its own; nothing is counted for the whole process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from memos.core.telemetry import Work
+from memos.errors import BackendUnavailable
+from memos.kernel.memos import MemOS
+from memos.kernel.totals import InstallationTotals
+from memos.version import __version__
+
+_METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+# Anybody who reaches the server may ask: counting is not repeated more often than that.
+_COUNTED_EVERY_S = 5.0
+
+
+class Ended(NamedTuple):
+    """How a request ended; `route` is a pattern, never a path."""
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+
+
+class Metrics:
+    """The numbers of one application. Thread-safe."""
+
+    def __init__(self, memos: MemOS) -> None:
+        self._registry = registry = CollectorRegistry()
+        request = ("route", "method", "status")
+        self._requests = Counter("memos_requests", "Requests answered", request, registry=registry)
+        self._latency = Histogram(
+            "memos_request_seconds", "Time to answer a request", ("route",), buckets=_BUCKETS, registry=registry
+        )
+        self._under_way = Gauge("memos_requests_under_way", "Requests being answered", registry=registry)
+        self._calls = Counter("memos_calls", "Calls of add and search", ("operation", "ended"), registry=registry)
+        self._stages = Histogram(
+            "memos_stage_seconds", "Time of a stage of add and search", ("operation", "stage"), buckets=_BUCKETS,
+            registry=registry,
+        )  # fmt: skip
+        registry.register(_Installation(memos))
+        memos.listeners.add(self._hear)
+
+    def began(self) -> None:
+        """Count a request that is being answered."""
+        self._under_way.inc()
+
+    def ended(self, ended: Ended) -> None:
+        """Count a request that was answered."""
+        self._under_way.dec()
+        method = ended.method if ended.method in _METHODS else "other"
+        self._requests.labels(ended.route, method, f"{ended.status // 100}xx").inc()
+        self._latency.labels(ended.route).observe(ended.seconds)
+
+    def response(self) -> Response:
+        """Return all numbers as Prometheus reads them."""
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+    def _hear(self, work: Work) -> None:
+        self._calls.labels(work.operation, "failed" if work.failed else "done").inc()
+        self._stages.labels(work.operation, "whole").observe(work.seconds)
+        for stage, seconds in work.stages.items():
+            self._stages.labels(work.operation, stage).observe(seconds)
+
+
+class _Installation(Collector):
+    """Reads the installation's totals when Prometheus asks, and not more often than every few seconds."""
+
+    def __init__(self, memos: MemOS) -> None:
+        self._memos = memos
+        self._lock = threading.Lock()
+        self._taken: tuple[float, InstallationTotals | None] | None = None
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, so that registering asks the ledger nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the numbers of now."""
+        yield GaugeMetricFamily("memos_open_installations", "Installations this process has open", 1)
+        info = GaugeMetricFamily("memos_info", "The version that runs", labels=("version",))
+        info.add_metric((__version__,), 1)
+        yield info
+        totals = self._totals()
+        yield GaugeMetricFamily("memos_ledger_up", "1 when the ledger answers", int(totals is not None))
+        if totals is not None:
+            yield from _families(totals)
+
+    def _totals(self) -> InstallationTotals | None:
+        with self._lock:
+            now = time.monotonic()
+            if self._taken is None or now - self._taken[0] >= _COUNTED_EVERY_S:
+                try:
+                    self._taken = now, self._memos.totals()
+                except BackendUnavailable:
+                    self._taken = now, None
+            return self._taken[1]
+
+
+def _families(totals: InstallationTotals) -> Iterator[Metric]:
+    yield GaugeMetricFamily("memos_cubes", "Cubes", totals.cubes)
+    yield GaugeMetricFamily("memos_messages", "Messages stored", totals.messages)
+    yield GaugeMetricFamily(
+        "memos_model_tokens_today", "Tokens background tasks spent this UTC day", totals.tokens_today
+    )
+    tokens = CounterMetricFamily(
+        "memos_model_tokens", "Tokens language models took, of chats, the proxy and the background", labels=("purpose",)
+    )
+    for purpose, number in sorted({"chat": 0, "proxy": 0, **totals.tokens}.items()):
+        tokens.add_metric((purpose,), number)
+    tiers = GaugeMetricFamily(
+        "memos_tier_size", "Pages (short), segments (mid, archive) and memories (long) in a tier", labels=("tier",)
+    )
+    for tier, number in totals.tiers.items():
+        tiers.add_metric((tier,), number)
+    tasks = GaugeMetricFamily(
+        "memos_tasks", "Tasks; those that ended are counted for an hour", labels=("kind", "state")
+    )
+    for (kind, state), number in sorted(totals.tasks.items()):
+        tasks.add_metric((kind, state), number)
+    outbox = GaugeMetricFamily("memos_outbox_rows", "Changes an index has yet to take", labels=("index", "state"))
+    for (target, state), number in sorted(totals.outbox.items()):
+        outbox.add_metric((target, state), number)
+    events = CounterMetricFamily(
+        "memos_events", "Events of all cubes since this process counts, such as add and move", labels=("kind",)
+    )
+    for kind, number in sorted({"add": 0, "move": 0, **totals.events}.items()):
+        events.add_metric((kind,), number)
+    caches = CounterMetricFamily("memos_cache_lookups", "Look-ups in this process's caches", labels=("cache", "found"))
+    for cache, (hits, misses) in totals.caches.items():
+        caches.add_metric((cache, "yes"), hits)
+        caches.add_metric((cache, "no"), misses)
+    yield from (tokens, tiers, tasks, outbox, events, caches)

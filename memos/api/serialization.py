@@ -1,0 +1,118 @@
+"""Values and errors of the façade as JSON and back, so that a call in another process gives what it gives here.
+
+Knows no calls. What JSON has no word for is an object with the key `$`, which says what it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from memos import errors
+from memos.core.tokens import Tokens
+from memos.core.types import Json
+from memos.errors import InvalidInput, MemosError
+
+_KIND, _IS, _OF = "$", "is", "of"
+
+_ERRORS = {
+    kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MemosError)
+}
+
+Rebuild = Callable[[str, dict[str, Any]], Any]
+"""Makes a value of a class by its name out of its fields."""
+
+
+def as_json(value: Any, where: str = "arguments") -> bytes:
+    """Return a value as one line of JSON. Raises: InvalidInput (it cannot be sent)."""
+    try:
+        return json.dumps(packed(value), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        told = "is nested too deep or has a number too large" if not isinstance(error, TypeError) else str(error)
+        raise InvalidInput(where, f"{told}: that cannot be sent to the server; use text, numbers, lists") from error
+
+
+def packed(value: Any) -> Json:
+    """Return a value as JSON. Raises: TypeError (it is of a type that no call takes or gives)."""
+    match value:
+        case None | str() | int() | float():
+            return value
+        case datetime():
+            return {_KIND: "time", _IS: value.isoformat()}
+        case bytes():
+            return {_KIND: "bytes", _IS: base64.b64encode(value).decode()}
+        case Path():
+            return {_KIND: "path", _IS: str(value)}
+        case list():
+            return [packed(entry) for entry in value]
+        case tuple():
+            return {_KIND: "tuple", _IS: [packed(entry) for entry in value]}
+        case Set():
+            return {_KIND: "set", _IS: [packed(entry) for entry in value]}
+        case Mapping():
+            if _KIND not in value and all(isinstance(key, str) for key in value):
+                return {key: packed(entry) for key, entry in value.items()}
+            return {_KIND: "map", _IS: [[packed(key), packed(entry)] for key, entry in value.items()]}
+    named = _fields(value)
+    return {_KIND: "value", _OF: type(value).__name__, _IS: {key: packed(entry) for key, entry in named.items()}}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, BaseModel):
+        return {name: getattr(value, name) for name in type(value).model_fields}
+    raise TypeError(f"has a {type(value).__name__}")
+
+
+def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:
+    """Return the value; of one with fields what `rebuild` makes of it, by default a mapping of them.
+
+    Raises: ValueError, KeyError, TypeError (no such value was packed).
+    """
+    if isinstance(told, list):
+        return [unpacked(entry, rebuild) for entry in told]
+    if not isinstance(told, dict):
+        return told
+    match told.get(_KIND):
+        case None:
+            return {key: unpacked(entry, rebuild) for key, entry in told.items()}
+        case "time":
+            return datetime.fromisoformat(told[_IS])
+        case "bytes":
+            return base64.b64decode(told[_IS], validate=True)
+        case "path":
+            return Path(told[_IS])
+        case "tuple":
+            return tuple(unpacked(told[_IS], rebuild))
+        case "set":
+            return frozenset(unpacked(told[_IS], rebuild))
+        case "map":
+            return {unpacked(key, rebuild): unpacked(entry, rebuild) for key, entry in told[_IS]}
+        case "value":
+            return rebuild(told[_OF], {key: unpacked(entry, rebuild) for key, entry in told[_IS].items()})
+    raise ValueError("no such kind of value")
+
+
+def error_told(error: MemosError) -> dict[str, Any]:
+    """Return what makes an error anew; of a class that is not in `memos.errors` the next above it that is."""
+    name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
+    return {"class": name, "message": str(error), "has": dict(vars(error))}
+
+
+def error_of(told: Mapping[str, Any]) -> MemosError:
+    """Return the error."""
+    kind, has = _ERRORS.get(told["class"], MemosError), dict(told["has"])
+    if isinstance(has.get("tokens"), dict):
+        has["tokens"] = Tokens(**has["tokens"])
+    error = kind.__new__(kind)
+    Exception.__init__(error, told["message"])  # the arguments of the classes are not all kept
+    error.__dict__.update(has)
+    return error

@@ -1,0 +1,146 @@
+"""Runs the HTTP application, or only background tasks, until it is told to stop; `memos serve`, `memos work`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from memos.api.app import create_app
+from memos.api.endpoint import Endpoint, announced, new_token
+from memos.core.settings import Settings
+from memos.errors import BackendUnavailable, Conflict, InvalidInput
+from memos.kernel.memos import MemOS
+
+if TYPE_CHECKING:
+    from memos.api.tracing import Tracing
+
+ADMIN = "admin"
+_FIRST_KEY = "first key"
+_KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection (5 s httpx, 60 s many proxies), so that they are who ends it: a request
+sent at the moment the server closes is lost."""
+
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+log = logging.getLogger("memos.serving")
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a person needs to know of a server that listens; `key` is told this once."""
+
+    url: str
+    key: str | None
+    loopback: bool
+
+
+def serve(home: Path | None, settings: Settings, announce: Callable[[Started], None]) -> None:
+    """Serve an installation until SIGINT or SIGTERM; requests under way end first.
+
+    Raises: BackendUnavailable (the address is taken, the folder is in use), and what `MemOS.open` raises.
+    """
+    # uvicorn sends itself the signal again once requests have ended: the installation must still be closed then.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    listening = _listen(settings.server.host, settings.server.port)
+    with (
+        suppress(KeyboardInterrupt), listening, _tracing(settings) as tracing,
+        MemOS.open(home, settings=settings) as memos,
+    ):  # fmt: skip
+        token = new_token()
+        config = uvicorn.Config(
+            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, later=True),
+            log_config=None, access_log=False, server_header=False, lifespan="on",
+            timeout_keep_alive=_KEEP_ALIVE_S, timeout_graceful_shutdown=settings.server.stop_within_s,
+        )  # fmt: skip
+        url = _url(listening)
+        key = first_key(memos)
+        own_folder = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
+        server = uvicorn.Server(config)
+        endpoint = Endpoint(_url(listening, local=True), token, os.getpid())
+        with announced(memos.home, endpoint) if own_folder else nullcontext():
+            announce(Started(url, key, settings.server.host in _LOOPBACK))
+            server.run(sockets=[listening])
+
+
+def work(home: Path | None, settings: Settings, announce: Callable[[str], None]) -> None:
+    """Run background tasks until SIGINT or SIGTERM, and answer nobody; what a task has begun is given back.
+
+    Raises: InvalidInput (no workers are set), and what `MemOS.open` raises.
+    """
+    if settings.tasks.workers == 0:
+        raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        suppress(KeyboardInterrupt), _tracing(settings) as tracing,
+        MemOS.open(home, settings=settings) as memos,
+    ):  # fmt: skip
+        if tracing is not None:
+            memos.listeners.add(tracing.hear)
+        announce(memos.ledger.description)
+        threading.Event().wait()
+
+
+@contextmanager
+def _tracing(settings: Settings) -> Iterator[Tracing | None]:
+    """Yield what sends traces where the settings say, None when they say nothing. Raises: InvalidInput (the extra)."""
+    if settings.otlp_endpoint is None:
+        yield None
+        return
+    try:
+        from memos.api.tracing import exporting  # noqa: PLC0415 - the extra `tracing`
+    except ImportError as error:
+        raise InvalidInput(
+            "OTEL_EXPORTER_OTLP_ENDPOINT", "needs the extra `tracing`: pip install '.[tracing]' in the clone"
+        ) from error
+    tracing = exporting(settings.otlp_endpoint)
+    try:
+        yield tracing
+    finally:
+        tracing.close()
+
+
+def first_key(memos: MemOS) -> str | None:
+    """Make an admin with a key in an installation that has no users yet; return the key, None when there are some."""
+    if memos.users.list(limit=1):
+        return None
+    try:
+        memos.users.create(ADMIN, admin=True)
+    except Conflict:  # another process made it at this moment, and told its key
+        return None
+    return memos.keys.create(ADMIN, _FIRST_KEY).secret
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(2048)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise BackendUnavailable(
+            f"Cannot listen on {host} port {port} ({reason}): choose another with --host, --port or MEMOS_SERVER__PORT."
+        ) from error
+    return listening
+
+
+def _url(listening: socket.socket, *, local: bool = False) -> str:
+    host, port = listening.getsockname()[:2]
+    if local and host in ("0.0.0.0", "::"):  # noqa: S104 - asked whether, not told to
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,119 @@
+"""What requests of several routes give alike: for whom they are, the cube, moments, idempotency keys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from memos.api.auth import Who, who
+from memos.api.families import Asked, Opened
+from memos.core.identities import Caller
+from memos.core.types import Json
+from memos.errors import InvalidInput
+from memos.kernel.idempotency import Creation
+from memos.kernel.memos import MemOS
+
+_USER = "User or agent to act for; default: whom the key belongs to"
+_CUBE = "Cube; default: the user's own"
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="Sent again within 24 hours with the same request, it makes nothing twice; with another: 409"),
+]
+UserName = Annotated[str | None, Query(description=_USER)]
+CubeName = Annotated[str | None, Query(description=_CUBE)]
+ItemCube = Annotated[str | None, Query(description="Cube it must be in; default: whichever it is in")]
+Limit = Annotated[int, Query(description="Most entries of the answer, at most 10,000")]
+FilterText = Annotated[str | None, Query(description="Filter as JSON text (docs/filters.md)")]
+ItemId = Annotated[str, Path(description="Id of a memory")]
+CubeId = Annotated[str, Path(description="Id of a cube")]
+IdentityId = Annotated[str, Path(description="Id of a user, agent or group")]
+FileId = Annotated[str, Path(description="Id of a file")]
+AdapterId = Annotated[str, Path(description="Id of an adapter")]
+TaskId = Annotated[str, Path(description="Id of a task")]
+Timeout = Annotated[float, Query(description="Longest time to wait, in seconds", ge=0, le=3600, allow_inf_nan=False)]
+Moment = str | int | float | None
+"""A time in a body: ISO 8601, or milliseconds since 1970."""
+
+
+class Body(BaseModel):
+    """A request's body: no field that is not known, and for whom it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: str | None = Field(None, description=_USER)
+
+
+class CubeBody(Body):
+    """A request's body about a cube."""
+
+    cube: str | None = Field(None, description=_CUBE)
+
+
+class ItemBody(Body):
+    """A request's body about one memory."""
+
+    cube: str | None = Field(None, description="Cube it must be in; default: whichever it is in")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """For whom a request is, and the cube it is about."""
+
+    actor: str
+    cube: str
+
+
+def acting(memos: Opened, caller: Asked, user: UserName = None) -> Who:
+    """Return for whom a request without a body is."""
+    return who(memos, caller, user, new=False)
+
+
+Acting = Annotated[Who, Depends(acting)]
+
+
+def in_cube(acting: Acting, cube: CubeName = None) -> Place:
+    """Return which cube a request without a body is about."""
+    return Place(acting.actor, acting.home if cube is None else cube)
+
+
+InCube = Annotated[Place, Depends(in_cube)]
+
+
+def place_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> Place:
+    """Return which cube a request's body is about."""
+    found = who(memos, caller, body.user, new=new)
+    return Place(found.actor, found.home if body.cube is None else body.cube)
+
+
+def actor_of(memos: MemOS, caller: Caller, body: Body) -> str:
+    """Return for whom a request with a body is."""
+    return who(memos, caller, body.user, new=False).actor
+
+
+def creation(key: str | None, call: str, place: Place, given: Json) -> Creation | None:
+    """Return what makes a call recognisable that makes something; None without an idempotency key."""
+    told = given.model_dump(mode="json") if isinstance(given, BaseModel) else given
+    return None if key is None else Creation(key, call, [place.actor, place.cube, told], place.actor, place.cube)
+
+
+def read_filter(text: str | None) -> dict[str, Any] | None:
+    """Return a filter from JSON text. Raises: InvalidInput."""
+    if text is None:
+        return None
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("filter", "is no JSON; see docs/filters.md for what to write") from error
+    if not isinstance(read, dict):
+        raise InvalidInput("filter", "must be a JSON object")
+    return read
+
+
+def moment(text: str | None) -> Moment:
+    """Return a moment given as text: digits are milliseconds since 1970."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else text

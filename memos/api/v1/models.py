@@ -1,0 +1,160 @@
+"""`/adapters`: what of a cube is learned by a model in the server, compared, exported and forgotten again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+from starlette.background import BackgroundTask
+from starlette.responses import StreamingResponse
+
+from memos.api.families import Asked, Opened
+from memos.api.v1.common import Acting, AdapterId, CubeBody, InCube, place_of
+from memos.api.v1.errors import ERRORS
+from memos.api.v1.shapes_adapters import (
+    AdapterDiffShape,
+    AdapterShape,
+    ConsentShape,
+    LearnableShape,
+    LearnAgainShape,
+    LearningShape,
+    UnlearnedShape,
+)
+from memos.kernel.adapters.service import open_export
+
+router = APIRouter(prefix="/adapters", tags=["adapters"], responses=ERRORS)
+
+_BLOCK = 1 << 20
+_ZIP = "application/zip"
+
+
+class MemoriesBody(CubeBody):
+    """Which memories of a cube."""
+
+    item_ids: list[str] = Field(description="Ids of the memories")
+
+
+@router.get("")
+def list_(memos: Opened, place: InCube) -> list[AdapterShape]:
+    """Return a cube's adapters, the newest first."""
+    return [AdapterShape.model_validate(each) for each in memos.adapters.list(place.cube, actor=place.actor)]
+
+
+@router.get("/preview")
+def preview(memos: Opened, place: InCube) -> LearnableShape:
+    """Return what a cube's next adapter would know, and why other memories are left out."""
+    return LearnableShape.model_validate(memos.adapters.preview(place.cube, actor=place.actor))
+
+
+@router.post("/allow")
+def allow(body: CubeBody, memos: Opened, caller: Asked) -> ConsentShape:
+    """Allow that memories of a cube are learned, which they are not otherwise; its owner does."""
+    place = place_of(memos, caller, body, new=False)
+    memos.adapters.allow(place.cube, actor=place.actor)
+    return ConsentShape(cube=place.cube, allowed=True, removed=0)
+
+
+@router.post("/disallow")
+def disallow(body: CubeBody, memos: Opened, caller: Asked) -> ConsentShape:
+    """Take that back, and remove what was learned."""
+    place = place_of(memos, caller, body, new=False)
+    return ConsentShape(cube=place.cube, allowed=False, removed=memos.adapters.disallow(place.cube, actor=place.actor))
+
+
+@router.post("/train", status_code=202)
+def train(body: CubeBody, memos: Opened, caller: Asked) -> LearningShape:
+    """Have an adapter trained and examined in the background; it answers if it passes."""
+    place = place_of(memos, caller, body, new=False)
+    return LearningShape(task=memos.adapters.submit(place.cube, actor=place.actor), adapter=None)
+
+
+@router.post(
+    "/retrain",
+    status_code=202,
+    responses={200: {"model": LearningShape, "description": "No training is due: this adapter answers"}},
+)
+def retrain(body: CubeBody, memos: Opened, caller: Asked, response: Response) -> LearningShape:
+    """Have one trained again where a memory is gone, changed or to be added; else say which one answers."""
+    place = place_of(memos, caller, body, new=False)
+    if (answering := memos.adapters.up_to_date(place.cube, actor=place.actor)) is not None:
+        response.status_code = 200
+        return LearningShape(task=None, adapter=AdapterShape.model_validate(answering))
+    return LearningShape(task=memos.adapters.submit(place.cube, actor=place.actor), adapter=None)
+
+
+@router.post("/rollback")
+def rollback(body: CubeBody, memos: Opened, caller: Asked) -> AdapterShape:
+    """Let the adapter answer that did before."""
+    place = place_of(memos, caller, body, new=False)
+    return AdapterShape.model_validate(memos.adapters.rollback(place.cube, actor=place.actor))
+
+
+@router.post("/forget")
+def forget(body: MemoriesBody, memos: Opened, caller: Asked) -> UnlearnedShape:
+    """Remove what was learned of memories, for good; they themselves stay and are looked up."""
+    place = place_of(memos, caller, body, new=False)
+    return UnlearnedShape.model_validate(memos.adapters.forget(body.item_ids, place.cube, actor=place.actor))
+
+
+@router.post("/learn-again")
+def learn_again(body: MemoriesBody, memos: Opened, caller: Asked) -> LearnAgainShape:
+    """Let memories be learned again that were forgotten so."""
+    place = place_of(memos, caller, body, new=False)
+    count = memos.adapters.learn_again(body.item_ids, place.cube, actor=place.actor)
+    return LearnAgainShape(cube=place.cube, items=count)
+
+
+@router.get("/{adapter}")
+def get(adapter: AdapterId, memos: Opened, acting: Acting) -> AdapterShape:
+    """Return one adapter with what its examination found."""
+    return AdapterShape.model_validate(memos.adapters.get(adapter, actor=acting.actor))
+
+
+@router.get("/{adapter}/diff")
+def diff(
+    adapter: AdapterId,
+    memos: Opened,
+    acting: Acting,
+    other: Annotated[str | None, Query(description="Id of another of the cube; default: the one before it")] = None,
+) -> AdapterDiffShape:
+    """Return which memories an adapter saw and another one did not, or at another version."""
+    return AdapterDiffShape.model_validate(memos.adapters.diff(adapter, other, actor=acting.actor))
+
+
+@router.get(
+    "/{adapter}/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {_ZIP: {}}, "description": "The files, as a zip"}},
+)
+def export(adapter: AdapterId, memos: Opened, acting: Acting) -> StreamingResponse:
+    """Return an adapter's files, as peft, vLLM and others load them; owners of its cube may."""
+    out = open_export(memos.adapters, adapter, actor=acting.actor)
+    size = out.seek(0, 2)
+    out.seek(0)
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": 'attachment; filename="adapter.zip"',
+        "Cache-Control": "private, no-store",
+    }
+    closing = BackgroundTask(out.close)
+    return StreamingResponse(_blocks(out), media_type=_ZIP, headers=headers, background=closing)
+
+
+@router.post("/{adapter}/activate")
+def activate(adapter: AdapterId, memos: Opened, acting: Acting) -> AdapterShape:
+    """Let an adapter that passed its examination answer, instead of the one that does."""
+    return AdapterShape.model_validate(memos.adapters.activate(adapter, actor=acting.actor))
+
+
+@router.delete("/{adapter}", status_code=204)
+def remove(adapter: AdapterId, memos: Opened, acting: Acting) -> None:
+    """Remove an adapter and its files."""
+    memos.adapters.remove(adapter, actor=acting.actor)
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while block := file.read(_BLOCK):
+            yield block

@@ -1,0 +1,134 @@
+"""`/review` and `/retention`: what awaits review, and rules for what is archived, deleted or erased by age."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from memos.api.families import Asked, Opened
+from memos.api.v1.common import (
+    Acting,
+    CubeBody,
+    IdempotencyKey,
+    InCube,
+    ItemBody,
+    ItemCube,
+    ItemId,
+    Limit,
+    actor_of,
+    creation,
+    place_of,
+)
+from memos.api.v1.errors import ERRORS
+from memos.api.v1.shapes import ItemShape
+from memos.api.v1.shapes_memories import EffectShape, PendingShape, RuleShape
+from memos.core.types import RetentionRule
+from memos.errors import NotFound
+
+router = APIRouter(responses=ERRORS)
+
+RuleId = Annotated[str, Path(description="Id of a rule")]
+
+
+class ApproveBody(ItemBody):
+    """Which version was looked at."""
+
+    expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
+
+
+class EditBody(ApproveBody):
+    """What a memory shall say."""
+
+    text: str = Field(description="Its text")
+
+
+class RuleBody(CubeBody):
+    """A rule of retention; an empty list means any."""
+
+    action: str = Field(description="`archive`, `delete` or `erase`")
+    types: list[str] = Field(default=[], description="Types it is about")
+    tags: list[str] = Field(default=[], description="Tags it is about")
+    statuses: list[str] = Field(default=[], description="Statuses it is about")
+    age_days: float = Field(0, description="Age in days from which it applies")
+    yes: bool = Field(False, description="Needed for a rule that is about everything")
+
+
+@router.get("/review", tags=["review"])
+def pending(memos: Opened, place: InCube, limit: Limit = 100) -> list[PendingShape]:
+    """Return what awaits review in a cube and why, oldest first."""
+    found = memos.review.list(cube=place.cube, actor=place.actor, limit=limit)
+    return [PendingShape.model_validate(each) for each in found]
+
+
+@router.post("/review/{item}/approve", tags=["review"])
+def approve(item: ItemId, body: ApproveBody, memos: Opened, caller: Asked) -> ItemShape:
+    """Let a memory be found."""
+    actor = actor_of(memos, caller, body)
+    return ItemShape.model_validate(
+        memos.review.approve(item, cube=body.cube, actor=actor, expected_version=body.expected_version)
+    )
+
+
+@router.post("/review/{item}/edit", tags=["review"])
+def edit(item: ItemId, body: EditBody, memos: Opened, caller: Asked) -> ItemShape:
+    """Let a memory be found with another text."""
+    actor = actor_of(memos, caller, body)
+    return ItemShape.model_validate(
+        memos.review.edit(item, body.text, cube=body.cube, actor=actor, expected_version=body.expected_version)
+    )
+
+
+@router.post("/review/{item}/reject", tags=["review"])
+def reject(item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None) -> ItemShape:
+    """Delete a memory that awaits review; a rollback lets it wait again."""
+    return ItemShape.model_validate(memos.review.reject(item, cube=cube, actor=acting.actor))
+
+
+@router.get("/retention/rules", tags=["retention"])
+def list_rules(memos: Opened, place: InCube) -> list[RuleShape]:
+    """Return a cube's rules in the order in which they are applied."""
+    return [RuleShape.model_validate(rule) for rule in memos.retention.list(cube=place.cube, actor=place.actor)]
+
+
+@router.post("/retention/rules", status_code=201, tags=["retention"])
+def add_rule(body: RuleBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> RuleShape:
+    """Have memories archived, deleted or erased when they are old enough."""
+    place = place_of(memos, caller, body)
+
+    def again(made: tuple[str, ...]) -> RetentionRule:
+        for rule in memos.retention.list(cube=place.cube, actor=place.actor):
+            if rule.id == made[0]:
+                return rule
+        raise NotFound("retention rule", made[0], "It was made, and removed since.")
+
+    made = memos.idempotency.once(
+        creation(idempotency_key, "retention.add", place, body),
+        lambda: memos.retention.add(
+            action=body.action, cube=place.cube, actor=place.actor, types=body.types, tags=body.tags,
+            statuses=body.statuses, age_days=body.age_days, yes=body.yes,
+        ),
+        ids=lambda rule: [rule.id],
+        again=again,
+    )  # fmt: skip
+    return RuleShape.model_validate(made)
+
+
+@router.delete("/retention/rules/{rule}", tags=["retention"])
+def remove_rule(rule: RuleId, memos: Opened, acting: Acting, cube: ItemCube = None) -> RuleShape:
+    """Remove a rule; what it did stays done."""
+    return RuleShape.model_validate(memos.retention.remove(rule, cube=cube, actor=acting.actor))
+
+
+@router.get("/retention/preview", tags=["retention"])
+def preview(memos: Opened, place: InCube) -> list[EffectShape]:
+    """Return what each rule of a cube would do now."""
+    return [EffectShape.model_validate(each) for each in memos.retention.preview(cube=place.cube, actor=place.actor)]
+
+
+@router.post("/retention/run", tags=["retention"])
+def run(body: CubeBody, memos: Opened, caller: Asked) -> list[EffectShape]:
+    """Apply a cube's rules now; returns what they did."""
+    place = place_of(memos, caller, body, new=False)
+    return [EffectShape.model_validate(each) for each in memos.retention.run(cube=place.cube, actor=place.actor)]

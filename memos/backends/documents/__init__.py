@@ -1,0 +1,1 @@
+"""Documents of every format as pages of Markdown, read in a child process."""

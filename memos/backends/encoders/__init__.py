@@ -1,0 +1,1 @@
+"""Embedders, sparse encoders and rerankers."""

@@ -1,0 +1,97 @@
+"""An embedder that remembers the last vectors of another one, so that projecting the same text again is free.
+
+It holds texts as keys: `forget` empties it when something is erased.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from memos.core.ports import Embedder, Vector
+from memos.core.types import Fingerprint
+
+
+class CachedEmbedder:
+    """Least-recently-used cache over an `Embedder`; thread-safe; computes outside its lock."""
+
+    def __init__(self, embedder: Embedder, capacity: int = 4_096) -> None:
+        self._embedder = embedder
+        self._capacity = capacity
+        self._vectors: OrderedDict[tuple[bool, str], Vector] = OrderedDict()
+        self._lock = threading.Lock()
+        self._generation = 0
+        self.hits = self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint of the wrapped embedder."""
+        return self._embedder.fingerprint
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens one piece of the wrapped embedder may have."""
+        return self._embedder.max_tokens
+
+    def embed_documents(self, texts: Sequence[str]) -> Vector:
+        """Return `(len(texts), dimension)` unit vectors; only unknown texts are computed, each once.
+
+        Raises: ModelError.
+        """
+        known: dict[str, Vector] = {}
+        with self._lock:
+            generation = self._generation
+            for text in texts:
+                vector = self._recall((False, text))
+                if vector is not None:
+                    known[text] = vector
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        computed = dict(zip(missing, self._embedder.embed_documents(missing), strict=True)) if missing else {}
+        self._remember({(False, text): vector for text, vector in computed.items()}, generation)
+        if not texts:
+            return np.empty((0, self.fingerprint.dimension), dtype=np.float32)
+        return np.stack([known[text] if text in known else computed[text] for text in texts])
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the `(dimension,)` unit vector of a question. Raises: ModelError."""
+        with self._lock:
+            generation = self._generation
+            vector = self._recall((True, text))
+        if vector is None:
+            vector = self._embedder.embed_query(text)
+            self._remember({(True, text): vector}, generation)
+        return vector.copy()
+
+    def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
+        """Return the wrapped embedder's spans."""
+        return self._embedder.split(text, max_tokens)
+
+    def forget(self) -> None:
+        """Drop every text and vector; what is being computed now is not kept either."""
+        with self._lock:
+            self._vectors.clear()
+            self._generation += 1
+
+    def _recall(self, key: tuple[bool, str]) -> Vector | None:
+        if (vector := self._vectors.get(key)) is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+            self._vectors.move_to_end(key)
+        return vector
+
+    def _remember(self, vectors: dict[tuple[bool, str], Vector], generation: int) -> None:
+        with self._lock:
+            if generation != self._generation:
+                return  # an erase came in between; these may be vectors of erased text
+            for key, vector in vectors.items():
+                self._vectors[key] = vector.copy()  # a row of a batch would keep the whole batch alive
+                self._vectors.move_to_end(key)
+            while len(self._vectors) > self._capacity:
+                self._vectors.popitem(last=False)

@@ -1,0 +1,149 @@
+"""A reranker behind an endpoint's `/rerank`, as Jina, Cohere, vLLM, llama.cpp and infinity speak it."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import httpx2
+import stamina
+
+from memos.backends.endpoint_client import TooLarge, opened
+from memos.backends.openai.requests import sendable
+from memos.backends.openai.responses import NoSuchModel, Refused, dig, told_status, where
+from memos.core.settings import ChatSettings, RerankSettings
+from memos.core.types import Json
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
+
+_ATTEMPTS: Final = 3
+_LONGEST_WAIT_S: Final = 2.0
+
+
+class EndpointReranker:
+    """Asks an endpoint, again when that may help, all within the set time; thread-safe."""
+
+    def __init__(self, settings: RerankSettings, *, first_wait_s: float = 0.2) -> None:
+        if settings.base_url is None or settings.model is None:
+            raise InvalidInput("base_url", "is missing: a reranker behind an endpoint needs a BASE_URL and a MODEL")
+        # What the house's client reads; it shows this name in messages alone.
+        self._settings = ChatSettings(
+            base_url=settings.base_url, model=settings.model[:256], api_key=settings.api_key,
+            timeout_s=settings.timeout_s,
+        )  # fmt: skip
+        self._model = settings.model
+        self._first_wait_s = first_wait_s
+        self._client = opened(self._settings)
+
+    @property
+    def name(self) -> str:
+        """The model's name at its endpoint."""
+        return self._model
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Return the endpoint's scores. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+        if not texts:
+            return []
+        body = {
+            "model": self._model, "query": sendable(question), "documents": [sendable(text) for text in texts],
+            "top_n": len(texts),
+        }  # fmt: skip
+        until = time.monotonic() + self._settings.timeout_s
+        for attempt in stamina.retry_context(on=self._patience(until), attempts=_ATTEMPTS, timeout=None):
+            with attempt:
+                return _scores(self._asked(body, until), len(texts), where(self._settings))
+        raise AssertionError("stamina raises the last attempt's error")
+
+    def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        self._client.close()
+
+    def __repr__(self) -> str:
+        return f"EndpointReranker({self._model!r})"
+
+    def _patience(self, until: float) -> Callable[[Exception], bool | float]:
+        """Return what tells how long to wait after an error, False for not repeating."""
+        waits = 0
+
+        def wait_after(error: Exception) -> bool | float:
+            nonlocal waits
+            if not isinstance(error, BackendUnavailable) or error.permanent or isinstance(error, BackendTimeout):
+                return False
+            wait_s = max(error.retry_after_s or 0.0, min(_LONGEST_WAIT_S, self._first_wait_s * 2.0**waits))
+            waits += 1
+            return False if time.monotonic() + wait_s >= until else wait_s
+
+        return wait_after
+
+    def _asked(self, body: Mapping[str, Json], until: float) -> Json:
+        """Return what the endpoint answers, parsed."""
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            raise self._too_slow()
+        try:
+            response = self._client.post(f"{self._settings.base_url}/rerank", json=body, timeout=left_s)
+        except httpx2.TimeoutException as error:
+            raise self._too_slow() from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            reason = f"{error}" or type(error).__name__
+            raise BackendUnavailable(
+                f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check "
+                "MEMOS_RERANK__BASE_URL."
+            ) from error
+        except TooLarge as error:
+            raise ModelError(f"{where(self._settings)} sent more than any answer: look at what is there.") from error
+        if response.status_code != 200:
+            raise self._failure(response)
+        try:
+            return json.loads(response.content.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+
+    def _failure(self, response: httpx2.Response) -> BackendUnavailable | ModelError:
+        told = told_status(response.status_code, response.content, response.headers, self._settings)
+        if isinstance(told, Refused):
+            return told.error
+        if isinstance(told, NoSuchModel):
+            return BackendUnavailable(
+                f"{where(self._settings)} has no model {self._model}, or no path /rerank there: check "
+                "MEMOS_RERANK__MODEL, and MEMOS_RERANK__BASE_URL, which for many servers ends with /v1.",
+                permanent=True,
+            )
+        return told
+
+    def _too_slow(self) -> BackendTimeout:
+        return BackendTimeout(
+            f"{where(self._settings)} did not rerank within {self._settings.timeout_s:g} s: raise "
+            "MEMOS_RERANK__TIMEOUT_S, or use a smaller model."
+        )
+
+
+def _scores(answer: Json, count: int, there: str) -> list[float]:
+    """Return the score of each place. Raises: ModelError (a place is not there, or twice, or has no number)."""
+    results = dig(answer, "results")
+    if not isinstance(results, list):
+        raise ModelError(f"{there} sent something that is no answer of a reranker: look into its log.")
+    found: dict[int, float] = {}
+    for result in results:
+        place, score = dig(result, "index"), dig(result, "relevance_score")
+        if not _is_place(place, count) or place in found:
+            raise ModelError(f"{there} scored a text that was not sent, or one twice: look into its log.")
+        if isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
+            raise ModelError(f"{there} gave a text a score that is no finite number: look into its log.")
+        found[place] = float(score)
+    if len(found) != count:
+        raise ModelError(f"{there} scored {len(found)} of {count} texts: look into its log.")
+    return [found[place] for place in range(count)]
+
+
+def _is_place(value: Json, count: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count
+
+
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False

@@ -1,0 +1,1 @@
+"""The graph index: ladybug, embedded, and Neo4j."""

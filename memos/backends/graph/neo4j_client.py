@@ -1,0 +1,231 @@
+"""One database of a Neo4j server: connecting, transactions with retries, and the driver's errors as ours.
+
+It does not know what is kept there. Only code that has found the driver installed imports it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from random import SystemRandom
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import neo4j
+from neo4j._exceptions import BoltError  # a failed handshake has no public class
+from neo4j.exceptions import (
+    AuthError,
+    ClientError,
+    ConfigurationError,
+    DriverError,
+    Forbidden,
+    Neo4jError,
+    ResultFailedError,
+    TransactionError,
+    TransientError,
+    UnsupportedServerProduct,
+)
+
+from memos.backends.graph.neo4j_writes import Run
+from memos.core.settings import Neo4jSettings
+from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
+
+OLDEST = (5, 26)
+_SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
+_CONNECT_S = 3.0
+# A connection from before the server's restart is found out and replaced by the first attempt; more would only keep
+# a search waiting for a server that is down.
+_RETRY_S = 0.3
+_FIRST_DELAY_S = 0.05
+# Two writers met: one of them is asked to start over, or finds a node gone that it had just seen, or an index made.
+_COLLISIONS = (
+    "Neo.TransientError.Transaction.DeadlockDetected",
+    "Neo.ClientError.Statement.EntityNotFound",
+    "Neo.ClientError.Schema.ConstraintValidationFailed",
+    "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists",
+)
+# The last one is what a transaction hears that was waiting for another one's lock when its time was up.
+_TIMED_OUT = (
+    "Neo.ClientError.Transaction.TransactionTimedOut",
+    "Neo.ClientError.Transaction.TransactionTimedOutClientConfiguration",
+    "Neo.TransientError.Transaction.LockAcquisitionTimeout",
+    "Neo.ClientError.Transaction.LockClientStopped",
+)
+_DRIVER_ERRORS = (Neo4jError, DriverError, BoltError, UnsupportedServerProduct, OSError, ValueError)
+_COLLISION_PAUSE_S = 0.05
+_RANDOM = SystemRandom()
+_Answer = TypeVar("_Answer")
+
+# The driver logs each retry; what comes of it is told by our errors. Whoever sets up logging still sees it.
+logging.getLogger("neo4j").addHandler(logging.NullHandler())
+
+
+class Neo4jConnection:
+    """A pool of connections to one database; thread-safe. It lives through restarts of the server."""
+
+    def __init__(self, driver: neo4j.Driver, settings: Neo4jSettings) -> None:
+        self._driver = driver
+        self._settings = settings
+        self._closed = False
+        # In a cluster a read may go to another member than the write before it: it waits until that has caught up.
+        self._bookmarks = neo4j.GraphDatabase.bookmark_manager()
+
+    @classmethod
+    def open(cls, settings: Neo4jSettings) -> Neo4jConnection:
+        """Connect and check the server's version. Raises: BackendUnavailable."""
+        url = checked_url(settings.url or "")
+        secret = settings.password.get_secret_value() if settings.password else None
+        try:
+            driver = neo4j.GraphDatabase.driver(
+                url,
+                auth=None if secret is None else (settings.user, secret),
+                connection_timeout=min(_CONNECT_S, settings.timeout_s),
+                connection_acquisition_timeout=settings.timeout_s,
+                max_transaction_retry_time=_RETRY_S,
+                initial_retry_delay=_FIRST_DELAY_S,
+                notifications_min_severity="OFF",
+                telemetry_disabled=True,
+            )
+        except _DRIVER_ERRORS as error:
+            raise translated(error, settings) from error
+        opened = cls(driver, settings)
+        try:
+            # Not "Neo4j Kernel" by name: what is compatible with it may be called otherwise.
+            [[versions], *_] = opened.read(lambda run: run("CALL dbms.components() YIELD versions", {}))
+            check_version(versions[0])
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def read(self, work: Callable[[Run], _Answer]) -> _Answer:
+        """Do `work` in one reading transaction, again when it fails for a moment. Raises: BackendUnavailable."""
+        return self._transaction(work, neo4j.READ_ACCESS)
+
+    def write(self, work: Callable[[Run], _Answer]) -> _Answer:
+        """Do all of `work` or nothing of it, again when it fails for a moment. Raises: BackendUnavailable."""
+        return self._transaction(work, neo4j.WRITE_ACCESS)
+
+    def close(self) -> None:
+        """Close the connections; safe to call twice."""
+        self._closed = True
+        self._driver.close()
+
+    def _transaction(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+        deadline = time.monotonic() + self._settings.timeout_s
+        while True:
+            try:
+                return self._attempt(work, access)
+            except _DRIVER_ERRORS as raised:
+                error = _first_cause(raised)
+                if isinstance(error, ValueError) and not _from_outside(error):
+                    raise
+                if getattr(error, "code", None) not in _COLLISIONS or time.monotonic() > deadline:
+                    raise translated(error, self._settings) from error
+            time.sleep(_RANDOM.uniform(0, _COLLISION_PAUSE_S))
+
+    def _attempt(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+        if self._closed:
+            raise BackendUnavailable("The graph index is closed.")
+        done: list[_Answer] = []
+
+        @neo4j.unit_of_work(timeout=self._settings.timeout_s)
+        def unit(transaction: neo4j.ManagedTransaction) -> None:
+            # A statement that the server refused has given the connection back to the pool. If its error left here,
+            # the driver (5.28.8, 6.4.1) would look at that connection once more and take a byte from the answer that
+            # another thread waits for, which then waits two minutes. Committing raises the same error without that.
+            with suppress(Neo4jError, ResultFailedError):
+                done.append(work(lambda query, values: transaction.run(query, dict(values)).values()))
+
+        with self._driver.session(database=self._settings.database, bookmark_manager=self._bookmarks) as session:
+            (session.execute_read if access == neo4j.READ_ACCESS else session.execute_write)(unit)
+        return done[-1]
+
+
+def checked_url(url: str) -> str:
+    """Return the URL if the driver can use it. Raises: BackendUnavailable, which never shows what it may hold."""
+    try:
+        parts = urlsplit(url)
+        fine = bool(parts.hostname) and parts.scheme in _SCHEMES and parts.port != 0
+    except ValueError:  # no number, or none that a port can have
+        fine = False
+    if not fine or parts.username is not None or parts.password is not None:
+        raise BackendUnavailable(
+            "MEMOS_NEO4J__URL is not a Bolt URL: write it as bolt://HOST:PORT or, with TLS, neo4j+s://HOST:PORT, "
+            "and give the user and the password in MEMOS_NEO4J__USER and MEMOS_NEO4J__PASSWORD."
+        )
+    return url
+
+
+def check_version(version: str) -> None:
+    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura. Raises: BackendUnavailable."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if not found or (int(found[1]), int(found[2])) < OLDEST:
+        raise BackendUnavailable(
+            f"The Neo4j server is version {version:.40}: the graph index needs {OLDEST[0]}.{OLDEST[1]} or newer, "
+            "so upgrade the server."
+        )
+
+
+def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
+    """Return our error for one of the driver's; it shows the error's code and never its text, which may hold data."""
+    parts = urlsplit(settings.url or "")
+    server = f"Neo4j at {parts.hostname}:{parts.port or 7687}"
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidInput("id", "is not valid Unicode text, and Neo4j cannot store it.")
+    if isinstance(error, Neo4jError):
+        return _refused(error, server, settings)
+    if isinstance(error, ConfigurationError):
+        return BackendUnavailable(f"{server} cannot be used as configured: check MEMOS_NEO4J__URL and the user.")
+    if isinstance(error, BoltError | UnsupportedServerProduct):
+        return BackendUnavailable(
+            f"{server} does not speak a Bolt protocol this program knows: check that MEMOS_NEO4J__URL names the Bolt "
+            f"port of a Neo4j {OLDEST[0]}.{OLDEST[1]} or newer."
+        )
+    return BackendUnavailable(
+        f"{server} cannot be reached: start it, or check the host, the port and the encryption (bolt:// or "
+        "bolt+s://) in MEMOS_NEO4J__URL."
+    )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """Return what made a transaction or a result fail, where the driver only says that it did."""
+    while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _from_outside(error: ValueError) -> bool:
+    """Say whether a ValueError is the driver's word for a name that cannot be looked up, or for text in no Unicode."""
+    return isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, OSError)
+
+
+def _refused(error: Neo4jError, server: str, settings: Neo4jSettings) -> MemosError:
+    code = error.code or ""
+    if isinstance(error, AuthError):
+        return BackendUnavailable(
+            f"{server} refused the user or the password: check MEMOS_NEO4J__USER and MEMOS_NEO4J__PASSWORD."
+        )
+    if isinstance(error, Forbidden):
+        return BackendUnavailable(
+            f"{server} does not allow the user to do this ({code}): grant it reading, writing, and schema and index "
+            f"management on the database {settings.database!r}."
+        )
+    if code.endswith("DatabaseNotFound"):
+        return BackendUnavailable(
+            f"{server} has no database {settings.database!r}: create it, or set MEMOS_NEO4J__DATABASE to one that "
+            "SHOW DATABASES lists."
+        )
+    if code in _TIMED_OUT:
+        return BackendTimeout(
+            f"{server} did not finish a transaction within {settings.timeout_s} s and undid it: try again later, or "
+            "set MEMOS_NEO4J__TIMEOUT_S higher."
+        )
+    if isinstance(error, ClientError) and "timeout" in str(error) and not code.startswith("Neo."):
+        return BackendTimeout(f"No connection to {server} became free in {settings.timeout_s} s: try again later.")
+    if isinstance(error, TransientError) or not isinstance(error, ClientError):
+        return BackendUnavailable(f"{server} cannot do this now ({code}): try again, and look into its log.")
+    return IntegrityError(f"{server} refused a statement ({code}): look into its log.")

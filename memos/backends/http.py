@@ -1,0 +1,242 @@
+"""Fetches images and files from public web addresses: every address is checked, and the checked one is connected to.
+
+A name that points into this machine or its networks is refused, also behind a redirect. No proxy or cookie is used.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from memos.core.ports import FetchedImage
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""Returns the addresses of a host, as text."""
+
+_MOST_REDIRECTS: Final = 3
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_CHUNK: Final = 65_536
+_URL_CHARS: Final = 8_192
+# IPv6 addresses that stand for IPv4 ones: mapped and compatible, NAT64, Teredo, 6to4.
+_DISGUISES: Final = tuple(
+    map(ipaddress.ip_network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is fetched: how errors call it, which types are asked for, and the setting that limits its size."""
+
+    noun: str
+    accept: str
+    limit: str
+
+
+IMAGE: Final = Wanted("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES")
+FILE: Final = Wanted("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the open internet: no private, local, multicast, reserved or disguised one."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if any(found in network for network in _DISGUISES if network.version == found.version):
+        return False
+    special = found.is_multicast or found.is_reserved or found.is_loopback or found.is_link_local or found.is_private
+    return found.is_global and not special and not found.is_unspecified
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses that this machine's resolver gives. Raises: OSError, UnicodeError."""
+    return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+class WebImages:
+    """An `ImageSource`, or a `FileSource`, for the open internet.
+
+    `resolver` and `allowed` are parameters for tests, never settings.
+    """
+
+    def __init__(
+        self, max_bytes: int, *, timeout_s: float = 20.0, resolver: Resolve = resolve,
+        allowed: Callable[[str], bool] = is_public, tls: ssl.SSLContext | None = None,
+        wanted: Wanted = IMAGE,
+    ) -> None:  # fmt: skip
+        self._wanted = wanted
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
+        self._resolve = resolver
+        self._allowed = allowed
+        self._tls = tls or ssl.create_default_context()
+
+    def fetch(self, where: str, url: str) -> FetchedImage:
+        """Return what is at an address. Raises: InvalidInput, BackendUnavailable, BackendTimeout."""
+        until = time.monotonic() + self._timeout_s
+        for _ in range(_MOST_REDIRECTS + 1):
+            target = _target(where, url)
+            address = self._checked_address(where, target)
+            got = self._get(where, target, address, until)
+            if isinstance(got, FetchedImage):
+                return got
+            url = urljoin(url, got)
+        raise InvalidInput(
+            where, f"is redirected more than {_MOST_REDIRECTS} times; give the {self._wanted.noun}'s own address"
+        )
+
+    def _checked_address(self, where: str, target: SplitResult) -> str:
+        """Return the address to connect to; all that the name has must be public."""
+        host, port, noun = target.hostname or "", _port(target), self._wanted.noun
+        try:
+            found = self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.") from error
+        if not found:
+            raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.")
+        if not all(self._allowed(address) for address in found):
+            raise InvalidInput(
+                where, f"names {host[:80]!r}, which is a private address of this machine or its networks; only public "
+                f"addresses are fetched: give the {noun}'s bytes"
+            )  # fmt: skip
+        return found[0]
+
+    def _get(self, where: str, target: SplitResult, address: str, until: float) -> FetchedImage | str:
+        """Ask once; return the image, or where a redirect leads to."""
+        connection, noun = _Pinned(target, address, self._tls, until), self._wanted.noun
+        watch = threading.Timer(max(0.0, until - time.monotonic()), connection.cut)
+        watch.daemon = True
+        watch.start()
+        try:
+            with closing(connection):
+                connection.request("GET", _path(target), headers=_headers(target, self._wanted.accept))
+                with connection.getresponse() as response:
+                    return self._answer(where, target, response, until)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # What the other side said is not repeated: it may be anything.
+            if time.monotonic() >= until or isinstance(error, TimeoutError):
+                raise BackendTimeout(
+                    f"The {noun}'s host {target.hostname:.80} did not answer within {self._timeout_s:g} s: try later."
+                ) from error
+            raise BackendUnavailable(
+                f"The {noun}'s host {target.hostname:.80} cannot be reached or broke off ({type(error).__name__}): try "
+                f"later, or give the {noun}'s bytes."
+            ) from error
+        finally:
+            watch.cancel()
+
+    def _answer(
+        self, where: str, target: SplitResult, response: http.client.HTTPResponse, until: float
+    ) -> FetchedImage | str:
+        noun = self._wanted.noun
+        if response.status in _REDIRECTS and (location := response.getheader("Location")):
+            return location
+        if response.status >= 500 or response.status == 429:
+            raise BackendUnavailable(f"The {noun}'s host {target.hostname:.80} answers {response.status}: try later.")
+        if response.status != 200:
+            raise InvalidInput(where, f"answers {response.status}; give the address of a {noun} that anyone can get")
+        media_type = (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
+        if self._wanted is IMAGE and (not media_type.startswith("image/") or "svg" in media_type):
+            raise InvalidInput(where, f"has the type {media_type[:60]!r}, which is no image such as image/png")
+        if (response.getheader("Content-Encoding") or "identity").lower() != "identity":
+            raise InvalidInput(where, f"is sent compressed although that was not asked for; give the {noun}'s bytes")
+        return FetchedImage(self._body(where, response, until), media_type, _name(target), _source(target))
+
+    def _body(self, where: str, response: http.client.HTTPResponse, until: float) -> bytes:
+        body = bytearray()
+        while chunk := response.read1(_CHUNK):
+            body += chunk
+            if len(body) > self._max_bytes:
+                raise InvalidInput(
+                    where,
+                    f"has over {self._max_bytes:,} bytes; use a smaller {self._wanted.noun}, or raise "
+                    f"{self._wanted.limit}",
+                )
+        if time.monotonic() >= until:
+            raise TimeoutError  # it was cut off here, which looks like its end
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        return bytes(body)
+
+
+class _Pinned(http.client.HTTPConnection):
+    """A connection to one address, whatever its name would mean by now; TLS still asks for the name."""
+
+    def __init__(self, target: SplitResult, address: str, tls: ssl.SSLContext, until: float) -> None:
+        super().__init__(target.hostname or "", _port(target))
+        self._address = address
+        self._tls = tls if target.scheme == "https" else None
+        self._until = until
+        self._open: socket.socket | None = None  # `sock` is let go before the body is read
+
+    def connect(self) -> None:
+        """Connect. Raises: OSError."""
+        left_s = max(0.01, self._until - time.monotonic())
+        self.sock = self._open = socket.create_connection((self._address, self.port), left_s)
+        if self._tls is not None:
+            # The handshake comes after the assignment, so that it can be cut off.
+            secure = self._tls.wrap_socket(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+            self.sock = self._open = secure
+            secure.do_handshake()
+
+    def cut(self) -> None:
+        """End whatever is under way: each byte may come in time and all of them never."""
+        if self._open is not None:
+            with suppress(OSError):
+                self._open.shutdown(socket.SHUT_RDWR)
+
+
+def _target(where: str, url: str) -> SplitResult:
+    """Return a checked address. Raises: InvalidInput."""
+    try:
+        target = urlsplit(url)
+        known = target.scheme in ("http", "https") and bool(target.hostname) and target.port != 0
+        (target.hostname or "").encode("idna")
+    except ValueError:
+        known = False
+    if not known or len(url) > _URL_CHARS or any(ord(sign) <= 32 or ord(sign) == 127 for sign in url):
+        raise InvalidInput(where, "is no address such as https://example.org/a.jpg")
+    if "@" in target.netloc:
+        raise InvalidInput(where, "has a user in it; give a plain address")
+    return target
+
+
+def _port(target: SplitResult) -> int:
+    return target.port or (443 if target.scheme == "https" else 80)
+
+
+def _path(target: SplitResult) -> str:
+    """Return path and query as a request line takes them."""
+    path = f"{target.path or '/'}{'?' + target.query if target.query else ''}"
+    return "".join(sign if sign.isascii() else "".join(f"%{byte:02X}" for byte in sign.encode()) for sign in path)
+
+
+def _headers(target: SplitResult, accept: str) -> dict[str, str]:
+    host = (target.hostname or "").encode("idna").decode()
+    host = f"[{host}]" if ":" in host else host
+    return {
+        "Host": host if target.port is None else f"{host}:{target.port}",
+        "Accept": accept,
+        "Accept-Encoding": "identity",
+        "User-Agent": "memstrata",
+        "Connection": "close",
+    }
+
+
+def _name(target: SplitResult) -> str:
+    return unquote(target.path.rsplit("/", 1)[-1], errors="replace")
+
+
+def _source(target: SplitResult) -> str:
+    """Return the address without its query, which may hold a key."""
+    return f"{target.scheme}://{target.netloc}{target.path}"

@@ -1,0 +1,131 @@
+"""`AdapterTrainer`: the training and examination of an adapter in a child process. Knows nothing of PyTorch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memos.backends.child import Child, Died
+from memos.core.lora_recipe import Recipe
+from memos.core.ports import ChatMessage
+from memos.core.recipes import Estimate, Exercise
+from memos.errors import BackendUnavailable
+
+
+class AdapterTrainer:
+    """One child process with a base model and the adapter that it trains; calls queue.
+
+    Every call raises BackendUnavailable when the child was ended: a new trainer that is given the same model, recipe
+    and exercises goes on from what was kept.
+    """
+
+    def __init__(self) -> None:
+        self._child = Child("memos.backends.lora.process", "model to be trained")
+        self._base = ""
+        self._step = self._steps = self._rebalanced = self._memory = 0
+
+    def __enter__(self) -> AdapterTrainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    @property
+    def base(self) -> str:
+        """The base model's digest: an adapter fits the model that has the same."""
+        return self._base
+
+    @property
+    def steps(self) -> int:
+        """How many steps the training has in all."""
+        return self._steps
+
+    @property
+    def step(self) -> int:
+        """How many of them are done."""
+        return self._step
+
+    @property
+    def rebalanced(self) -> int:
+        """How often epochs were added to it."""
+        return self._rebalanced
+
+    def open(self, name: str, recipe: Recipe, *, remembered: Path | None = None) -> None:
+        """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`.
+
+        Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
+        """
+        self._base, self._memory = self._call("open", name, recipe, remembered)
+
+    def prepare(self, exercises: Sequence[Exercise]) -> None:
+        """Take what is to be learned; the base model is asked what it would say where that is imitated."""
+        self._ask("prepare", list(exercises))
+
+    def rebalance(self, untold: float) -> None:
+        """Add some epochs, at a lower rate, with so many times what nobody told in them: less than 1 for recall."""
+        self._ask("rebalance", untold)
+
+    def estimate(self) -> Estimate:
+        """Return what the steps that are left will take."""
+        return Estimate(self._steps - self._step, float(self._ask("seconds_left")), self._memory)
+
+    def advance(self, most: int) -> float:
+        """Make at most so many steps; return their mean loss, 0 when there are none left."""
+        return float(self._ask("advance", most))
+
+    def keep(self, file: Path) -> None:
+        """Write what it takes to go on from here: whole or not at all; a full disk is said."""
+        self._ask("keep", file)
+
+    def go_on(self, file: Path) -> None:
+        """Go on from what `keep` wrote, with the same exercises prepared. Raises: IntegrityError."""
+        self._ask("go_on", file)
+
+    def answers(
+        self, prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool, most: int = 24, exact: bool = True
+    ) -> list[str]:
+        """Return the likeliest answer to each prompt, of at most `most` tokens, with the adapter or by the base.
+
+        Not `exact`, it is computed as in training.
+        """
+        return list(self._ask("answers", [tuple(each) for each in prompts], adapter=adapter, most=most, exact=exact))
+
+    def perplexity(self, texts: Sequence[str], *, adapter: bool) -> float:
+        """Return the perplexity of texts: the exponential of the mean negative log-likelihood of their tokens."""
+        return float(self._ask("perplexity", list(texts), adapter=adapter))
+
+    def load(self, file: Path) -> None:
+        """Take the weights of an adapter of the recipe's shape that was trained elsewhere. Raises: IntegrityError."""
+        self._ask("load", file)
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter as peft's files; a full disk is said."""
+        self._ask("save", folder)
+
+    def kill(self) -> None:
+        """End the child now; a call that it is in the middle of, on another thread, raises BackendUnavailable."""
+        self._child.kill()
+
+    def close(self) -> None:
+        """End the child after its present call; safe to call twice."""
+        self._child.close()
+
+    def _ask(self, method: str, *given: Any, **named: Any) -> Any:
+        answer, self._step, self._steps, self._rebalanced = self._call(method, given, named)
+        return answer
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        try:
+            return self._child.call(method, *arguments, long=True)
+        except Died as error:
+            self._child.kill()
+            raise BackendUnavailable(
+                f"The process that trains an adapter was ended in {method}, perhaps for want of memory: repeat the "
+                "training, it goes on from what was kept."
+            ) from error

@@ -1,0 +1,1 @@
+"""Chat models behind OpenAI-compatible endpoints, and vLLM."""

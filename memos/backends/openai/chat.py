@@ -1,0 +1,285 @@
+"""A chat model behind any OpenAI-compatible endpoint, over the official client: limits, retries, deadlines.
+
+How a request is written is `openai_dialect`, what an answer means is `openai_answers`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
+
+import httpx2
+import openai
+import stamina
+
+from memos.backends import endpoint_client
+from memos.backends.endpoint_client import TooLarge, opened
+from memos.backends.openai.images import with_small_images
+from memos.backends.openai.openai_stream import read_stream
+from memos.backends.openai.rate_limit import RateLimit
+from memos.backends.openai.requests import Dialect, Dialects, payload
+from memos.backends.openai.responses import Refused, read_answer, told_status, where
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.settings import ChatSettings
+from memos.core.tokens import Tokens
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
+
+_Given = TypeVar("_Given")
+
+_LONGEST_WAIT_S: Final = 20.0
+_LONGEST_RETRY_AFTER_S: Final = 60.0
+
+
+class OpenAIChat:
+    """A `ChatModel`; one connection pool, one rate limit and one limit of parallel calls each."""
+
+    def __init__(self, settings: ChatSettings, *, first_wait_s: float = 0.5) -> None:
+        if settings.base_url is None or settings.model is None:
+            raise InvalidInput("base_url", "is missing: a chat model needs a BASE_URL and a MODEL")
+        self._settings = settings
+        self._model = settings.model
+        self._first_wait_s = first_wait_s
+        self._dialects = Dialects()
+        self._closing = threading.Event()
+        self._limit = RateLimit(settings.requests_per_minute, settings.tokens_per_minute, wait=self._closing.wait)
+        self._slots = threading.BoundedSemaphore(settings.parallel)
+        self._lock = threading.Lock()
+        self._running = 0
+        self._http = opened(settings)
+        self._client = _client(settings, self._http)
+
+    @property
+    def name(self) -> str:
+        """The model's name at its endpoint."""
+        return self._model
+
+    @property
+    def in_steps(self) -> bool:
+        """It does not: an endpoint asked for a stream is not asked again once that has begun."""
+        return False
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the model's answer. Raises: ModelError, BackendUnavailable, BackendTimeout."""
+        request = with_small_images(request)
+        attempts = self._settings.retries + 1
+        until = time.monotonic() + self._settings.timeout_s * attempts
+        with self._call():
+            for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
+                with attempt:
+                    return self._understood(request, lambda dialect: self._ask(request, dialect, until))
+        raise AssertionError("stamina raises the last attempt's error")
+
+    def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
+        """Yield the model's answer; it is asked again only before the first piece. Raises: as `complete`."""
+        request = with_small_images(request)
+        attempts = self._settings.retries + 1
+        until = time.monotonic() + self._settings.timeout_s * attempts
+        with self._call(), ExitStack() as held:
+            for attempt in stamina.retry_context(on=self._patience(until), attempts=attempts, timeout=None):
+                with attempt:
+                    pieces = self._understood(request, lambda dialect: self._begin(request, dialect, until, held))
+            yield from pieces
+
+    def close(self) -> None:
+        """Take no further calls; the connections are closed when the last one under way has ended."""
+        self._closing.set()
+        with self._lock:
+            idle = self._running == 0
+        if idle:
+            self._client.close()
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self._model!r})"
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                last = self._running == 0 and self._closing.is_set()
+            if last:
+                self._client.close()
+
+    def _patience(self, until: float) -> Callable[[Exception], bool | float]:
+        """Return what tells how long to wait after an error, False for not repeating."""
+        waits = 0
+
+        def wait_after(error: Exception) -> bool | float:
+            nonlocal waits
+            if not isinstance(error, BackendUnavailable) or error.permanent or self._closing.is_set():
+                return False
+            grown = min(_LONGEST_WAIT_S, self._first_wait_s * 2.0**waits) * random.uniform(0.75, 1.25)  # noqa: S311
+            waits += 1
+            asked = error.retry_after_s or 0.0
+            if asked > _LONGEST_RETRY_AFTER_S or time.monotonic() + max(asked, grown) >= until:
+                return False
+            return max(asked, grown)
+
+        return wait_after
+
+    def _understood(self, request: ChatRequest, ask: Callable[[Dialect], _Given]) -> _Given:
+        """Ask once, in as many dialects as it takes the endpoint to understand."""
+        first = dialect = self._dialects.known(request)
+        while True:
+            try:
+                return ask(dialect)
+            except Refused as refused:
+                wants_json = request.schema is not None
+                other = dialect.after(refused.complaint, first, wants_json=wants_json)
+                if other is None:
+                    raise refused.error from None
+                dialect = other
+
+    def _ask(self, request: ChatRequest, dialect: Dialect, until: float) -> ChatReply:
+        prompt_tokens = request.estimated_tokens
+        with self._reserved(request, until) as used, self._slot(until):
+            response = self._post(request, dialect, until)
+            self._dialects.learn(request, dialect)
+            media_type = response.headers.get("content-type", "")
+            reply = read_answer(response.content, media_type, prompt_tokens, self._settings)
+            used(reply.tokens)
+        return reply
+
+    def _begin(
+        self, request: ChatRequest, dialect: Dialect, until: float, held: ExitStack
+    ) -> Generator[str | ChatReply, None, None]:
+        """Have the endpoint begin with its answer; what that takes is `held` until the answer is there or unwanted."""
+        with ExitStack() as taken:
+            used = taken.enter_context(self._reserved(request, until))
+            taken.enter_context(self._slot(until))
+            response = self._open(payload(request, self._settings, dialect, stream=True), until)
+            taken.callback(response.close)
+            if response.status_code >= 300:
+                with self._translated():
+                    content = response.read()
+                raise told_status(response.status_code, content, response.headers, self._settings)
+            self._dialects.learn(request, dialect)
+            held.push(taken.pop_all())
+        return self._pieces(response, request.estimated_tokens, used)
+
+    def _pieces(
+        self, response: httpx2.Response, prompt_tokens: int, used: Callable[[Tokens], None]
+    ) -> Generator[str | ChatReply, None, None]:
+        media_type = response.headers.get("content-type", "")
+        with self._translated():
+            if "event-stream" in media_type.lower():
+                for piece in read_stream(response.iter_raw(), prompt_tokens, self._settings):
+                    if isinstance(piece, ChatReply):
+                        used(piece.tokens)
+                    yield piece
+                return
+            content = response.read()  # an endpoint that does not stream
+        reply = read_answer(content, media_type, prompt_tokens, self._settings)
+        used(reply.tokens)
+        yield reply.text
+        yield reply
+
+    @contextmanager
+    def _reserved(self, request: ChatRequest, until: float) -> Iterator[Callable[[Tokens], None]]:
+        """Take a call's tokens from the rate limit; what was not used, as told, is given back."""
+        reserved = request.estimated_tokens + (request.max_tokens or self._settings.max_tokens)
+        left_s = until - time.monotonic()
+        if not self._limit.take(reserved, left_s):
+            raise BackendTimeout(
+                f"The rate limit set for the model {self._model} leaves no room for this call in time: try again "
+                "later, or raise REQUESTS_PER_MINUTE or TOKENS_PER_MINUTE.",
+                retry_after_s=max(0.0, left_s),
+            )
+        spent = 0
+
+        def used(tokens: Tokens) -> None:
+            nonlocal spent
+            spent = tokens.prompt + tokens.completion
+
+        try:
+            yield used
+        except ModelError as error:
+            used(error.tokens)
+            raise
+        finally:
+            self._limit.settle(reserved, spent)
+
+    @contextmanager
+    def _slot(self, until: float) -> Iterator[None]:
+        if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise BackendTimeout(
+                f"All {self._settings.parallel} calls to the model {self._model} stayed busy: try again later, or "
+                "raise PARALLEL."
+            )
+        try:
+            if self._closing.is_set():
+                raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
+            yield
+        finally:
+            self._slots.release()
+
+    def _post(self, request: ChatRequest, dialect: Dialect, until: float) -> httpx2.Response:
+        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
+        if timeout_s <= 0:
+            raise self._too_slow()
+        body = payload(request, self._settings, dialect)
+        try:
+            return self._client.post(
+                "/chat/completions", cast_to=httpx2.Response, body=body, options={"timeout": timeout_s}
+            )
+        except openai.APIStatusError as error:
+            response = error.response
+        except openai.APITimeoutError as error:
+            raise self._too_slow() from error
+        except openai.APIConnectionError as error:
+            raise self._unreachable(error.__cause__ or error) from error
+        except TooLarge as error:
+            raise self._too_much() from error
+        # Outside the handler: the driver's error quotes what the endpoint said, which may be the prompt or the key.
+        raise told_status(response.status_code, response.content, response.headers, self._settings)
+
+    def _open(self, body: Mapping[str, Any], until: float) -> httpx2.Response:
+        timeout_s = min(self._settings.timeout_s, until - time.monotonic())
+        if timeout_s <= 0:
+            raise self._too_slow()
+        with self._translated():
+            url = f"{self._settings.base_url}/chat/completions"
+            return self._http.send(self._http.build_request("POST", url, json=body, timeout=timeout_s), stream=True)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the client's errors into ours."""
+        try:
+            yield
+        except httpx2.TimeoutException as error:
+            raise self._too_slow() from error
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from error
+        except TooLarge as error:
+            raise self._too_much() from error
+
+    def _too_much(self) -> ModelError:
+        most = endpoint_client.MOST_BYTES
+        return ModelError(f"{where(self._settings)} sent more than {most:,} bytes: look into what answers there.")
+
+    def _too_slow(self) -> BackendTimeout:
+        return BackendTimeout(
+            f"{where(self._settings)} did not answer within {self._settings.timeout_s:g} s: try again later, raise "
+            "TIMEOUT_S, or use a smaller model."
+        )
+
+    def _unreachable(self, error: BaseException) -> BackendUnavailable:
+        reason = f"{error}" or type(error).__name__
+        return BackendUnavailable(
+            f"{where(self._settings)} cannot be reached or broke off ({reason:.200}): start it, or check BASE_URL."
+        )
+
+
+def _client(settings: ChatSettings, http: httpx2.Client) -> openai.OpenAI:
+    try:
+        return openai.OpenAI(base_url=settings.base_url, api_key="set-below", max_retries=0, http_client=http)
+    except httpx2.InvalidURL as error:
+        raise InvalidInput("base_url", "is not a URL such as https://models.example.org/v1") from error

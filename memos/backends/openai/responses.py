@@ -1,0 +1,219 @@
+"""Reads what an OpenAI-compatible endpoint sent back, an answer or a failure; what it says is never quoted.
+
+Endpoints repeat the prompt, or even the key, in their messages; errors made here have a status and a short code alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+from memos.backends.openai.requests import sendable
+from memos.core.kv_cache import Activation
+from memos.core.ports import ChatReply
+from memos.core.settings import ChatSettings
+from memos.core.streaming import without_reasoning
+from memos.core.tokens import Tokens, estimate_tokens
+from memos.core.types import Json
+from memos.errors import BackendTimeout, BackendUnavailable, ModelError, UnfitAnswer
+
+_CODE = re.compile(r"[a-z_]{1,50}")  # a key, or a word of the prompt, would have to look like one
+_TOO_LONG = ("context_length", "context length", "context size", "context_size", "context window", "prompt is too long")
+_REFUSED = ("content_filter", "content_policy", "content management policy")
+_NO_CREDIT = ("insufficient_quota", "billing")
+_PASSING = {409, 425, 429, 500, 502, 503, 529}
+_MOST_TOKENS = 1_000_000_000
+
+
+class Refused(Exception):
+    """The endpoint took the request for a bad one; written otherwise it may be taken."""
+
+    def __init__(self, complaint: str, error: ModelError) -> None:
+        super().__init__(str(error))
+        self.complaint = complaint
+        self.error = error
+
+
+class NoSuchModel(BackendUnavailable):
+    """The endpoint has no model of the name, or no chat completions where it was asked."""
+
+
+def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
+    """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost.
+
+    Raises: ModelError, BackendUnavailable, and `Refused` where an endpoint hides a failure behind status 200.
+    """
+    if "html" in content_type.lower():
+        raise BackendUnavailable(
+            f"{where(settings)} answers with a web page: check its BASE_URL, which for most servers ends with /v1.",
+            permanent=True,
+        )
+    body = _parsed(content)
+    if dig(body, "choices", 0) is None and isinstance(status := dig(body, "error", "code"), int) and status >= 400:
+        raise told_status(status, content, {}, settings)
+    message = dig(body, "choices", 0, "message")
+    if not isinstance(message, dict):
+        raise ModelError(f"{where(settings)} sent something that is no answer of a chat model: look into its log.")
+    return finished_answer(
+        message, dig(body, "choices", 0, "finish_reason"), dig(body, "usage"), prompt_tokens, settings
+    )
+
+
+def finished_answer(
+    message: Mapping[str, Json], finish: Json, usage: Json, prompt_tokens: int, settings: ChatSettings
+) -> ChatReply:
+    """Return the answer in a model's message, if it is one. Raises: ModelError."""
+    raw = message.get("content")
+    text = raw if isinstance(raw, str) else ""
+    tokens = _counted(usage, prompt_tokens, text + str(message.get("reasoning_content") or ""))
+    answer = sendable(without_reasoning(text)).strip()
+    _check_finished(finish, bool(message.get("refusal")), tokens, settings)
+    if not answer:
+        what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
+        raise UnfitAnswer(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
+    return ChatReply(answer, tokens, _kept(tokens))
+
+
+def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatSettings) -> None:
+    model = settings.model
+    if finish == "content_filter":
+        raise ModelError(f"The endpoint's filter stopped the model {model}.", permanent=True, tokens=tokens)
+    if refused:
+        raise ModelError(f"The model {model} refuses to answer.", permanent=True, tokens=tokens)
+    if finish in ("length", "max_tokens"):
+        raise UnfitAnswer(
+            f"The answer of the model {model} was cut off after {tokens.completion:,} tokens: raise MAX_TOKENS, or ask "
+            "for less at once.",
+            tokens=tokens,
+        )
+    if finish in ("tool_calls", "function_call"):
+        raise ModelError(f"The model {model} calls a tool, which none offered: use another one.", tokens=tokens)
+
+
+def told_status(
+    status: int, content: bytes, headers: Mapping[str, str], settings: ChatSettings
+) -> BackendUnavailable | ModelError | Refused:
+    """Return what a failing HTTP status means."""
+    said = content[:20_000].decode("utf-8", "replace")
+    code = _code(content)
+    shown = f"{status} {code}".strip()
+    lowered = said.lower()
+    if status in (400, 413, 422):
+        return _told_bad_request(shown, lowered, status, settings)
+    return _told_failure(status, shown, lowered, headers, settings)
+
+
+def _told_bad_request(shown: str, lowered: str, status: int, settings: ChatSettings) -> ModelError | Refused:
+    if status == 413 or any(word in lowered for word in _TOO_LONG):
+        return UnfitAnswer(
+            f"The request is too long for the model {settings.model} ({shown}): send less text, or give the server a "
+            "longer context.",
+            permanent=True,
+        )
+    if any(word in lowered for word in _REFUSED):
+        return ModelError(f"The endpoint's filter refuses the request ({shown}).", permanent=True)
+    error = ModelError(
+        f"{where(settings)} refuses the request ({shown}): look into its log; the model {settings.model} may lack "
+        "what was asked for.",
+        permanent=True,
+    )
+    return Refused(lowered, error)
+
+
+def _told_failure(
+    status: int, shown: str, lowered: str, headers: Mapping[str, str], settings: ChatSettings
+) -> BackendUnavailable:
+    there = where(settings)
+    if status == 401:
+        return BackendUnavailable(f"{there} refuses the key ({shown}): check its API_KEY.", permanent=True)
+    if status == 402 or (status == 429 and any(word in lowered for word in _NO_CREDIT)):
+        return BackendUnavailable(f"{there} has no credit left for this key ({shown}).", permanent=True)
+    if status == 403:
+        return BackendUnavailable(
+            f"{there} does not allow this key to use the model {settings.model} ({shown}).", permanent=True
+        )
+    if status == 404:
+        return NoSuchModel(
+            f"{there} has no model {settings.model}, or no chat completions there ({shown}): check MODEL, and "
+            "BASE_URL, which for most servers ends with /v1.",
+            permanent=True,
+        )
+    after = retry_after_s(headers)
+    if status in (408, 504):
+        return BackendTimeout(f"{there} ran out of time itself ({shown}): try again later.", retry_after_s=after)
+    if status in _PASSING or 505 < status < 600:
+        return BackendUnavailable(f"{there} cannot answer now ({shown}): try again later.", retry_after_s=after)
+    return BackendUnavailable(f"{there} refuses the call ({shown}): check its BASE_URL.", permanent=True)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds an endpoint asks to wait, given as such or as a date; None for none or nonsense."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(value).astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if seconds == seconds and seconds < float("inf") else None
+
+
+def where(settings: ChatSettings) -> str:
+    """Return how messages call the endpoint."""
+    url = urlsplit(settings.base_url or "")
+    return f"The model endpoint {url.scheme}://{url.netloc}"  # some gateways take a secret in the path
+
+
+def _parsed(content: bytes) -> Json:
+    try:
+        return json.loads(content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _code(content: bytes) -> str:
+    """Return the endpoint's own code of an error when it looks like one, never a sentence."""
+    body = _parsed(content[:20_000])
+    for field in ("code", "type"):
+        value = dig(body, "error", field)
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            return value
+    return ""
+
+
+def _counted(usage: Json, prompt_tokens: int, answer: str) -> Tokens:
+    """Return what a call took, by the endpoint's count where it gives one.
+
+    Source of what is cached: https://platform.openai.com/docs/guides/prompt-caching; vLLM and llama.cpp say the same.
+    """
+    asked, said = dig(usage, "prompt_tokens"), dig(usage, "completion_tokens")
+    if _is_count(asked) and _is_count(said):
+        cached = dig(usage, "prompt_tokens_details", "cached_tokens")
+        return Tokens(asked, said, cached=min(cached, asked) if _is_count(cached) else None)
+    return Tokens(prompt_tokens, estimate_tokens(answer), estimated=True)
+
+
+def _kept(tokens: Tokens) -> Activation | None:
+    """Return what of the prompt an endpoint says it had already, None when it says nothing."""
+    if tokens.cached is None:
+        return None
+    return Activation(tokens.prompt, tokens.cached, "server" if tokens.cached else None)
+
+
+def _is_count(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+
+
+def dig(value: Json, *path: str | int) -> Json:
+    """Return what is at a path of names and places, None where there is no such thing."""
+    for step in path:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and len(value) > step else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value

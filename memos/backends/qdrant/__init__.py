@@ -1,0 +1,1 @@
+"""The vector index: Qdrant, embedded and as a server."""

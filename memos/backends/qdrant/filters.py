@@ -1,0 +1,139 @@
+"""Compiles the filter AST to a Qdrant engine's filters, with exactly the meaning of `memos.filters.matches`.
+
+The embedded engine and the server have the same conditions in different Python classes: a `Dialect` makes them.
+Knows no driver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from memos.backends.qdrant.qdrant_points import FOREVER, STANDING, standing_value
+from memos.core.filters import DATE_FIELDS, LEDGER_FIELDS, And, Condition, Node, Not, Op, Or, Scalar
+
+# Whole numbers with an integer index, dates past the year 2255 among them, which no float tells apart.
+_INTEGERS = DATE_FIELDS | {"version"}
+
+
+class Dialect(Protocol):
+    """How one engine's Python classes write a condition; what a group returns may be part of another group."""
+
+    def group(self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()) -> Any:
+        """Pass what meets all of `must`, one of `should` unless there are none, and none of `must_not`."""
+        ...
+
+    def among(self, key: str, values: Sequence[str] | Sequence[int]) -> Any:
+        """Match a field that has one of these values; there is at least one."""
+        ...
+
+    def within(self, key: str, **bounds: float) -> Any:
+        """Match a field that has a number within `gt`, `gte`, `lt`, `lte`."""
+        ...
+
+    def empty(self, key: str) -> Any:
+        """Match a field without a value."""
+        ...
+
+    def nothing(self) -> Any:
+        """Pass no point."""
+        ...
+
+
+def compile_search(
+    to: Dialect, cubes: Sequence[str], node: Node | None, as_of: int | None, live: bool, stands: int | None = None
+) -> Any:
+    """Return the filter of a search: its cubes, its moment, and what the caller filters by.
+
+    `stands` is what `STANDING_OF` says of an arm that asks a part of its cubes alone. That is one condition, not two:
+    in the engine's graphs of that part alone all that is near is linked, and little of it in those of a whole cube.
+    """
+    if stands is None:
+        where = to.among("cube", cubes)
+    else:
+        where = to.among(STANDING, [standing_value(stands, cube) for cube in cubes])
+    moment = [to.among("live", [1])] if live and as_of is None else _moment(to, as_of)
+    return to.group(must=[where, *moment, *([] if node is None else [compile_filter(to, node)])])
+
+
+def _moment(to: Dialect, as_of: int | None) -> list[Any]:
+    if as_of is None:
+        return [to.among("recorded_to", [FOREVER])]
+    as_of = min(as_of, FOREVER - 1)
+    return [to.within("recorded_from", lte=float(as_of)), to.within("recorded_to", gt=float(as_of))]
+
+
+def compile_filter(to: Dialect, node: Node) -> Any:
+    """Return the engine's filter. Raises: ValueError for what only the ledger can judge (`LEDGER_FIELDS`, `like`)."""
+    match node:
+        case And():
+            return to.group(must=[compile_filter(to, part) for part in node.parts])
+        case Or():
+            return to.group(should=[compile_filter(to, part) for part in node.parts]) if node.parts else to.nothing()
+        case Not():
+            return to.group(must_not=[compile_filter(to, node.part)])
+        case Condition():
+            return _condition(to, node)
+
+
+def _condition(to: Dialect, condition: Condition) -> Any:
+    key, value = payload_key(condition.field), condition.value
+    match condition.op:
+        case Op.EQ | Op.CONTAINS | Op.IN:
+            return _any_of(to, key, value if isinstance(value, tuple) else (value,))
+        case Op.NE | Op.NIN:
+            return to.group(must_not=[_any_of(to, key, value if isinstance(value, tuple) else (value,))])
+        case Op.EXISTS:
+            empty = to.group(must=[to.empty(key), to.empty(flag_key(key))])
+            return to.group(must_not=[empty]) if value else empty
+        case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float) and key in _INTEGERS:
+            return _integer_range(to, key, condition.op, value)
+        case Op.GT | Op.GTE | Op.LT | Op.LTE if isinstance(value, int | float):
+            return to.group(must=[to.within(key, **{condition.op.value: float(value)})])
+    raise ValueError(f"the index cannot judge {condition.field} {condition.op}")
+
+
+def _any_of(to: Dialect, key: str, values: tuple[Scalar, ...]) -> Any:
+    """Match one of the values; a number matches as a range, since 1 and 1.0 are equal and no engine's match says so."""
+    if key in _INTEGERS:
+        whole = [int(value) for value in values if isinstance(value, int | float) and value == int(value)]
+        return to.group(must=[to.among(key, whole)]) if whole else to.nothing()
+    texts = [value for value in values if isinstance(value, str)]
+    conditions = [to.among(key, texts)] if texts else []
+    for value in values:
+        if isinstance(value, bool):
+            # The embedded engine's binding takes True for the integer 1: booleans are kept apart, as 0 and 1.
+            conditions.append(to.among(flag_key(key), [int(value)]))
+        elif isinstance(value, int | float):
+            conditions.append(to.within(key, gte=float(value), lte=float(value)))
+    return to.group(should=conditions) if conditions else to.nothing()
+
+
+def _integer_range(to: Dialect, key: str, op: Op, value: float) -> Any:
+    """Compare whole numbers exactly: a float's range up to the nearest float, and the few numbers after it by name."""
+    if op in (Op.LT, Op.LTE):
+        last = math.ceil(value) - 1 if op is Op.LT else math.floor(value)
+        edge = int(float(last)) if float(last) <= last else int(math.nextafter(float(last), -math.inf))
+        inside, between = to.within(key, lte=float(edge)), range(edge + 1, last + 1)
+    else:
+        first = math.floor(value) + 1 if op is Op.GT else math.ceil(value)
+        edge = int(float(first)) if float(first) >= first else int(math.nextafter(float(first), math.inf))
+        inside, between = to.within(key, gte=float(edge)), range(first, edge)
+    return to.group(should=[inside, *([to.among(key, list(between))] if between else [])])
+
+
+def payload_key(field: str) -> str:
+    """Return the payload path of a filter field; an info key is quoted, since it may contain dots."""
+    if field == "id":
+        return "item"
+    if field in LEDGER_FIELDS:
+        raise ValueError(f"{field} is not in the index")
+    if field.startswith("info."):
+        return f'info."{field.removeprefix("info.")}"'
+    return field
+
+
+def flag_key(key: str) -> str:
+    """Return the payload path of an info key's boolean values."""
+    return f"flags{key.removeprefix('info')}" if key.startswith("info.") else f"flags.{key}"

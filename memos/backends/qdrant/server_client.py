@@ -1,0 +1,258 @@
+"""Calls to a Qdrant server: one client, bounded retries, and each of its errors as one sentence.
+
+Every call made through it may be made twice. Knows nothing of collections or points.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable
+from random import SystemRandom
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from memos.core.settings import QdrantSettings
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError
+
+try:
+    import grpc  # type: ignore[import-untyped]
+    import httpx
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.common.client_exceptions import QdrantException
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+    from qdrant_client.http.models import IdfCorpusParams
+except ImportError as missing:
+    raise BackendUnavailable(
+        "A Qdrant server needs the package qdrant-client 1.19 or newer; install it with: "
+        "`pip install '.[qdrant]'` in memstrata's clone."
+    ) from missing
+
+__all__ = ["Connection", "IdfCorpusParams", "connect", "models"]
+
+LEAST_VERSION = (1, 19)
+"""The first version that counts IDF over a corpus of the query's; older ones ignore that without a word."""
+
+_PAUSES_S = (0.05, 0.15, 0.4, 0.9)
+_FAILURES = (ApiException, QdrantException, grpc.RpcError, httpx.InvalidURL, json.JSONDecodeError, UnicodeDecodeError)
+_PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
+_PASSING_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL})
+_REASON_CHARS = 200
+_RANDOM = SystemRandom()
+
+Answer = TypeVar("Answer")
+
+
+class Connection:
+    """One client of one server; thread-safe."""
+
+    def __init__(self, client: QdrantClient, settings: QdrantSettings) -> None:
+        self.client = client
+        self._settings = settings
+        self._where = _shown(settings.url or "")
+        self._closed = False
+
+    def run(self, ask: Callable[[int], Answer]) -> Answer:
+        """Return what `ask` does, given the seconds left; what may pass is asked again, within `timeout_s`.
+
+        Raises: BackendUnavailable, BackendTimeout.
+        """
+        end = time.monotonic() + self._settings.timeout_s
+        pauses = iter(_PAUSES_S)
+        while True:
+            self._check_open()
+            try:
+                return ask(max(1, math.ceil(end - time.monotonic())))
+            except (*_FAILURES, ValueError) as error:
+                self._check_open(error)
+                if not isinstance(error, _FAILURES):
+                    raise
+                # A random part of each pause, so that many clients do not come back at once.
+                pause = next(pauses, math.inf) * _RANDOM.uniform(0.5, 1)
+                if not _may_pass(error) or time.monotonic() + pause >= end:
+                    raise self._told(error) from error
+            time.sleep(pause)
+
+    def close(self) -> None:
+        """Close the client; safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self.client.close()
+
+    def _check_open(self, error: Exception | None = None) -> None:
+        if self._closed:
+            raise BackendUnavailable("The vector index is closed.") from error
+
+    def check_version(self) -> None:
+        """Ask which version the server has. Raises: BackendUnavailable when it is too old or no Qdrant server."""
+        try:
+            version = self.run(lambda _left: self.client.info()).version
+        except _NotFound as error:
+            raise self._not_qdrant() from error
+        numbers = re.match(r"v?(\d+)\.(\d+)", version)
+        if numbers is None:
+            raise self._not_qdrant()
+        if (int(numbers[1]), int(numbers[2])) < LEAST_VERSION:
+            raise BackendUnavailable(
+                f"The Qdrant server at {self._where} is version {version:.20}; update it to "
+                f"{'.'.join(map(str, LEAST_VERSION))} or newer, which rates words by the memories that are searched."
+            )
+
+    def _told(self, error: Exception) -> MemosError:
+        """Return the error to raise: what went wrong and what to do, without any key."""
+        match error:
+            case ResponseHandlingException():
+                return self._told_transport(error.source)
+            case UnexpectedResponse():
+                return self._told_status(error.status_code or 0, _reason(error.content))
+            case grpc.RpcError():
+                return self._told_grpc(error)
+            case httpx.InvalidURL():
+                return _bad_url()
+            case QdrantException():
+                return self._told_status(429, str(error))
+            case _:
+                return self._not_qdrant()
+
+    def _told_transport(self, source: Exception) -> MemosError:
+        match source:
+            case httpx.TimeoutException():
+                return self._timeout()
+            case httpx.TransportError():
+                return self._unreachable(str(source) or type(source).__name__)
+            case ValueError():  # pydantic's, of an answer that has another form
+                return self._not_qdrant()
+            case _:
+                return self._unreachable(type(source).__name__)
+
+    def _told_status(self, status: int, reason: str) -> MemosError:
+        if status in (401, 403):
+            return self._refused()
+        if status in (404, 405):
+            return _NotFound(
+                f"The Qdrant server at {self._where} does not have this index any more ({reason}); restart memstrata, "
+                "which makes it again from the ledger."
+            )
+        if status in (408, 504):
+            return self._timeout()
+        if status in _PASSING_STATUS:
+            return BackendUnavailable(
+                f"The Qdrant server at {self._where} cannot answer now ({status} {reason}); look at its log and load."
+            )
+        return BackendUnavailable(f"The Qdrant server at {self._where} refused a call ({status} {reason}).")
+
+    def _told_grpc(self, error: grpc.RpcError) -> MemosError:
+        if not isinstance(error, grpc.Call):
+            return self._unreachable(type(error).__name__)
+        code, reason = error.code(), _cut(error.details() or "")
+        match code:
+            case grpc.StatusCode.UNAVAILABLE:
+                return self._unreachable(reason)
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return self._timeout()
+            case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+                return self._refused()
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return self._not_qdrant()
+            case grpc.StatusCode.NOT_FOUND:
+                return self._told_status(404, reason)
+            case grpc.StatusCode.RESOURCE_EXHAUSTED:
+                return self._told_status(429, reason)
+            case _:
+                return self._told_status(0, f"{code.name} {reason}")
+
+    def _unreachable(self, reason: str) -> BackendUnavailable:
+        port = "" if self._settings.grpc_port is None else f" and MEMOS_QDRANT__GRPC_PORT {self._settings.grpc_port}"
+        return BackendUnavailable(
+            f"The Qdrant server at {self._where} cannot be reached ({_cut(reason)}); start it, or correct "
+            f"MEMOS_QDRANT__URL{port}."
+        )
+
+    def _timeout(self) -> BackendTimeout:
+        return BackendTimeout(
+            f"The Qdrant server at {self._where} did not answer within {self._settings.timeout_s} s; "
+            "look at its load, or raise MEMOS_QDRANT__TIMEOUT_S."
+        )
+
+    def _refused(self) -> BackendUnavailable:
+        if self._settings.api_key is None:
+            return BackendUnavailable(
+                f"The Qdrant server at {self._where} asks for an API key; set MEMOS_QDRANT__API_KEY."
+            )
+        return BackendUnavailable(
+            f"The Qdrant server at {self._where} refused the API key; set MEMOS_QDRANT__API_KEY to one that may "
+            "read and write."
+        )
+
+    def _not_qdrant(self) -> BackendUnavailable:
+        return BackendUnavailable(f"What answers at {self._where} is no Qdrant server; correct MEMOS_QDRANT__URL.")
+
+
+class _NotFound(BackendUnavailable):
+    """The server does not know the path or the collection that was asked for."""
+
+
+def connect(settings: QdrantSettings) -> Connection:
+    """Return a connection to a server that has answered. Raises: BackendUnavailable, BackendTimeout, InvalidInput."""
+    try:
+        if urlsplit(settings.url or "").scheme not in ("http", "https"):
+            raise _bad_url()
+        client = QdrantClient(
+            url=settings.url,
+            grpc_port=settings.grpc_port or 6334,
+            prefer_grpc=settings.grpc_port is not None,
+            # As a header and not as `api_key`: the client would warn of plain HTTP at each start of each program,
+            # also inside a container network.
+            headers=None if settings.api_key is None else {"api-key": settings.api_key.get_secret_value()},
+            timeout=settings.timeout_s,
+            check_compatibility=False,
+        )
+    except ValueError as error:
+        raise _bad_url() from error
+    connection = Connection(client, settings)
+    try:
+        connection.check_version()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _bad_url() -> InvalidInput:
+    return InvalidInput("MEMOS_QDRANT__URL", "is no URL of a server, such as http://127.0.0.1:6333")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Say whether the same call may succeed in a moment."""
+    match error:
+        case ResponseHandlingException():
+            return isinstance(error.source, httpx.TransportError) and not isinstance(
+                error.source, httpx.TimeoutException
+            )
+        case UnexpectedResponse():
+            return error.status_code in _PASSING_STATUS
+        case grpc.Call():
+            return error.code() in _PASSING_CODES
+        case _:
+            return isinstance(error, QdrantException)
+
+
+def _shown(url: str) -> str:
+    """Return a URL as a message may show it: without user, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _reason(content: bytes) -> str:
+    """Return what a Qdrant server says of a refusal; another server's page says nothing."""
+    try:
+        status = json.loads(content)["status"]
+        return _cut(str(status["error"] if isinstance(status, dict) else status))
+    except (ValueError, KeyError, TypeError):
+        return "no reason given"
+
+
+def _cut(text: str) -> str:
+    return " ".join(text.split())[:_REASON_CHARS]

@@ -1,0 +1,12 @@
+"""The command line; `memos` starts here, and loads no command before it is asked for one."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    from memos.cli.app import main as run  # noqa: PLC0415 - so that this package is light
+
+    run()

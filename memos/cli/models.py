@@ -1,0 +1,254 @@
+"""The commands about parametric memory: what of a cube is learned by a model, measured, and forgotten again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from memos.cli.shared import Actor, AsJson, CubeName, DataDir, cell, console, errors, opened, progress_bar, say, show
+from memos.core.text.render import visible
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
+from memos.kernel.adapters.comparison import SeenMemory
+from memos.kernel.adapters.service import Adapter
+
+adapters_app = typer.Typer(
+    help="Parametric memory: what is stable in a cube, learned as an adapter (docs/parametric.md).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_KIB, _GIB = 1024, 2**30
+_UNTOLD = {"absent": "what else somebody has", "stranger": "people nobody spoke of", "liking": "what else is liked"}
+Id = Annotated[str, typer.Argument(metavar="id", help="Id of an adapter")]
+Items = Annotated[list[str], typer.Argument(metavar="item...", help="Ids of memories")]
+
+
+@adapters_app.command("allow")
+def allow(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Allow that memories of a cube are learned; they are not otherwise."""
+    with opened(data_dir) as memos:
+        memos.adapters.allow(cube, actor=actor)
+    show({"cube": cube, "allowed": True}, as_json, lambda: say(f"memories of {cube} may be learned"))
+
+
+@adapters_app.command("disallow")
+def disallow(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Take that back, and remove what was learned."""
+    with opened(data_dir) as memos:
+        count = memos.adapters.disallow(cube, actor=actor)
+    show({"cube": cube, "removed": count}, as_json, lambda: say(f"{count} adapters removed; nothing more is learned"))
+
+
+@adapters_app.command("preview")
+def preview(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Show what the next adapter would know, and why other memories would be left out."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.preview(cube, actor=actor)
+
+    def human() -> None:
+        for memory in found.memories:
+            say(visible(" ".join(memory.split())))
+        for reason, count in found.left_out.items():
+            say(f"left out: {count}, {reason}")
+        allowed = "" if found.allowed else f"; not allowed yet: memos adapters allow --cube {found.cube}"
+        say(f"{len(found.memories)} memories would be learned{allowed}")
+
+    show(found, as_json, human)
+
+
+@adapters_app.command("train")
+def train(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Train an adapter, examine it, and let it answer if it passes; what was interrupted goes on."""
+    with opened(data_dir) as memos, progress_bar("steps", as_json, lines=True) as on_progress:
+        found = memos.adapters.train(cube, actor=actor, on_progress=on_progress)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("estimate")
+def estimate(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Show what the next training would take, by a trial of one step."""
+    with opened(data_dir) as memos:
+        if not as_json:
+            errors.print("one step is tried ...", markup=False, highlight=False)
+        found = memos.adapters.estimate(cube, actor=actor)
+    minutes, gib = found.seconds / 60, found.memory_bytes / _GIB
+    show(found, as_json, lambda: say(f"{found.steps} steps, about {minutes:.1f} min and {gib:.1f} GiB of memory"))
+
+
+@adapters_app.command("retrain")
+def retrain(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Train again where a memory is gone, changed or to be added; else say which adapter answers."""
+    with opened(data_dir) as memos, progress_bar("steps", as_json, lines=True) as on_progress:
+        found = memos.adapters.retrain(cube, actor=actor, on_progress=on_progress)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("forget")
+def forget(
+    items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Remove what was learned of memories, for good; they themselves stay and are looked up."""
+    with opened(data_dir) as memos:
+        done = memos.adapters.forget(items, cube, actor=actor)
+
+    def human() -> None:
+        say(f"{len(done.items)} memories are learned no more")
+        say(f"removed: {len(done.adapters)} adapters, {done.files} files, {done.size_bytes / _KIB:,.0f} KiB")
+        if done.adapters:
+            say(f"learn the rest again: memos adapters retrain --cube {cube}")
+
+    show(done, as_json, human)
+
+
+@adapters_app.command("learn-again")
+def learn_again(
+    items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Let memories be learned again that `forget` keeps from it."""
+    with opened(data_dir) as memos:
+        count = memos.adapters.learn_again(items, cube, actor=actor)
+    show({"cube": cube, "items": count}, as_json, lambda: say(f"{count} memories may be learned again"))
+
+
+@adapters_app.command("ls")
+def ls(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """List the adapters of a cube, the newest first."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.list(cube, actor=actor)
+
+    def human() -> None:
+        table = Table("id", "shard", "number", "state", "facts", "recall", "abstention", "KiB")
+        for each in found:
+            measures = each.measures or {}
+            table.add_row(
+                each.id, cell(each.shard), str(each.number), f"{each.state}, stale" if each.stale else each.state,
+                str(each.facts), _share(measures.get("recall")), _share(measures.get("abstention")),
+                "" if each.size_bytes is None else f"{each.size_bytes / _KIB:,.0f}",
+            )  # fmt: skip
+        if found:
+            console.print(table)
+        say(f"{len(found)} adapters")
+        if any(each.state == "training" for each in found):
+            say(f"a training that was ended goes on with: memos adapters train --cube {cube}")
+
+    show(found, as_json, human)
+
+
+@adapters_app.command("show")
+def show_(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Show an adapter with what its examination found."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.get(id_, actor=actor)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("diff")
+def diff(
+    id_: Id,
+    other: Annotated[
+        str | None, typer.Argument(metavar="other", help="Id of another; default: the one before it")
+    ] = None,
+    actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Show which memories an adapter saw and another one did not, or at another version."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.diff(id_, other, actor=actor)
+
+    def human() -> None:
+        for sign, seen in (("+", found.added), ("-", found.removed)):
+            for each in seen:
+                say(f"{sign} {_seen(each)}")
+        for change in found.changed:
+            say(f"~ {_seen(change.before)} -> {_seen(change.after)}")
+        against = "nothing, as it is the first" if found.other is None else found.other
+        say(
+            f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed, "
+            f"compared with {against}"
+        )
+
+    show(found, as_json, human)
+
+
+@adapters_app.command("export")
+def export(
+    id_: Id,
+    folder: Annotated[Path, typer.Argument(help="New folder for the adapter's files")],
+    actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Write an adapter's files for peft, vLLM and others; they know what it learned."""
+    with opened(data_dir) as memos:
+        done = memos.adapters.export(id_, folder, actor=actor)
+    show(done, as_json, lambda: say(f"{done.folder}: {len(done.files)} files, {done.size_bytes / _KIB:,.0f} KiB"))
+
+
+@adapters_app.command("activate")
+def activate(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Let an adapter answer, instead of the one that does."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.activate(id_, actor=actor)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("rollback")
+def rollback(
+    cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Let the newest retired adapter answer, by number, that came before the one which answers and still can."""
+    with opened(data_dir) as memos:
+        found = memos.adapters.rollback(cube, actor=actor)
+    show(found, as_json, lambda: _tell(found))
+
+
+@adapters_app.command("rm")
+def rm(id_: Id, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Remove an adapter and its files."""
+    with opened(data_dir) as memos:
+        memos.adapters.remove(id_, actor=actor)
+    show({"id": id_}, as_json, lambda: say(f"{id_} is removed"))
+
+
+def _tell(found: Adapter) -> None:
+    stale = "; stale: a memory that it saw is different now" if found.stale else ""
+    whose = f"{found.cube}, shard {found.shard}" if found.shard else found.cube
+    say(f"{found.id}: number {found.number} of {whose}, {found.state}{stale}; {found.facts} facts, {found.model}")
+    if found.reason:
+        say(f"it failed its examination: {found.reason}")
+    for name in ("recall", "abstention", "rise", "base_recall", "base_abstention"):
+        if found.measures is not None and name in found.measures:
+            say(f"{name}: {_share(found.measures[name])}")
+    if found.measures is not None:
+        of = found.measures.get("abstention_of")
+        for kind, share in of.items() if isinstance(of, dict) else ():
+            say(f"abstention, {_UNTOLD.get(kind, kind)}: {_share(share)}")
+        if rebalanced := found.measures.get("rebalanced"):
+            say(f"rebalanced: {rebalanced}, after an earlier examination")
+        lost = found.measures.get("lost")
+        say(f"general questions lost: {len(lost) if isinstance(lost, list) else 0} of 50")
+
+
+def _seen(memory: SeenMemory) -> str:
+    text = "(erased)" if memory.memory is None else visible(" ".join(memory.memory.split()))
+    return f"{memory.item} v{memory.version}: {text}"
+
+
+def _share(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else ""

@@ -1,0 +1,159 @@
+"""Checks the constructor parameters of MemoryOS programs and says which of our settings they mean."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from memos.core.settings import ChatSettings, HeatSettings, Settings
+from memos.core.text.validation import check_text
+from memos.core.types import Json
+from memos.errors import InvalidInput, shown
+
+log = logging.getLogger("memos.compat")
+
+OPENAI_URL = "https://api.openai.com/v1"
+_LARGEST = 1_000_000_000
+_SAME_MODEL = {"all-minilm-l6-v2", "sentence-transformers/all-minilm-l6-v2", "minilm"}
+_OTHER_MODELS = {
+    "baai/bge-m3", "bge-m3", "qwen/qwen3-embedding-0.6b", "qwen3-embedding-0.6b",
+    "sentence-transformers/all-mpnet-base-v2", "all-mpnet-base-v2",
+}  # fmt: skip
+
+
+def whole(where: str, value: Json, least: int = 1) -> int:
+    """Return a whole number from `least` on. Raises: InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+        raise InvalidInput(where, f"must be a whole number from {least} to {_LARGEST:,}, not {shown(value)}")
+    return value
+
+
+def number(where: str, value: Json, *, least: float = 0.0, most: float = math.inf, above: bool = False) -> float:
+    """Return a finite number within its limits, with `above` not the least itself. Raises: InvalidInput."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not fits or not least <= value <= most or (above and value == least):
+        limits = f"{'above' if above else 'from'} {least:g}" + (f" to {most:g}" if most < math.inf else "")
+        raise InvalidInput(where, f"must be a number {limits}, not {shown(value)}")
+    return float(value)
+
+
+def filled(where: str, value: Json) -> str:
+    """Return a text that says something. Raises: InvalidInput."""
+    text = check_text(where, value, 65_536)
+    if not text.strip():
+        raise InvalidInput(where, "is empty; give it a value")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The capacities and thresholds of a MemoryOS program, by the original's names."""
+
+    short_term_capacity: int
+    mid_term_capacity: int
+    long_term_knowledge_capacity: int
+    retrieval_queue_capacity: int
+    mid_term_heat_threshold: float
+    mid_term_similarity_threshold: float
+
+    def __post_init__(self) -> None:
+        for name in (
+            "short_term_capacity", "mid_term_capacity", "long_term_knowledge_capacity", "retrieval_queue_capacity",
+        ):  # fmt: skip
+            whole(name, getattr(self, name))
+        number("mid_term_heat_threshold", self.mid_term_heat_threshold, above=True)
+        number("mid_term_similarity_threshold", self.mid_term_similarity_threshold, most=2)
+
+    @property
+    def installed(self) -> dict[str, object]:
+        """What holds for a whole installation, by name; the other two are each object's own."""
+        own = ("long_term_knowledge_capacity", "retrieval_queue_capacity")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own}
+
+    @property
+    def heat(self) -> HeatSettings:
+        """The heat policy of the original with these numbers."""
+        return HeatSettings(
+            idle_hours=0,  # the original's pages leave only when there are too many
+            policy="memoryos",
+            preset="pypi",
+            promote_above=self.mid_term_heat_threshold,
+            short_capacity=self.short_term_capacity,
+            mid_capacity=self.mid_term_capacity,
+            similarity=self.mid_term_similarity_threshold,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Which language model answers; without key and URL the one of the settings, if any."""
+
+    key: str | None
+    base_url: str | None
+    name: str
+
+    @property
+    def settings(self) -> ChatSettings | None:
+        """The model as our settings name it, None when nothing was given. Raises: InvalidInput."""
+        name = filled("llm_model", self.name)
+        if self.key is not None:
+            filled("openai_api_key", self.key)
+        # An empty URL means OpenAI's, as in the original.
+        url = None if self.base_url is None else check_text("openai_base_url", self.base_url, 65_536).strip()
+        if self.key is None and not url:
+            return None
+        _checked("openai_api_key", api_key=self.key)
+        _checked("llm_model", model=name)
+        return _checked(
+            "openai_base_url",
+            base_url=url or OPENAI_URL,
+            model=name,
+            api_key=None if self.key is None else SecretStr(self.key),
+        )
+
+
+def settings_of(folder: Path, shape: Shape, model: ChatSettings | None, embedder: str | None) -> Settings:
+    """Return the process's settings with what the parameters say instead."""
+    settings = Settings()
+    changed: dict[str, Any] = {"home": folder, "heat": shape.heat}
+    if model is not None:
+        changed["chat_model"] = model
+    if embedder is not None:
+        changed["embed"] = settings.embed.model_copy(update={"model": embedder})
+    return settings.model_copy(update=changed)
+
+
+def embedder_of(name: Json, kwargs: Json) -> str | None:
+    """Return our name of an embedding model, None for the configured one. Raises: InvalidInput for an unknown one."""
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidInput("embedding_model_kwargs", f"must be an object, not {type(kwargs).__name__}")
+    known = filled("embedding_model_name", name).strip()
+    if kwargs:
+        log.warning(
+            "embedding_model_kwargs change nothing: the embedder has settings of its own (MEMOS_EMBED__THREADS)"
+        )
+    if known == "e5":
+        return "e5"
+    if known.casefold() in _SAME_MODEL:
+        log.info("%s is memstrata's own MiniLM, or what MEMOS_EMBED__MODEL says", known)
+        return None
+    if known.casefold() in _OTHER_MODELS:
+        log.warning("%s is replaced by memstrata's embedder (MEMOS_EMBED__MODEL, by default MiniLM)", known)
+        return None
+    raise InvalidInput(
+        "embedding_model_name", f"{shown(name)} is unknown; use all-MiniLM-L6-v2, or e5 (extra multilingual)"
+    )
+
+
+def _checked(where: str, **values: Any) -> ChatSettings:
+    try:
+        return ChatSettings(**values)
+    except ValidationError as error:
+        reason = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
+        raise InvalidInput(where, reason.removeprefix("Value error, ")) from error

@@ -1,0 +1,238 @@
+"""One user's memory as a MemoryOS program uses it: exchanges go in, profile, knowledge and answers come out.
+
+Works on an open `MemOS`, in the user's cube; knows no constructor parameters and opens nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
+
+from memos.compat import names
+from memos.compat.importing import described
+from memos.compat.metadata import info_of, metadata_of
+from memos.compat.opening import filled
+from memos.compat.pages import Place, exchange_of, known_of, note_of, with_sources
+from memos.compat.prompts import Context, Exchange, Known, compose
+from memos.core.text.validation import check_text
+from memos.core.types import Item, ItemType, Json, Role, Task, TaskState
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
+from memos.kernel.memos import MemOS
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.memcube.ledger import items, paging
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tier_moves as moves
+from memos.reader.importers.memoryos import ASSISTANT_KNOWLEDGE, PROFILE, USER_KNOWLEDGE
+from memos.reader.messages import read_time
+
+# The original's settings of its own answers.
+_ANSWER_TOKENS = 1500
+_TEMPERATURE = 0.7
+_KNOWLEDGE_SHOWN = 20
+_HITS_A_PAGE = 4
+_LISTED = 10_000
+_ANALYSIS_S = 600.0
+_SHAPING = [str(kind) for kind in (ItemType.PROFILE, ItemType.PREFERENCE, ItemType.INSTRUCTION)]
+_ENDED_BADLY = [str(state) for state in (TaskState.FAILED, TaskState.DEAD)]
+_UNENDED = [str(state) for state in (TaskState.WAITING, TaskState.RUNNING)]
+_KNOWN = [str(kind) for kind in (ItemType.USER, ItemType.SKILL)]
+_SAID = {"and": [{"type": "message"}, {"role": {"in": [str(Role.USER), str(Role.ASSISTANT)]}}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of the memory an answer is made from; `tokens` caps its whole prompt."""
+
+    recent_pages: int
+    retrieved_pages: int
+    knowledge: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an answer is wanted, and what is known about the conversation."""
+
+    relationship: str = "friend"
+    style: str = ""
+    metadata: Mapping[str, Json] | None = None
+
+
+class UserMemory:
+    """The memory of one user with one assistant; the cube is made when new. Thread-safe."""
+
+    def __init__(self, memos: MemOS, user_id: str, assistant_id: str, extent: Extent) -> None:
+        self._memos = memos
+        self._extent = extent
+        self.cube = names.cube_of_user(names.check_id("user_id", user_id))
+        self.conversation = names.conversation_with(names.check_id("assistant_id", assistant_id))
+        self._assistant_cube = names.cube_of_assistant(assistant_id)
+        self.new = False
+        try:
+            memos.cubes.get(self.cube)
+        except NotFound:
+            self.new = True
+            with suppress(Conflict):  # another object of the same user makes it
+                memos.cubes.create(self.cube, description=described("user", user_id))
+
+    def add(self, user_input: str, agent_response: str, timestamp: Json, meta_data: Json) -> None:
+        """Store one exchange, both messages or none. Raises: InvalidInput, BackendUnavailable."""
+        limit = self._memos.settings.limits.message_bytes
+        said = (("user_input", Role.USER, user_input), ("agent_response", Role.ASSISTANT, agent_response))
+        messages: list[dict[str, Json]] = []
+        for where, role, text in said:
+            if not check_text(where, text, limit).strip():
+                raise InvalidInput(where, "is empty; an exchange has something said on both sides")
+            messages.append({"role": str(role), "content": text})
+        if timestamp:  # an empty one means now, as in the original
+            if isinstance(timestamp, str):
+                check_text("timestamp", timestamp, 256)
+            read_time("timestamp", timestamp, ZoneInfo("UTC"), self._memos.clock.now())
+            messages = [{**message, "chat_time": timestamp} for message in messages]
+        info = info_of(meta_data)
+        try:
+            self._memos.add(messages, cube=self.cube, conversation=self.conversation, info=info)
+        except InvalidInput as error:
+            if error.field.startswith("info"):
+                raise InvalidInput(f"meta_data{error.field.removeprefix('info')}", error.reason) from error
+            raise
+
+    def answer(self, query: str, manner: Manner) -> str:
+        """Return the chat model's answer and remember the exchange; of a failed call nothing is kept.
+
+        Raises: InvalidInput, BackendUnavailable (also: no model configured), ModelError.
+        """
+        context = self._context(filled("query", query), manner)
+        answer = self._asker().say(
+            compose(context, self._extent.tokens),
+            meter=Meter("chat", cube=self.cube),
+            max_tokens=_ANSWER_TOKENS,
+            temperature=_TEMPERATURE,
+        )
+        self.add(query, answer, None, None)
+        return answer
+
+    def profile(self) -> list[Known]:
+        """Return what shapes answers to the user, an imported profile first."""
+        return [*map(known_of, self._tagged([self.cube], PROFILE)[-1:]), *map(known_of, self._derived(_SHAPING))]
+
+    def assistant_knowledge(self) -> list[Known]:
+        """Return what the assistant knows itself, the newest last, at most as much as is to be kept in view."""
+        found = [
+            *self._tagged(self._assistant_cubes(), ASSISTANT_KNOWLEDGE),
+            *self._derived([str(ItemType.ASSISTANT)]),
+        ]
+        found.sort(key=lambda item: item.said_at or item.created_at)
+        return [known_of(item) for item in found[-self._extent.knowledge :]]
+
+    def analyse(self) -> None:
+        """Read every page of the mid tier that was not read yet.
+
+        Raises: BackendUnavailable (it failed, with the reason), BackendTimeout.
+        """
+        memos, until = self._memos, time.monotonic() + _ANALYSIS_S
+        self._finish(tiers.OVERFLOW, until)  # pages on their way to the mid tier
+        before = {task.id for task in self._tasks(moves.ANALYSE, _ENDED_BADLY)}
+        memos.analyse(cube=self.cube, everything=True)
+        self._finish(moves.ANALYSE, until)
+        for task in self._tasks(moves.ANALYSE, _ENDED_BADLY):
+            if task.id not in before:
+                raise BackendUnavailable(f"Some pages were not read: {task.error} (`memos tasks retry {task.id}`)")
+
+    def _finish(self, kind: str, until: float) -> None:
+        """Wait for the cube's tasks of a kind, also for those that they leave."""
+        while left := self._tasks(kind, _UNENDED):
+            for task in left:
+                self._memos.tasks.wait(task.id, timeout_s=max(0.0, until - time.monotonic()))
+
+    def _tasks(self, kind: str, states: Sequence[str]) -> list[Task]:
+        return self._memos.tasks.list(cubes=[self.cube], kinds=[kind], states=states)
+
+    def pages(self) -> int:
+        """Return how many pages are in the short tier."""
+        with self._memos.ledger.read() as connection:
+            return len(paging.newest(connection, self.cube, self.conversation, _LISTED))
+
+    def segments(self) -> int:
+        """Return how many segments the mid tier has."""
+        return len(self._memos.segments(cube=self.cube, limit=_LISTED))
+
+    def _asker(self) -> Asker:
+        asker = self._memos.asker
+        if asker is None:
+            raise BackendUnavailable(
+                "There is no language model to answer: give openai_api_key or openai_base_url, or set "
+                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",
+                permanent=True,
+            )
+        return asker
+
+    def _context(self, query: str, manner: Manner) -> Context:
+        self._asker()  # before anything is searched
+        with self._memos.ledger.read() as connection:
+            recent = [
+                with_sources(connection, page)
+                for page in paging.newest(connection, self.cube, self.conversation, self._extent.recent_pages)
+            ]
+        most = min(_KNOWLEDGE_SHOWN, self._extent.knowledge)
+        return Context(
+            query=query,
+            relationship=filled("relationship_with_user", manner.relationship),
+            style=check_text("style_hint", manner.style, 65_536),
+            assistant_knowledge=self._found(
+                query, self._assistant_cubes(), [str(ItemType.ASSISTANT)], ASSISTANT_KNOWLEDGE, most
+            ),
+            metadata=metadata_of(manner.metadata),
+            recent=[exchange_of(page) for page in recent],
+            retrieved=self._retrieved(query, {page.id for page in recent}),
+            profile=self.profile(),
+            facts=self._found(query, [self.cube], _KNOWN, USER_KNOWLEDGE, most),
+        )
+
+    def _retrieved(self, query: str, shown: set[str]) -> list[Exchange]:
+        """Return the pages with the messages a search finds, those already shown left out."""
+        most = self._extent.retrieved_pages
+        limit = min(self._memos.settings.limits.top_k, most * _HITS_A_PAGE)
+        found = self._memos.search(query, cubes=[self.cube], filter=_SAID, top_k=limit)
+        exchanges: list[Exchange] = []
+        seen = set(shown)
+        with self._memos.ledger.read() as connection:
+            for place in dict.fromkeys(Place.of(hit.item) for hit in found):
+                page, before = place.read(connection)
+                if page is not None and page.id not in seen and len(exchanges) < most:
+                    seen.add(page.id)
+                    note = note_of(connection, page, before)
+                    exchanges.append(exchange_of(with_sources(connection, page), note))
+        return exchanges
+
+    def _found(self, query: str, cubes: Sequence[str], kinds: list[str], tag: str, most: int) -> list[Known]:
+        wanted = {"or": [{"type": {"in": kinds}}, {"tags": {"contains": tag}}]}
+        return [known_of(hit.item) for hit in self._memos.search(query, cubes=cubes, filter=wanted, top_k=most)]
+
+    def _assistant_cubes(self) -> list[str]:
+        """Return where knowledge of the assistant is: with the user, and what was imported for all of its users."""
+        try:
+            self._memos.cubes.get(self._assistant_cube)
+        except NotFound:
+            return [self.cube]
+        return [self.cube, self._assistant_cube]
+
+    def _tagged(self, cubes: Sequence[str], tag: str) -> list[Item]:
+        return [item for cube in cubes for item in self._listed(cube, {"tags": {"contains": tag}})]
+
+    def _derived(self, kinds: list[str]) -> list[Item]:
+        """Return what was read out of pages and holds now."""
+        now = self._memos.clock.now()
+        found = self._listed(self.cube, {"type": {"in": kinds}})
+        return [item for item in found if item.valid_to is None or item.valid_to > now]
+
+    def _listed(self, cube: str, wanted: Mapping[str, Json]) -> list[Item]:
+        found = self._memos.list(cube=cube, filter={"and": [wanted, {"status": "active"}]}, limit=_LISTED)
+        with self._memos.ledger.read() as connection:
+            told = items.sources_of(connection, [item.id for item in found])
+        found = [replace(item, sources=told.get(item.id, ())) for item in found]
+        return sorted(found, key=lambda item: item.said_at or item.created_at)

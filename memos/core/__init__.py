@@ -1,0 +1,1 @@
+"""Values, ports, settings and text functions that every other package may use."""

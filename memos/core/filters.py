@@ -1,0 +1,305 @@
+"""The filter language: JSON -> one AST, and its meaning as plain Python; backends compile the AST.
+
+Grammar: `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`, `{field: value}`, `{field: {op: value}}`;
+several keys of one object are AND-ed. A name that is no field is an info key: `x` and `info.x` are one, and so are
+`user_id`, `agent_id`, `app_id` and `source`, which items have no column for. Knows nothing of any store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from memos.core.clock import to_micros
+from memos.core.types import Json
+from memos.errors import InvalidInput, shown
+
+Scalar = str | int | float | bool
+
+_MAX_DEPTH = 20
+_MAX_CONDITIONS = 500
+# All values of all lists: each is a variable of one SQL statement, and SQLite takes 32,766 of them.
+_MAX_VALUES = 10_000
+# What info may hold, and what a float holds exactly: the indexes compare numbers as floats.
+_MAX_NUMBER = 2**53
+_NAME = re.compile(r"[\w.\-]{1,128}", re.ASCII)
+
+# Names a client may use -> the one field they mean (shared/api.md keeps both spellings alive).
+_ALIASES = {
+    "create_time": "created_at",
+    "update_time": "updated_at",
+    "session_id": "conversation",
+    "conversation_id": "conversation",
+    "cube_id": "cube",
+}
+TEXT_FIELDS = frozenset({"id", "memory", "type", "tier", "status", "key", "conversation", "cube", "role", "speaker"})
+LIST_FIELDS = frozenset({"tags", "entities", "keywords"})
+NUMBER_FIELDS = frozenset({"confidence", "version"})
+DATE_FIELDS = frozenset({"said_at", "created_at", "updated_at", "valid_from", "valid_to"})
+FIELDS = TEXT_FIELDS | LIST_FIELDS | NUMBER_FIELDS | DATE_FIELDS
+LEDGER_FIELDS = frozenset({"memory", "entities", "keywords", "tier"})
+"""What only the ledger can judge: what was said, whole or word by word, which no index holds, and the tier, which
+changes without the index being told."""
+
+TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", "skill"})
+"""Names in `info` under which tool memory and skills quote what was said; only the ledger has them."""
+
+
+class Op(StrEnum):
+    """What a condition asks of a field."""
+
+    EQ = "eq"
+    NE = "ne"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    IN = "in"
+    NIN = "nin"
+    CONTAINS = "contains"
+    LIKE = "like"
+    EXISTS = "exists"
+
+
+_ORDER = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
+_COMPARE: Mapping[Op, Callable[[float, float], bool]] = {
+    Op.GT: lambda a, b: a > b,
+    Op.GTE: lambda a, b: a >= b,
+    Op.LT: lambda a, b: a < b,
+    Op.LTE: lambda a, b: a <= b,
+}
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was read so far of one filter."""
+
+    conditions: int = 0
+    values: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`field op value`; dates are already epoch microseconds, `in`/`nin` values a tuple."""
+
+    field: str
+    op: Op
+    value: Scalar | tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """True when every part is; True when there is none."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """True when at least one part is; False when there is none."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """True when the part is not."""
+
+    part: Node
+
+
+Node = Condition | And | Or | Not
+
+
+def parse(raw: Json) -> Node | None:
+    """Turn the JSON form into an AST; None and {} mean no filter.
+
+    Raises: InvalidInput naming the field, operator or value that is wrong; nothing is ever ignored.
+    """
+    if raw is None or raw == {}:
+        return None
+    return _parse(raw, 0, _Count())
+
+
+def _parse(raw: Json, depth: int, count: _Count) -> Node:
+    if depth > _MAX_DEPTH:
+        raise InvalidInput("filter", f"is nested deeper than {_MAX_DEPTH} levels; flatten it")
+    if not isinstance(raw, dict):
+        raise InvalidInput("filter", f"must be an object such as {{'type': 'message'}}, not {type(raw).__name__}")
+    if not raw:
+        raise InvalidInput("filter", "has an empty object inside; leave it out or name a field")
+    parts: list[Node] = []
+    for name, value in raw.items():
+        if name in ("and", "or"):
+            if not isinstance(value, list) or not value:
+                raise InvalidInput("filter", f"'{name}' takes a non-empty list of filters")
+            nodes = tuple(_parse(part, depth + 1, count) for part in value)
+            parts.append(And(nodes) if name == "and" else Or(nodes))
+        elif name == "not":
+            parts.append(Not(_parse(value, depth + 1, count)))
+        else:
+            parts.extend(_conditions(name, value, count))
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def _conditions(name: str, value: Json, count: _Count) -> list[Condition]:
+    field = _field(name)
+    pairs = value.items() if isinstance(value, dict) else [("eq", value)]
+    if not pairs:
+        raise InvalidInput(f"filter.{name}", f"has no operator; use one of {', '.join(Op)}")
+    conditions = []
+    for op_name, operand in pairs:
+        if op_name not in set(Op):
+            raise InvalidInput(f"filter.{name}", f"unknown operator {op_name!r}; use one of {', '.join(Op)}")
+        op = Op(op_name)
+        count.conditions += 1
+        if count.conditions > _MAX_CONDITIONS:
+            raise InvalidInput("filter", f"has more than {_MAX_CONDITIONS} conditions; use 'in' with a list")
+        count.values += len(operand) if isinstance(operand, list) else 1
+        if count.values > _MAX_VALUES:
+            raise InvalidInput("filter", f"has more than {_MAX_VALUES:,} values; ask in several calls")
+        conditions.append(Condition(field, op, _operand(name, field, op, operand)))
+    return conditions
+
+
+def _field(name: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput("filter", f"field name {str(name)[:80]!r} may have only letters, digits, '_', '.' and '-'")
+    if name == "info.":
+        raise InvalidInput("filter", "field name 'info.' names no info key; write info.colour, or colour")
+    name = _ALIASES.get(name, name)
+    if name in FIELDS or name.startswith("info."):
+        return name
+    return f"info.{name}"
+
+
+def _operand(name: str, field: str, op: Op, value: Json) -> Scalar | tuple[Scalar, ...]:
+    where = f"filter.{name}"
+    if op is Op.EXISTS:
+        if not isinstance(value, bool):
+            raise InvalidInput(where, "'exists' takes true or false")
+        return value
+    if op in (Op.IN, Op.NIN):
+        if not isinstance(value, list) or not value:
+            raise InvalidInput(where, f"'{op}' takes a non-empty list")
+        return tuple(_scalar(where, field, op, v) for v in value)
+    if op is Op.LIKE:
+        if not isinstance(value, str) or not value:
+            raise InvalidInput(where, "'like' takes a non-empty string")
+        if field in NUMBER_FIELDS | DATE_FIELDS:
+            raise InvalidInput(where, "'like' works on text fields only")
+        return _text(where, value)
+    if op is Op.CONTAINS and field in FIELDS - LIST_FIELDS:
+        raise InvalidInput(where, "'contains' works on lists (tags, entities, info lists); use 'like' for text")
+    if op in _ORDER and field in TEXT_FIELDS | LIST_FIELDS:
+        raise InvalidInput(where, f"'{op}' works on numbers and dates only")
+    return _scalar(where, field, op, value)
+
+
+def _scalar(where: str, field: str, op: Op, value: Json) -> Scalar:
+    if field in DATE_FIELDS:
+        return parse_date(where, value)
+    if field in NUMBER_FIELDS:
+        return _number(where, value)
+    if field in TEXT_FIELDS | LIST_FIELDS:
+        if not isinstance(value, str):
+            raise InvalidInput(where, f"takes a string, not {type(value).__name__}")
+        return _text(where, value)
+    if op in _ORDER:
+        return _number(f"{where}.{op}", value)
+    if isinstance(value, str):
+        return _text(where, value)
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float):
+        raise InvalidInput(where, f"takes a string, number or boolean, not {type(value).__name__}")
+    return _number(where, value)
+
+
+def _number(where: str, value: Json) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_NUMBER:
+        raise InvalidInput(where, f"takes a number up to 2^53, not {shown(value)}")
+    return value
+
+
+def _text(where: str, value: str) -> str:
+    """Refuse what no stored text can be: an index would fail on it."""
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInput(where, "has a NUL character or a lone surrogate, as no stored text has; remove it")
+    return value
+
+
+def parse_date(where: str, value: Json) -> int:
+    """Return epoch microseconds of an ISO 8601 string (naive means UTC) or of epoch milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidInput(where, f"takes an ISO 8601 date or epoch milliseconds, not {shown(value)}")
+    if isinstance(value, int | float):
+        if not 0 <= value < 253_402_300_800_000:  # the year 10000
+            raise InvalidInput(where, f"{shown(value)} is not a moment in epoch milliseconds")
+        return round(value * 1000)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise InvalidInput(where, f"{shown(value)} is not an ISO 8601 date such as 2023-06-05T10:00:00Z") from error
+    try:
+        return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except OverflowError as error:
+        raise InvalidInput(where, f"{shown(value)} is out of range") from error
+
+
+def fields_of(node: Node | None) -> set[str]:
+    """Return every field the filter names."""
+    match node:
+        case None:
+            return set()
+        case Condition():
+            return {node.field}
+        case Not():
+            return fields_of(node.part)
+        case And() | Or():
+            return set().union(*(fields_of(part) for part in node.parts))
+
+
+def matches(node: Node | None, record: Mapping[str, Json]) -> bool:
+    """Say whether a flat record (dates as epoch microseconds, info keys as `info.x`) passes: the meaning."""
+    match node:
+        case None:
+            return True
+        case And():
+            return all(matches(part, record) for part in node.parts)
+        case Or():
+            return any(matches(part, record) for part in node.parts)
+        case Not():
+            return not matches(node.part, record)
+        case Condition():
+            return _holds(node, record.get(node.field))
+
+
+def _holds(condition: Condition, have: Json) -> bool:
+    op, want = condition.op, condition.value
+    values = have if isinstance(have, list | tuple) else [] if have is None else [have]
+    if op is Op.EXISTS:
+        return bool(values) is want
+    if op is Op.EQ or op is Op.CONTAINS:
+        return any(_same(v, want) for v in values)
+    if op is Op.NE:
+        return not any(_same(v, want) for v in values)
+    if op in (Op.IN, Op.NIN):
+        assert isinstance(want, tuple)
+        found = any(_same(v, w) for v in values for w in want)
+        return found if op is Op.IN else not found
+    if op is Op.LIKE:
+        return any(isinstance(v, str) and str(want).casefold() in v.casefold() for v in values)
+    return any(_is_number(v) and _COMPARE[op](v, want) for v in values)  # type: ignore[arg-type]
+
+
+def _same(have: Json, want: Json) -> bool:
+    """Equality without Python's True == 1."""
+    return isinstance(have, bool) is isinstance(want, bool) and bool(have == want)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

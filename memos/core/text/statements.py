@@ -1,0 +1,235 @@
+"""Finds what a sentence in the first person states about its speaker, as attribute and value, by pattern.
+
+Only attributes a person has one of at a time, since the key decides what a correction replaces.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+
+from memos.core.text.gazetteer import is_employer, is_home, is_place
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`attribute` of the speaker is `value`, or was when it `ended`; the span is that of the whole match."""
+
+    attribute: str
+    value: str
+    start: int
+    end: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OfOther:
+    """What is stated of somebody else: `names` are what the text calls them, folded ("my sister", "eva")."""
+
+    names: frozenset[str]
+    attribute: str
+    value: str
+
+
+# Small words only between names, and no name for whoever speaks: "in Lyon last week", "in Paris, I swim".
+_CAPITAL = r"(?!I\b)[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’\-]*"
+_PLACE = rf"(?P<v>[^\W\d_a-z][\w\u0300-\u036f'’\-]*(?:[ ,]+(?:(?:de|la|le|du|of|am|an der) )*{_CAPITAL})*)"
+_FROM = rf"[^\W\d_a-z][\w\u0300-\u036f'’\-]*(?: {_CAPITAL}){{0,4}}"
+_NAME = (
+    r"(?P<v>[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’&.\-]*"
+    r"(?: +(?:(?:of|and|&|de|du) )*(?!I\b)[A-ZÀ-ÖØ-Þ][\w\u0300-\u036f'’&.\-]*)*)"
+)
+# A dot or colon inside a word ends nothing: "ana@x.org", "10:30"; nor does that of "Dr."
+_REST = r"(?P<v>(?:[^.,;:!?\n。，；！？]|[.:](?=\w)|(?<=\bDr)\.|(?<=\bM[rs])\.|(?<=\bMrs)\.){1,80})"
+_HAVE = r"(?:['’]ve| have| just| recently| finally)*"
+_BE = r"(?:['’]m| am)"
+_ADVERB = r"(?: (?:now|currently|actually|still|also|just))?"
+_HAN = (
+    r"(?!一起|这里|那里|这儿|那儿|附近|一[个家所间]|家里?|新|这|那|哪|公司|学校|酒店|同一)"
+    r"(?P<v>[^，。！？；,.!?;\s]{1,30}?)"
+)
+_HAN_WHEN = (
+    r"(?:现在|目前|已经|刚刚?|才|又|就|终于|最近|一直|都|也|前几天|上个?(?:月|周|星期)|去年|今年|前年|"
+    r"(?:\d{4}|[\d一二三四五六七八九十]{1,3})[年月](?:[初中底]|份)?|年[初底]|春节后|毕业后)*"
+)
+_HAN_WITH = r"(?:[和跟与][^，。！？；\s]{1,6}?)?"
+_HAN_STOP = r"(?=[了啦呢呀啊哦吧]|[，。！？；,.!?;\s]|$|[^\w，。])"
+_HAN_SOME = r"[^，。！？；,.!?;\s]{1,15}"
+_AS = r"(?: as [^.,;:!?\n]{1,40}?)?"
+# "I work for people who pay badly and live in Monaco" says nothing of where I live.
+_AND_I = rf"(?:(?!\b(?:who|that|which|where|s?he|they|you)\b)[^.,;:!?\n]){{1,60}}?,? and{_ADVERB}"
+# What a value ends before: since when it is so.
+_SINCE_WHEN = re.compile(
+    r" (?:from|since|as of|starting(?: from)?) (?:now|today|tomorrow|yesterday|(?:next|last|this) \w+|[\d(].*"
+    r"|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:January|February|March|April|May|June|July|August|September|"
+    r"October|November|December)\b.*)(?: on(?:wards?)?)?$"
+)
+
+_PATTERNS = (
+    ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} (?:moved|relocated) (?:over |back )?to {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e){_HAVE}{_ADVERB} moved (?:back )?from {_FROM} to {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e){_ADVERB} live{_ADVERB} in {_PLACE}"),
+    ("residence", rf"\bI{_BE}{_ADVERB} (?:living|based) in {_PLACE}"),
+    ("residence", rf"\bI{_ADVERB} work{_ADVERB} (?:at|for|as) {_AND_I} live{_ADVERB} in {_PLACE}"),
+    ("employer", rf"\bI{_ADVERB} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
+    ("employer", rf"\bI{_ADVERB} live{_ADVERB} in {_AND_I} work{_ADVERB}{_AS} (?:at|for) (?:the )?{_NAME}"),
+    ("employer", rf"\bI{_BE}{_ADVERB} working (?:at|for) {_NAME}"),
+    ("employer", rf"\bI{_HAVE} (?:joined|started (?:at|with)|started working (?:at|for)) {_NAME}"),
+    (
+        "employer",
+        rf"(?:^(?:(?:[Jj]ust|[Rr]ecently|[Ff]inally|[Ss]o) )*|\bI{_HAVE} )[Ss]tarted (?:a|my) (?:new )?"
+        rf"(?:job|role|position) (?:at|with) {_NAME}",
+    ),
+    ("name", rf"\b[Mm]y name is {_NAME}"),
+    (
+        "my:{0}",
+        r"\b[Mm]y (?:new |current )?(?P<a>phone number|phone|laptop|car|email|e-mail|address|birthday|job|flight|"
+        r"doctor|dentist|landlord|flat|bike|favou?rite [a-z]+) "
+        rf"(?:is|was|are|will be) (?!not\b|no longer\b|never\b)(?:now |actually |currently )?{_REST}",
+    ),
+    (
+        "residence",
+        rf"我们?{_HAN_WITH}{_HAN_WHEN}(?:住在|搬[到去来]了?|定居(?:在|于|到)?了?|移居到?了?){_HAN}{_HAN_STOP}",
+    ),
+    (
+        "residence",
+        r"我[^他她它你您家。！？]{1,25}?[，,](?:但是?|不过)?(?:现在|目前|如今)"
+        rf"(?:住在|定居(?:在|于)?|搬[到去]了?){_HAN}{_HAN_STOP}",
+    ),
+    ("employer", rf"我(?:现在|目前)?在{_HAN}(?:工作|上班)"),
+    ("employer", rf"(?:我|^){_HAN_WHEN}(?:入职了?|跳槽[去到]了?){_HAN}{_HAN_STOP}"),
+    ("employer", rf"我(?:现在)?(?:住在|叫|是){_HAN_SOME}[，,]\s*(?:现在|目前)?在{_HAN}(?:工作|上班)"),
+    ("name", rf"我(?:的名字)?(?:叫|是叫)(?!我|你|他|她|了|什么|外卖|大家){_HAN}(?=[，。！？；,.!?;\s]|$)"),
+    ("my:favorite {0}", rf"我最(?:喜欢|爱)的(?P<a>[^是，。！？；,.!?;\s]{{1,8}})是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
+    ("my:{0}", rf"我的(?P<a>手机|电话|电脑|邮箱|地址|生日|工作)(?:现在)?是{_HAN}(?=[，。！？；,.!?;\s]|$)"),
+)
+_OVER = r"(?: any ?more| any longer| these days)"
+_JOB = r"(?:my (?:old )?(?:job|position|role) (?:at|with) )?"
+_DAY = r"(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|May|June|July|August)"
+_WHEN = r"(?:the )?(?:\d|(?:early|late|mid) |(?:last|this) |(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|" + (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)\b)"
+)
+_HAN_ONCE = r"(?:以前|之前|曾经?|过去|原来|从前)"
+_HAN_END = r"(?=的时候|[了，。！？；,.!?;\s]|$)"
+_PAST = (
+    ("residence", rf"\b(?:I|[Ww]e) (?:used to|no longer) live in {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e) (?:don['’]t|do not) live in {_PLACE}{_OVER}"),
+    ("residence", rf"\b(?:I|[Ww]e) (?:once |previously |formerly )?lived in {_PLACE}"),
+    ("residence", rf"\b(?:I|[Ww]e){_HAVE} moved (?:away from|out of|from|back from) {_PLACE}"),
+    ("employer", rf"\bI (?:used to|no longer) work(?: as [^.,;:!?\n]{{1,40}}?)? (?:at|for) {_NAME}"),
+    ("employer", rf"\bI (?:don['’]t|do not) work (?:at|for) {_NAME}{_OVER}"),
+    ("employer", rf"\bI{_HAVE} stopped working (?:at|for) {_NAME}"),
+    ("employer", rf"\bI{_HAVE} (?:resigned|retired) from {_NAME}"),
+    # "I left Maya at the station" is about no employer.
+    ("employer", rf"\bI{_HAVE} (?:left|quit) {_JOB}{_DAY}(?>{_NAME})(?! (?:at|in|with|behind|alone|on)\b)"),
+    ("employer", rf"\bI{_HAVE} quit {_JOB}{_DAY}(?>{_NAME}) (?:in|on) {_WHEN}"),
+    ("employer", rf"\bI (?:was|got|have been) (?:laid off|fired|let go) (?:from|by|at) {_NAME}"),
+    ("name", rf"\b[Mm]y name used to be {_NAME}"),
+    ("residence", rf"我们?{_HAN_ONCE}(?:一直|都)?住(?:在|过){_HAN}{_HAN_END}"),
+    ("residence", rf"我们?{_HAN_ONCE}在{_HAN}住"),
+    ("residence", rf"我们?(?:已经)?不再住在{_HAN}{_HAN_END}"),
+    ("residence", rf"我们?(?:现在|已经)?不住在{_HAN}了"),
+    ("residence", rf"我们?(?:已经|刚刚?)?从{_HAN}搬(?:走|出来|离|到|去)"),
+    ("employer", rf"我{_HAN_ONCE}在{_HAN}(?:工作|上班)"),
+    ("employer", rf"我(?:已经)?不再在{_HAN}(?:工作|上班)"),
+    ("employer", rf"我(?:现在|已经)?不在{_HAN}(?:工作|上班)了"),
+    ("employer", rf"我(?:已经|刚刚?)?从{_HAN}(?:离职|辞职)"),
+    ("left", rf"\b(?:I|[Ww]e){_HAVE} left {_PLACE} (?:for good|(?:back )?in (?:19|20)\d\d|(?:\w+ )?years ago)\b"),
+    (
+        "left",
+        r"我们?在?(?:\d{4}年|[\d一二两三四五六七八九十几多]+年前|前年|早就|毕业后)(?:就|已经|早就)*离开了?"
+        rf"{_HAN}{_HAN_END}",
+    ),
+    ("name", rf"我{_HAN_ONCE}叫{_HAN}{_HAN_END}"),
+)
+# "My phone is broken" says how it is, not which one it is.
+_HOW_IT_IS = re.compile(r"(?!(?:an?|the|my|our|one of) )[a-z'’\-]+(?: [a-z'’\-]+)*")
+_SAYS_WHAT = ("my:favorite", "my:job")
+_DENIED = re.compile(r"(?:don['’]t|do not|not|never|no longer|used to|不再?|没有?)\s*$")
+
+
+# Somebody else, and the verb behind: "My sister Eva lives", "Eva has moved", "my boss is based".
+_OTHERS = re.compile(
+    rf"(?:\b[Mm]y (?P<kin>(?:(?:best|old|elder|older|younger|little|big) )?[a-z][a-z\-]+)(?:,? (?P<of>{_CAPITAL}),?)?"
+    rf"|\b(?P<who>{_CAPITAL}(?: {_CAPITAL}){{0,2}})) "
+    r"(?P<verb>lives|works|is|has|moved|relocated|joined|started)(?= )"
+)
+_SCAN_CHARS, _VALUE_CHARS = 4_000, 200
+_OF_ME = {"lives": "live", "works": "work", "is": "am", "has": "have"}
+
+
+@cache
+def _compiled(patterns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return patterns ready for use; a program that reads nothing should not wait for them at its start."""
+    return tuple((attribute, re.compile(pattern)) for attribute, pattern in patterns)
+
+
+def statements(text: str) -> list[Statement]:
+    """Return what the text states about its speaker, in order; denials and 'used to' state nothing."""
+    return _found(text, _compiled(_PATTERNS), ended=False)
+
+
+def past_statements(text: str) -> list[Statement]:
+    """Return what the text says to be over for its speaker ("I used to live in Paris"), in order."""
+    return _found(text, _compiled(_PAST), ended=True)
+
+
+def statements_of_others(text: str) -> list[OfOther]:
+    """Return what the text states of somebody else where they live or work, in order: "my sister Eva lives in Oslo".
+
+    The first 4,000 characters are looked at.
+    """
+    found = []
+    for match in _OTHERS.finditer(text[:_SCAN_CHARS]):
+        verb = match["verb"]
+        stated = statements(f"I {_OF_ME.get(verb, verb)}{text[match.end() : match.end() + _VALUE_CHARS]}")
+        if stated and stated[0].start == 0:
+            names = [match["who"], match["of"], match["kin"] and f"my {match['kin']}"]
+            folded = frozenset(name.casefold().replace("’", "'").removesuffix("'s") for name in names if name)
+            found.append(OfOther(folded, stated[0].attribute, stated[0].value))
+    return found
+
+
+def _found(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...], *, ended: bool) -> list[Statement]:
+    found: list[tuple[int, Statement]] = []
+    for attribute, pattern in patterns:
+        for match in pattern.finditer(text):
+            if not ended and _denied(text, match):
+                continue
+            groups = match.groupdict()
+            name = attribute.format((groups.get("a") or "").lower().replace("favourite", "favorite"))
+            value = groups["v"].strip(" .,'’-").removesuffix(" now").strip()
+            known = _known(name, value)
+            if known is None:
+                continue
+            name = known
+            if name.startswith("my:"):
+                value = _SINCE_WHEN.sub("", value.removeprefix("on ") if name == "my:birthday" else value)
+            how = name.startswith("my:") and not name.startswith(_SAYS_WHAT) and _HOW_IT_IS.fullmatch(value)
+            if value and not how:
+                found.append((match.start("v"), Statement(name, value, match.start(), match.end(), ended)))
+    return [each for _, each in sorted(found, key=lambda one: (one[1].start, one[0], -one[1].end))]
+
+
+def _known(attribute: str, value: str) -> str | None:
+    """Return the attribute a value can be of: nobody lives in PostgreSQL, and leaving Paris ends no job."""
+    if attribute == "left":
+        return "residence" if is_place(value) else None
+    if attribute == "residence":
+        return attribute if is_home(value) else None
+    if attribute == "employer":
+        return attribute if is_employer(value) and not is_place(value) else None
+    return attribute
+
+
+def _denied(text: str, match: re.Match[str]) -> bool:
+    """'I don't live in' never matches by itself; 'I used to ... I live' and '不住在' need a look around."""
+    before = text[max(0, match.start() - 12) : match.start()]
+    return bool(_DENIED.search(before)) or "used to" in match.group(0)
+
+
+def key_of(subject: str, attribute: str) -> str:
+    """Return the key under which statements of one subject's attribute replace each other."""
+    return unicodedata.normalize("NFC", f"{' '.join(subject.casefold().split())}|{attribute}")

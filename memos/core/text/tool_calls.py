@@ -1,0 +1,295 @@
+"""What calls of tools and their outcomes say: which belong together, and how one call is written and told. Pure.
+
+Knows no rows: a `Turn` is one message of a conversation as far as its tools are concerned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from memos.core.text.outcomes import error_type, worked
+from memos.core.types import Item, Json, Role, ToolCall
+
+_VALUE_CHARS = 80
+_CALL_CHARS = 300
+_RESULT_CHARS = 300
+_KEPT_CHARS = 1_000
+_LESSON_CHARS = 180
+_LONGEST_CALL = timedelta(hours=1)
+
+INFO = (
+    "tool", "arguments", "result", "error", "error_type", "ok", "duration_s", "calls", "successes", "failures",
+    "success_rate", "lesson", "last_used", "earlier",
+)  # fmt: skip
+"""What a trajectory says in its item's `info`; other names there are the user's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message by its item: where it stands, the calls it makes, the id of the call it answers."""
+
+    item: str
+    conversation: str
+    position: int
+    page: int
+    role: Role
+    calls: tuple[ToolCall, ...]
+    answers: str | None
+
+
+@dataclass(slots=True)
+class Pair:
+    """The `place`-th call of a message and the messages that answer it, in order."""
+
+    turn: Turn
+    place: int
+    answers: list[Turn] = field(default_factory=list)
+
+    @property
+    def call(self) -> ToolCall:
+        """Return the call."""
+        return self.turn.calls[self.place]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A call that was answered, with both messages as they stand; `outcome` is the last answer that is left."""
+
+    pair: Pair
+    call: Item
+    outcome: Item
+    answers: tuple[Item, ...]
+
+    @property
+    def tool(self) -> str:
+        """Return the tool's name."""
+        return self.pair.call.name
+
+    @property
+    def ok(self) -> bool | None:
+        """Return whether it worked, None when that is not clear."""
+        return worked(self.outcome.memory)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Return where the call stands."""
+        return self.pair.turn.conversation, self.pair.turn.position, self.pair.place
+
+
+def pairs(turns: Iterable[Turn]) -> list[Pair]:
+    """Return the calls of assistants with what answers them, in order of the calls, answered or not.
+
+    An answer is that of the nearest call with its id before it, or of the next one when there is none before; a
+    second answer counts as one only while no other call stands between. One without an id answers the single call of
+    the message just before it.
+    """
+    found: list[Pair] = []
+    by_talk: dict[str, list[Turn]] = {}
+    for turn in turns:
+        by_talk.setdefault(turn.conversation, []).append(turn)
+    for talk in by_talk.values():
+        found += _of_talk(sorted(talk, key=lambda turn: turn.position))
+    return found
+
+
+def _of_talk(talk: Sequence[Turn]) -> list[Pair]:
+    found: list[Pair] = []
+    latest: dict[str, list[Pair]] = {}
+    early: dict[str, list[Turn]] = {}
+    last: Turn | None = None
+    for turn in talk:
+        if turn.calls and turn.role is Role.ASSISTANT:
+            last = turn
+            mine = [Pair(turn, place) for place in range(len(turn.calls))]
+            found += mine
+            for id_ in dict.fromkeys(call.id for call in turn.calls):
+                latest[id_] = [pair for pair in mine if pair.call.id == id_]
+                for answer in early.pop(id_, ()):
+                    _answer(latest[id_], answer)
+        elif turn.role is Role.TOOL and (answered := _answered(turn, last)) is not None:
+            asked = latest.get(answered)
+            if asked is None:
+                early.setdefault(answered, []).append(turn)
+            elif not asked[-1].answers or asked[-1].turn is last:
+                _answer(asked, turn)
+    return found
+
+
+def _answered(turn: Turn, last: Turn | None) -> str | None:
+    """Return the id of the call that a tool's message answers."""
+    if turn.answers is not None:
+        return turn.answers
+    just_before = last is not None and len(last.calls) == 1 and turn.position == last.position + 1
+    return last.calls[0].id if last is not None and just_before else None
+
+
+def _answer(asked: Sequence[Pair], answer: Turn) -> None:
+    """Give an answer to the first of the calls with one id that has none, else to the last."""
+    next((pair for pair in asked if not pair.answers), asked[-1]).answers.append(answer)
+
+
+def runs(found: Iterable[Pair], states: Mapping[str, Item], usable: frozenset[str]) -> list[Run]:
+    """Return the calls whose message says what it said, with the answers that are left; both have to be `usable`."""
+    done = []
+    for pair in found:
+        answers = tuple(states[turn.item] for turn in pair.answers if turn.item in usable)
+        if answers and pair.turn.item in usable:
+            done.append(Run(pair, states[pair.turn.item], answers[-1], answers))
+    return done
+
+
+def lessons(done: Iterable[Run]) -> list[tuple[Run, Run]]:
+    """Return (failed, worked) where a tool worked, with other arguments, after its last call of the page had failed."""
+    found = []
+    failed: dict[tuple[str, int, str], Run] = {}
+    for run in sorted(done, key=lambda run: run.place):
+        here = (run.pair.turn.conversation, run.pair.turn.page, run.tool)
+        ok = run.ok
+        if ok is False:
+            failed[here] = run
+        elif ok and (before := failed.pop(here, None)) is not None and _differ(before, run):
+            found.append((before, run))
+    return found
+
+
+def _differ(before: Run, run: Run) -> bool:
+    # Calls of one message know nothing of each other.
+    return before.call.id != run.call.id and canonical(before) != canonical(run)
+
+
+def canonical(run: Run) -> str:
+    """Return a call's arguments as JSON with sorted keys; what is no JSON, or cannot be kept decoded, as written."""
+    return normalised(run.pair.call.arguments)
+
+
+def normalised(arguments: str) -> str:
+    """Return arguments as `canonical` does."""
+    value = decoded(arguments)
+    if value is None:
+        return arguments.strip()
+    return normalised_value(value)
+
+
+def normalised_value(value: Json) -> str:
+    """Return a value as JSON that is the same for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def decoded(arguments: str) -> Json:
+    """Return what arguments say, None for what is no JSON or what no store could keep; no arguments are an object."""
+    if not arguments.strip():
+        return {}
+    try:
+        value: Json = json.loads(arguments)
+        text = json.dumps(value, ensure_ascii=False)
+        text.encode()  # half a character may be spelt out in JSON, a NUL too
+    except (ValueError, RecursionError):
+        return None
+    return None if "\\u0000" in text else value
+
+
+def written(call: ToolCall) -> str:
+    """Return a call as its message's text shows it."""
+    return f"{call.name}({call.arguments})"
+
+
+def span_of(text: str, calls: Sequence[ToolCall], place: int) -> tuple[int, int]:
+    """Return which characters of a message's text are one of its calls; all of it when it was written otherwise."""
+    pieces = [written(call) for call in calls]
+    start = len(text) - len("\n".join(pieces))
+    if start < 0 or not text.endswith("\n".join(pieces)):
+        return 0, len(text)
+    start += sum(len(piece) + 1 for piece in pieces[:place])
+    return start, start + len(pieces[place])
+
+
+def shown_call(tool: str, arguments: str) -> str:
+    """Return a call as people write it: `search_flights(from=Paris, to=Osaka)`."""
+    value = decoded(arguments)
+    if isinstance(value, dict):
+        told = ", ".join(f"{cut(str(name), _VALUE_CHARS)}={_value(inner)}" for name, inner in value.items())
+    else:
+        told = _line(arguments)
+    return f"{tool}({cut(told, _CALL_CHARS)})"
+
+
+def _value(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return cut(_line(text), _VALUE_CHARS)
+
+
+def told(run: Run) -> str:
+    """Return a call and what came of it as one line."""
+    call = shown_call(run.tool, run.pair.call.arguments)
+    result = cut(_line(run.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
+    return f"{call} failed: {result}" if run.ok is False else f"{call} → {result}"
+
+
+def lesson_of(failed: Run, right: Run) -> str:
+    """Return what to do differently the next time."""
+    before, after = (cut(_line(canonical(run)), _LESSON_CHARS) for run in (failed, right))
+    return f"{right.tool}: {after} worked after {before} failed."
+
+
+def info_of(own: Sequence[Run], lesson: str | None, earlier: tuple[int, int, int]) -> dict[str, Json]:
+    """Return what the runs of one call say together; `earlier` counts calls, successes and failures before them."""
+    last = own[-1]
+    calls, successes, failures = counted(own)
+    calls, successes, failures = calls + earlier[0], successes + earlier[1], failures + earlier[2]
+    info: dict[str, Json] = {
+        "tool": last.tool,
+        "arguments": cut(canonical(last), _KEPT_CHARS),
+        "result": cut(last.outcome.memory.strip(), _KEPT_CHARS),
+        "calls": calls,
+        "successes": successes,
+        "failures": failures,
+        "last_used": at_of(last).isoformat(),
+    }
+    if last.ok is not None:
+        info["ok"] = last.ok
+    if last.ok is False:
+        info["error"] = cut(_line(last.outcome.memory[: 4 * _KEPT_CHARS]), _RESULT_CHARS)
+        info["error_type"] = error_type(last.outcome.memory)
+    if (seconds := duration_s(last)) is not None:
+        info["duration_s"] = seconds
+    if successes + failures:
+        info["success_rate"] = round(successes / (successes + failures), 3)
+    if lesson is not None:
+        info["lesson"] = lesson
+    if earlier[0]:
+        info["earlier"] = list(earlier)
+    return info
+
+
+def counted(own: Iterable[Run]) -> tuple[int, int, int]:
+    """Return how many calls there were, how many worked and how many failed."""
+    told = [run.ok for run in own]
+    return len(told), told.count(True), told.count(False)
+
+
+def at_of(run: Run) -> datetime:
+    """Return when a call was made."""
+    return run.call.said_at or run.call.created_at
+
+
+def duration_s(run: Run) -> float | None:
+    """Return how long a call took: as its answer says, else from both messages' times when an hour or less apart."""
+    given = run.outcome.info.get("duration_s")
+    if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0:
+        return float(given)
+    if run.call.said_at is None or run.outcome.said_at is None:
+        return None
+    took = run.outcome.said_at - run.call.said_at
+    return round(took.total_seconds(), 3) if timedelta(0) < took <= _LONGEST_CALL else None
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, or its beginning with a mark that it goes on."""
+    return text if len(text) <= most else text[: most - 1] + "…"

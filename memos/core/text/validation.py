@@ -1,0 +1,64 @@
+"""Refuses text no store can keep: not a string, NUL characters, lone surrogates, invalid UTF-8, too much of it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from memos.core.types import Json
+from memos.errors import InvalidInput
+
+_UNSEEN = frozenset(("Cc", "Cf", "Zl", "Zp"))  # controls, marks of direction, separators of lines
+_JOINERS = "\u200c\u200d"
+
+
+def check_text(where: str, value: Json, max_bytes: int) -> str:
+    """Return the text unchanged when every store can keep it. Raises: InvalidInput with the remedy."""
+    if isinstance(value, bytes):
+        raise InvalidInput(where, "is bytes; decode it to text first (UTF-8, errors='strict')")
+    if not isinstance(value, str):
+        raise InvalidInput(where, f"must be text, not {type(value).__name__}")
+    if "\0" in value:
+        raise InvalidInput(where, f"has a NUL character at {value.index(chr(0))}; remove it")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput(where, f"has a lone surrogate at {error.start}; repair the text's encoding") from error
+    if size > max_bytes:
+        raise InvalidInput(where, f"has {size:,} bytes, at most {max_bytes:,} are taken; split it into parts")
+    return value
+
+
+def check_name(where: str, value: Json, max_chars: int = 256) -> str:
+    """Return a short identifier-like text. Raises: InvalidInput when empty, too long or unstorable."""
+    text = check_text(where, value, max_chars * 4)
+    if not text.strip():
+        raise InvalidInput(where, "is empty; give it a name or leave it out")
+    if len(text) > max_chars:
+        raise InvalidInput(where, f"has {len(text)} characters, at most {max_chars} are taken")
+    return text
+
+
+def check_new_id(where: str, value: Json) -> str:
+    """Return the id of what is about to be made; others will have to read and write it.
+
+    Raises: InvalidInput when `check_name` would, with characters that are not seen (but for those that join others in
+    emoji, Persian and Indian words), or with space at its ends.
+    """
+    text = check_name(where, value, 128)
+    if text != text.strip():
+        raise InvalidInput(where, "begins or ends with space; take it away")
+    for place, character in enumerate(text):
+        if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
+            raise InvalidInput(where, f"has a character not seen (U+{ord(character):04X}) at {place}; remove it")
+    return text
+
+
+def decode(where: str, raw: bytes) -> str:
+    """Decode UTF-8 strictly. Raises: InvalidInput naming the line of the first bad byte."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InvalidInput(
+            where, f"is not UTF-8: byte 0x{raw[error.start]:02x} in line {line}; convert the file to UTF-8"
+        ) from error

@@ -1,0 +1,697 @@
+"""The nouns of the system as frozen values: cubes, items, versions, sources, hits, receipts. No behaviour, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from memos.core.identities import Right
+
+Json = Any  # a value `json.dumps` accepts
+
+LOCAL_OWNER = "owner"
+DEFAULT_CUBE = "default"
+
+
+WHOLE = ""
+"""In place of a cube: a task that is about the whole installation."""
+
+
+class Role(StrEnum):
+    """Who produced a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class ItemType(StrEnum):
+    """What kind of memory an item is."""
+
+    MESSAGE = "message"
+    WORKING = "working"
+    LONG_TERM = "long_term"
+    USER = "user"
+    ASSISTANT = "assistant"
+    PREFERENCE = "preference"
+    INSTRUCTION = "instruction"
+    PROFILE = "profile"
+    TOOL_SCHEMA = "tool_schema"
+    TOOL_TRAJECTORY = "tool_trajectory"
+    SKILL = "skill"
+    DOCUMENT = "document"
+    SUMMARY = "summary"
+
+
+TOLD = frozenset({ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY})
+"""Types that tell of something: their valid time is the one they tell of, and does not make them wrong when over."""
+
+
+class CubeKind(StrEnum):
+    """What a cube is for: what was said and learnt, or documents to look things up in."""
+
+    MEMORY = "memory"
+    KNOWLEDGE = "knowledge"
+
+
+class FileKind(StrEnum):
+    """What a stored file is: a document that was read into chunks, or an image of a message."""
+
+    DOCUMENT = "document"
+    IMAGE = "image"
+
+
+class FileState(StrEnum):
+    """Where a stored file is in its life."""
+
+    PROCESSING = "processing"
+    AVAILABLE = "available"
+    FAILED = "failed"
+    SUPERSEDED = "superseded"
+    DELETED = "deleted"
+
+
+class Reading(StrEnum):
+    """Whether a message is to be read finely, or was; one that is neither has none."""
+
+    WANTED = "wanted"
+    READ = "read"
+
+
+class Mode(StrEnum):
+    """How far what is added is read: stored and found at once, or later read into facts besides."""
+
+    ROUGH = "rough"
+    FINE = "fine"
+
+
+class Tier(StrEnum):
+    """Priority and budget class of an item; never decides whether it can be found."""
+
+    SHORT = "short"
+    MID = "mid"
+    LONG = "long"
+
+
+class Status(StrEnum):
+    """Where an item is in its life."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    SUPERSEDED = "superseded"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
+FOUND = frozenset({Status.ACTIVE, Status.ARCHIVED})
+"""Statuses a search finds when its filter names none."""
+
+UNUSED = frozenset({Status.PENDING, Status.DELETED})
+"""Statuses whose text goes into nothing that is made of several items: no window, no summary, no keywords."""
+
+
+class RetentionAction(StrEnum):
+    """What a retention rule does with an item, the weakest first."""
+
+    ARCHIVE = "archive"
+    DELETE = "delete"
+    ERASE = "erase"
+
+
+class Trust(StrEnum):
+    """How far what a source says may be acted on; what is untrusted and reads like an instruction awaits review."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+
+class TaskState(StrEnum):
+    """Where a background task is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    """It met an error that repeating does not mend."""
+    DEAD = "dead"
+    """It failed as often as it may."""
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED})
+"""States a task leaves only when it is retried by hand."""
+
+
+MODEL_INFO = RELATION, TOOL, TOPIC = "relation", "tool", "topic"
+"""Names in `info` whose values a model wrote: who is what to whom, a lesson's tool, what the messages are about."""
+
+
+DERIVED = frozenset(
+    {
+        ItemType.USER,
+        ItemType.ASSISTANT,
+        ItemType.PREFERENCE,
+        ItemType.INSTRUCTION,
+        ItemType.PROFILE,
+        ItemType.SKILL,
+        ItemType.SUMMARY,
+        ItemType.LONG_TERM,
+    }
+)
+"""Types of items that are made out of others."""
+
+
+class LinkKind(StrEnum):
+    """How one item refers to another."""
+
+    DERIVED_FROM = "DERIVED_FROM"
+    SUPERSEDES = "SUPERSEDES"
+    RELATES = "RELATES"
+
+
+class Arm(StrEnum):
+    """One way of recalling candidates."""
+
+    TURN = "turn"
+    WINDOW = "window"
+    STANDING = "standing"
+    OF_SELF = "of_self"
+    NAMED = "named"
+    DATED = "dated"
+    TURN_BM25 = "turn_bm25"
+    WINDOW_BM25 = "window_bm25"
+
+
+STANDING_OF = {Arm.STANDING: 1, Arm.OF_SELF: 2}
+"""What `standing` is in the payload of the points that an arm asks alone: states what holds on, is of its speaker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What makes two embedders' vectors comparable: equal fingerprints, equal spaces."""
+
+    name: str
+    dimension: int
+    prefix_rule: str
+    normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who asks and which cubes the call may touch; there is no 'all cubes' scope.
+
+    Nothing is changed under one whose `right` is to read.
+    """
+
+    actor: str
+    cubes: tuple[str, ...]
+    time_zone: str = "UTC"
+    redact_pii: bool = False
+    right: Right = Right.READ
+
+
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """One container of memory: the unit of sharing, dump, encryption and erasure.
+
+    With `redact_pii` personal data is masked in what is added.
+    """
+
+    id: str
+    owner: str
+    description: str
+    time_zone: str
+    fingerprint: Fingerprint
+    created_at: datetime
+    items: int = 0
+    kind: CubeKind = CubeKind.MEMORY
+    redact_pii: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call an assistant made to a tool; `arguments` is the JSON text it sent."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image of a message, not stored yet; `file` is the id it is stored by, `info` what its header says."""
+
+    file: str
+    name: str
+    media_type: str
+    data: bytes
+    sha256: str
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
+
+    `duration_s` is how long the call took that a tool's message answers.
+    """
+
+    role: Role
+    text: str
+    content: Json
+    name: str | None
+    message_id: str | None
+    chat_time: datetime
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    trust: Trust = Trust.TRUSTED
+    duration_s: float | None = None
+    pictures: tuple[Picture, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One memory a reader made of one message, not stored yet; `start` to `end` is its span."""
+
+    message: Message
+    memory: str
+    start: int
+    end: int
+    reader: str
+    type: ItemType = ItemType.MESSAGE
+    tier: Tier = Tier.SHORT
+    status: Status = Status.ACTIVE
+    key: str | None = None
+    value: str | None = None
+    entities: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
+    confidence: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters `start` to `end` of one item's text."""
+
+    item: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing a reader found in messages, not stored yet; `spans` name at least one passage that says so.
+
+    `subject` is whom it is about, `reader` what found it. `valid_to` in the past: it is over. With `extraction` the
+    model's answer it comes from is kept. `entities` are names besides those the text itself shows.
+    """
+
+    type: ItemType
+    memory: str
+    spans: tuple[Span, ...]
+    subject: str
+    reader: str
+    said_at: datetime
+    key: str | None = None
+    value: str | None = None
+    confidence: float = 1.0
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    tags: tuple[str, ...] = ()
+    trust: Trust = Trust.TRUSTED
+    extraction: str | None = None
+    entities: tuple[str, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an item comes from: characters `start` to `end` of one stored message."""
+
+    message_id: str
+    start: int
+    end: int
+    speaker: str
+    at: datetime
+    passage: str
+    conversation: str | None = None
+    external_id: str | None = None
+    trust: Trust = Trust.TRUSTED
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One memory as it stands (or stood) at one version."""
+
+    id: str
+    cube: str
+    version: int
+    version_id: str
+    memory: str
+    type: ItemType
+    tier: Tier
+    status: Status
+    speaker: str
+    role: Role
+    key: str | None
+    value: str | None
+    tags: tuple[str, ...]
+    info: Mapping[str, Json]
+    confidence: float
+    entities: tuple[str, ...]
+    keywords: tuple[str, ...]
+    conversation: str | None
+    position: int | None
+    page: int | None
+    session: int | None
+    said_at: datetime | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    recorded_to: datetime | None = None
+    superseded_by: str | None = None
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One entry of an item's history: who changed what, when and why."""
+
+    id: str
+    item: str
+    version: int
+    actor: str
+    reason: str
+    recorded_at: datetime
+    before: Item | None
+    after: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionRecord:
+    """One reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
+
+    id: str
+    reader: str
+    model: str | None
+    at: datetime
+    output: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """So many passages of one kind (a key's format, a kind of personal data) that were masked in one field."""
+
+    where: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as it came, and how far reading it is; `error` says why it failed, `info` what was found out about it.
+
+    `item` is the message that an image is part of, `replaced_by` the newer version of a document.
+    """
+
+    id: str
+    cube: str
+    kind: FileKind
+    name: str
+    media_type: str
+    bytes: int
+    sha256: str
+    state: FileState
+    actor: str
+    created_at: datetime
+    error: str | None = None
+    info: Mapping[str, Json] = field(default_factory=dict)
+    item: str | None = None
+    replaced_by: str | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddReceipt:
+    """What `add` stored; `indexed` is False when an index has yet to catch up.
+
+    `masked` says what of it was not stored as written; `task` reads it finely.
+    """
+
+    cube: str
+    conversation: str | None
+    item_ids: tuple[str, ...]
+    duplicates: tuple[str, ...]
+    indexed: bool
+    replayed: bool = False
+    masked: tuple[Masked, ...] = ()
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackReceipt:
+    """The correction stored as a new item, what it was linked to and what it replaced."""
+
+    item_id: str
+    related: tuple[str, ...]
+    superseded: tuple[str, ...]
+    indexed: bool
+    masked: tuple[Masked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReceipt:
+    """What was erased and from where; `state` goes from 'purging' to 'purged'.
+
+    `item_ids` also has the ids of the files that went whole: what is kept of an erasure does not tell them apart.
+    `backups` are the folders of backups that still hold it; a restore of one leaves it out. `untold_backups` are those
+    of them that could not be reached to be told so: a restore of a copy that was not told brings it back.
+    """
+
+    id: str
+    cube: str
+    state: str
+    item_ids: tuple[str, ...]
+    rebuilt: tuple[str, ...]
+    removed: Mapping[str, int]
+    stores: Mapping[str, str]
+    backups: tuple[str, ...] = ()
+    untold_backups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArmScore:
+    """What one recall arm said of a hit: 1-based rank, the arm's own score, its share of the fused score."""
+
+    arm: str
+    rank: int
+    score: float
+    gave: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """What something other than an arm added to a hit's score: its session, its neighbours, a name, a date."""
+
+    name: str
+    gave: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found memory with its exact sources.
+
+    `score` orders the hits of one search; `relevance` is 0 to 1 and means the same in every search. With `explain`
+    the arms' shares and the boosts add up to the score.
+    """
+
+    item: Item
+    score: float
+    relevance: float
+    sources: tuple[Source, ...]
+    duplicates: tuple[str, ...] = ()
+    arms: tuple[ArmScore, ...] = ()
+    boosts: tuple[Boost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """At which `stage` an item left a search and why; 'found' when it did not.
+
+    Stages: cube, ledger, filter, index, recall, duplicate, rank, budget. `place` is its 1-based place among all
+    candidates.
+    """
+
+    item_id: str
+    stage: str
+    reason: str
+    place: int | None = None
+    score: float | None = None
+    arms: tuple[ArmScore, ...] = ()
+    boosts: tuple[Boost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits of one search; iterating yields them, best first.
+
+    `missing_arms` names the arms that did not answer, `unindexed` where more memories wait for the index than a search
+    scores itself, and `rerank` where the reranker failed: another search may find more.
+    """
+
+    query: str
+    hits: tuple[Hit, ...]
+    context: str = ""
+    context_tokens: int = 0
+    missing_arms: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def __iter__(self) -> Any:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, place: int) -> Hit:
+        return self.hits[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Pages of one topic in the mid tier; `summary` is made of what their messages say now."""
+
+    id: str
+    cube: str
+    state: str
+    summary: str
+    keywords: tuple[str, ...]
+    pages: int
+    heat: float
+    visits: int
+    pinned: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One piece of background work as it stands; it holds ids and settings, never memory text.
+
+    A lower `priority` comes first. `progress` is 0 to 1, `seconds` the time spent on all attempts, `tokens` those of
+    language models. `note` says why a waiting task waits, or what came of one that is done; `error` how the last
+    attempt failed.
+    """
+
+    id: str
+    kind: str
+    cube: str
+    scope: Mapping[str, Json]
+    payload: Mapping[str, Json]
+    priority: int
+    state: TaskState
+    attempts: int
+    key: str | None
+    not_before: datetime
+    created_at: datetime
+    lease_owner: str | None = None
+    lease_until: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    progress: float = 0.0
+    note: str | None = None
+    error: str | None = None
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """True when no worker will touch it again."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a cube's chain: who did what when; `seq` counts them from 1.
+
+    `body` holds ids and numbers, never memory text; None when it was erased.
+    """
+
+    cube: str
+    seq: int
+    at: datetime
+    actor: str
+    kind: str
+    item: str | None
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRule:
+    """What is done with items of a cube that are older than `age_days`; an empty tuple means any.
+
+    An item matches that has one of the types, one of the tags and one of the statuses.
+    """
+
+    id: str
+    cube: str
+    action: RetentionAction
+    types: tuple[ItemType, ...]
+    tags: tuple[str, ...]
+    statuses: tuple[Status, ...]
+    age_days: float
+    actor: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionEffect:
+    """How many items a rule does, or did, something about; `items` are the first of them.
+
+    `derived` is how many more are erased since they were made of those.
+    """
+
+    rule: RetentionRule
+    count: int
+    items: tuple[str, ...]
+    derived: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingItem:
+    """An item that awaits review, with its sources; `why` says what made it wait."""
+
+    item: Item
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing `verify` found wrong, and what was or can be done about it."""
+
+    store: str
+    kind: str
+    subject: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` checked and found; clean when `differences` is empty."""
+
+    items: int
+    checked: Mapping[str, int]
+    differences: tuple[Difference, ...]
+    repaired: int
+
+    @property
+    def clean(self) -> bool:
+        """True when nothing is wrong any more."""
+        return not self.differences

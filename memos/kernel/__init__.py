@@ -1,0 +1,1 @@
+"""`MemOS` and its services."""

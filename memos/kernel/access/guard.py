@@ -1,0 +1,176 @@
+"""Says whether an actor may do something with cubes; every scope passes here, so that no surface can forget."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from memos.core.identities import NEEDED, RANK, Caller, CubeRole, Right
+from memos.core.types import LOCAL_OWNER
+from memos.errors import PermissionDenied
+from memos.memcube.ledger import access as rows
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger.engine import Ledger
+
+_REMEMBERED = 10_000
+_ALLOWED: ContextVar[frozenset[Right] | None] = ContextVar("memos_allowed", default=None)
+_CALLER: ContextVar[Caller | None] = ContextVar("memos_caller", default=None)
+
+
+@contextmanager
+def limited(rights: Iterable[Right]) -> Iterator[None]:
+    """Let calls inside have these rights at the most, whoever the actor is: those of the key they came with."""
+    token = _ALLOWED.set(frozenset(rights))
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+
+
+@contextmanager
+def calling(caller: Caller) -> Iterator[None]:
+    """Let calls inside be those of a key: with its rights at the most, and only for whom it may act."""
+    token = _CALLER.set(caller)
+    try:
+        with limited(caller.key.rights):
+            yield
+    finally:
+        _CALLER.reset(token)
+
+
+def asking(actor: str) -> str:
+    """Return whose key a call came with; without a key, who it is for."""
+    caller = _CALLER.get()
+    return actor if caller is None else caller.identity.id
+
+
+def caller() -> Caller | None:
+    """Return whose key the present call came with, None for calls of programs and of the background."""
+    return _CALLER.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""
+
+    everything: bool
+    roles: Mapping[str, CubeRole]
+    acts_for: str | None = None
+
+
+class Guard:
+    """Checks actors of one open installation. Thread-safe.
+
+    The local owner may do everything. Without a single identity the installation is one person's: any name may do
+    everything too. With one, only enabled identities may do anything, and each what its roles allow.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[str, Standing] = {}
+        self._changes = 0
+        self._counting = threading.Lock()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Remember nothing of what was, once the transaction inside, of identities, groups, grants or cubes, is over.
+
+        While it goes on the ledger itself is asked: between its commit and the end of this, who reads what came behind
+        the end of a share would otherwise pass by what is remembered.
+        """
+        with self._counting:
+            self._changes += 1
+        try:
+            yield
+        finally:
+            self._known = {}
+            with self._counting:
+                self._changes -= 1
+
+    def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
+        """Let an actor do something with cubes.
+
+        Raises: NotFound for a cube it has no role on, as if there were none; PermissionDenied for a role too low.
+        """
+        self.check_key(right)
+        standing = self._standing(actor)
+        if standing.everything:
+            return
+        for cube in cubes:
+            role = standing.roles.get(cube)
+            if role is None:
+                raise cube_rows.unknown(cube)
+            if RANK[role] < RANK[NEEDED[right]]:
+                raise PermissionDenied(
+                    f"{actor!r} is {role} of cube {cube!r}, and needs to be {NEEDED[right]} of it for this: "
+                    "ask an owner of the cube to share it so."
+                )
+
+    def check_key(self, right: Right) -> None:
+        """Let a call do something as far as its key goes, whoever the actor is. Raises: PermissionDenied."""
+        allowed = _ALLOWED.get()
+        if allowed is not None and right not in allowed:
+            raise PermissionDenied(f"The key may not {right} here: use one with this right.")
+
+    def check_admin(self, actor: str) -> None:
+        """Let an actor decide about the installation. Raises: PermissionDenied."""
+        allowed = _ALLOWED.get()
+        if (allowed is not None and Right.OWN not in allowed) or not self._standing(actor).everything:
+            raise PermissionDenied(
+                f"{actor!r} is no admin of this installation: ask one to do it, or use a key with the right to own."
+            )
+
+    def readable(self, actor: str) -> frozenset[str] | None:
+        """Return the cubes an actor has a role on, None for all. Raises: PermissionDenied."""
+        standing = self._standing(actor)
+        return None if standing.everything else frozenset(standing.roles)
+
+    def _standing(self, actor: str) -> Standing:
+        caller = _CALLER.get()
+        foreign = caller is not None and not caller.identity.admin and caller.identity.id != actor
+        try:
+            standing = self._standing_alone(actor)
+        except PermissionDenied:
+            if foreign:  # who exists and who is disabled is not for others to learn
+                raise _not_its_own(actor) from None
+            raise
+        if foreign and caller is not None and standing.acts_for != caller.identity.id:
+            raise _not_its_own(actor)
+        return standing
+
+    def _standing_alone(self, actor: str) -> Standing:
+        if actor == LOCAL_OWNER:
+            return Standing(everything=True, roles={})
+        known = self._known
+        if self._changes or (standing := known.get(actor)) is None:
+            with self._ledger.read() as connection:
+                standing = _standing_of(connection, actor)
+            # Another process may change what a ledger on a server says; into the object taken before reading, so that
+            # what was forgotten meanwhile stays forgotten.
+            if self._ledger.is_sqlite and len(known) < _REMEMBERED:
+                known[actor] = standing
+        return standing
+
+
+def _not_its_own(actor: str) -> PermissionDenied:
+    return PermissionDenied(f"The key may not act for {actor!r}: name whom it belongs to, or use an admin's.")
+
+
+def _standing_of(connection: sa.Connection, actor: str) -> Standing:
+    identity = rows.find_identity(connection, actor)
+    if identity is None:
+        if rows.any_identity(connection):
+            raise PermissionDenied(f"{actor!r} is no user or agent of this installation: an admin can make it one.")
+        return Standing(everything=True, roles={})
+    if identity.disabled:
+        raise PermissionDenied(f"{actor!r} is disabled: an admin can enable it.")
+    if identity.acts_for is not None:
+        user = rows.find_identity(connection, identity.acts_for)
+        if user is None or user.disabled:
+            raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
+    return Standing(identity.admin, {} if identity.admin else rows.roles(connection, actor), identity.acts_for)

@@ -1,0 +1,156 @@
+"""How much a key may use: requests a minute; items, bytes and model tokens a UTC day. Calls without a key are free.
+
+What is stored is counted in the transaction that stores it, so what fails costs nothing and nothing passes a limit.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from memos.core.clock import Clock
+from memos.core.identities import Caller, Key, KeyLimits
+from memos.core.types import LOCAL_OWNER
+from memos.errors import LimitReached
+from memos.kernel.access.guard import caller
+from memos.memcube.ledger import key_usage
+from memos.memcube.ledger.engine import Ledger
+
+_REQUESTS, _ITEMS, _BYTES, _TOKENS = "requests", "items", "bytes", "tokens"
+_REMEMBERED = 10_000
+
+
+class Quotas:
+    """Counts what the keys of one open installation use. Thread-safe, over all processes of a ledger."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, defaults: KeyLimits) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._defaults = defaults
+        self._minutes: dict[str, tuple[str, int]] = {}
+        self._spent: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def limits_of(self, key: Key) -> KeyLimits:
+        """Return what a key may use: its own limits, and the installation's where it has none."""
+        return key.limits.over(self._defaults)
+
+    def request(self, asking: Caller) -> None:
+        """Count a request. Raises: LimitReached."""
+        limit = None if _is_free(asking) else self.limits_of(asking.key).requests_per_minute
+        if limit is None:
+            return
+        now, key = self._clock.now().astimezone(UTC), asking.key.counts_as
+        if self._ledger.is_sqlite:  # no other process counts, and a minute needs not outlive this one
+            taken = self._in_memory(key, _minute(now), limit)
+        else:
+            with self._ledger.write() as connection:
+                taken = key_usage.take(connection, key, _REQUESTS, _minute(now), 1, limit)
+        if not taken:
+            raise LimitReached(
+                f"The key may make {limit:,} requests a minute: wait for the next one.", retry_after_s=60 - now.second
+            )
+
+    def charge(self, connection: sa.Connection, items: int, size_bytes: int) -> None:
+        """Count what a transaction stores for the key its call came with. Raises: LimitReached."""
+        asking = caller()
+        if asking is None or _is_free(asking):
+            return
+        limits, now = self.limits_of(asking.key), self._clock.now()
+        _take(connection, asking.key, (_ITEMS, items, limits.items_per_day), now)
+        _take(connection, asking.key, (_BYTES, size_bytes, limits.bytes_per_day), now)
+
+    @property
+    def spent(self) -> dict[str, int]:
+        """The tokens that models took since this was made, of whatever caller, by what they were asked for."""
+        with self._lock:
+            return dict(self._spent)
+
+    @contextmanager
+    def model_call(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
+        """Set tokens aside for a call of a model; yield what to tell how many it took, 0 if it is told none.
+
+        Raises: LimitReached, before anything is asked.
+        """
+        spent = 0
+
+        def took(tokens: int) -> None:
+            nonlocal spent
+            spent += tokens
+
+        try:
+            with self._set_aside(most_tokens, lambda: spent):
+                yield took
+        finally:
+            with self._lock:
+                self._spent[purpose] += spent
+
+    @contextmanager
+    def _set_aside(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
+        """Charge the caller's key, where it has a limit, with the most at first and with what was spent at the end."""
+        asking = caller()
+        limit = None if asking is None or _is_free(asking) else self.limits_of(asking.key).tokens_per_day
+        if asking is None or limit is None:
+            yield
+            return
+        now = self._clock.now()
+        with self._ledger.write() as connection:
+            _take(connection, asking.key, (_TOKENS, most_tokens, limit), now)
+        try:
+            yield
+        finally:
+            with self._ledger.write() as connection:
+                key_usage.take(connection, asking.key.counts_as, _TOKENS, _date(now), spent() - most_tokens, None)
+
+    def used(self, key: Key) -> dict[str, int]:
+        """Return the items, bytes and tokens that a key used today."""
+        with self._ledger.read() as connection:
+            found = key_usage.used(connection, key.counts_as, _date(self._clock.now()))
+        return {what: found.get(what, 0) for what in (_ITEMS, _BYTES, _TOKENS)}
+
+    def _in_memory(self, key: str, minute: str, limit: int) -> bool:
+        with self._lock:
+            span, used = self._minutes.get(key, (minute, 0))
+            used = used if span == minute else 0
+            if used >= limit:
+                return False
+            if len(self._minutes) >= _REMEMBERED:
+                self._minutes = {id_: entry for id_, entry in self._minutes.items() if entry[0] == minute}
+            self._minutes[key] = minute, used + 1
+            return True
+
+
+def _take(connection: sa.Connection, key: Key, use: tuple[str, int, int | None], now: datetime) -> None:
+    what, amount, limit = use
+    if limit is None or amount == 0:
+        return
+    if not key_usage.take(connection, key.counts_as, what, _date(now), amount, limit):
+        raise LimitReached(
+            f"The key may use {limit:,} {what} a UTC day, and has not {amount:,} left today: "
+            "wait for the next day, send less, or ask an admin for more.",
+            retry_after_s=_until_tomorrow_s(now),
+        )
+
+
+def _is_free(asking: Caller) -> bool:
+    return asking.identity.id == LOCAL_OWNER
+
+
+def _minute(now: datetime) -> str:
+    return f"{now:%Y-%m-%dT%H:%M}"
+
+
+def _date(now: datetime) -> str:
+    return f"{now.astimezone(UTC):%Y-%m-%d}"
+
+
+def _until_tomorrow_s(now: datetime) -> int:
+    now = now.astimezone(UTC)
+    tomorrow = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return math.ceil((tomorrow - now).total_seconds())

@@ -1,0 +1,1 @@
+"""`MemOS.adapters`: LoRA adapters of a cube."""

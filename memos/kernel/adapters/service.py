@@ -1,0 +1,378 @@
+"""`MemOS.adapters`: what is hot and stable in a cube, learned as a LoRA adapter that answers beside what is looked up.
+
+An adapter is derived, as an index is: the ledger says what it saw, and whether that still stands (docs/adr/0019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+import sqlalchemy as sa
+
+from memos.core.identities import Right
+from memos.core.recipes import Estimate
+from memos.core.text.validation import check_name
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Json
+from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, shown
+from memos.kernel.adapters import adapter_export, adapter_standing
+from memos.kernel.adapters import comparison as adapter_diff
+from memos.kernel.adapters.adapter_export import Exported
+from memos.kernel.adapters.comparison import AdapterDiff
+from memos.kernel.adapters.training import AdapterTraining, Progress, activated, check_allowed
+from memos.kernel.handles import Handles
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import adapter_exclusions
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import items as item_rows
+from memos.memcube.ledger.adapters import TRAINED, AdapterRow, AdapterState
+from memos.memcube.parametric.forgetting import Forgotten, plan_again
+from memos.memcube.parametric.selection import LeftOut
+from memos.reader.arguments import ids_of
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One adapter of a cube; `number` counts those of its `shard` from 1: a topic, "" for the only or first one.
+
+    `state` is training, refused, ready, active or retired. One that is `stale` saw a memory that is different now, and
+    answers nothing. `reason` says why it was refused, `measures` what its examination found. Of the `model` whoever
+    does not own the cube learns the last part of its name: where a folder is, is the installation's own.
+    """
+
+    id: str
+    cube: str
+    shard: str
+    number: int
+    state: str
+    stale: bool
+    model: str
+    facts: int
+    reason: str | None
+    measures: Mapping[str, Json] | None
+    size_bytes: int | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Learnable:
+    """What a cube's next adapter would know; `left_out` are how many memories are not learned for each reason."""
+
+    cube: str
+    allowed: bool
+    memories: tuple[str, ...]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlearned:
+    """Memories that no adapter learns any more; `adapters` saw one of them and are removed, with files of that size."""
+
+    cube: str
+    items: tuple[str, ...]
+    adapters: tuple[str, ...]
+    files: int
+    size_bytes: int
+
+
+Found = list[Adapter]  # `list` is a method here
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """The adapters of an installation.
+
+    `drop` removes the files of what is no more, and what was kept under it in some cubes; `enqueue` has a cube learned
+    in the background; `base` says by its digest which model adapters answer on, None where there is none.
+    """
+
+    handles: Handles
+    drop: Callable[[Collection[str]], Sequence[Forgotten]]
+    training: AdapterTraining
+    enqueue: Callable[[str, str], str]
+    base: Callable[[], str | None]
+
+    def allow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> None:
+        """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
+
+        Raises: NotFound, PermissionDenied.
+        """
+        with self._deciding(cube, actor) as change:
+            if not adapter_rows.is_allowed(change.connection, change.cube):
+                adapter_rows.allow(change.connection, change.cube, actor, change.now)
+                changes.record(change, "allow_learning", {})
+
+    def disallow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
+        """Take that back and remove what was learned; return how many adapters.
+
+        Raises: NotFound, PermissionDenied, BackendUnavailable (files, or a server that is told later).
+        """
+        with self._deciding(cube, actor) as change:
+            rows = adapter_rows.of(change.connection, change.cube)
+            for row in rows:
+                adapter_rows.remove(change.connection, row.id)
+            if adapter_rows.is_allowed(change.connection, change.cube):
+                adapter_rows.disallow(change.connection, change.cube)
+                changes.record(change, "disallow_learning", {"adapters": [row.id for row in rows]})
+        self.drop([cube])
+        return len(rows)
+
+    def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
+        """Have these memories leave what was learned, and never be learned again; they themselves stay.
+
+        Adapters that saw one are removed, with their files and the KV under them; train again for the rest.
+        Raises: NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
+        """
+        ids = ids_of(items)
+        with self._deciding(cube, actor) as change:
+            _check_there(change, ids)
+            new = adapter_exclusions.exclude(change.connection, change.cube, ids, actor, change.now)
+            saw = adapter_rows.that_saw(change.connection, change.cube, ids)
+            rows = adapter_rows.of(change.connection, change.cube)
+            answered = any(row.id in saw and row.state is AdapterState.ACTIVE for row in rows)
+            for id_ in saw:
+                adapter_rows.remove(change.connection, id_)
+            if new or saw:
+                changes.record(change, "exclude_learning", {"items": [*new], "adapters": [*saw]})
+            if answered:
+                plan_again(change.connection, change.cube, self.training.settings.parametric.night, change.now)
+        gone = [each for each in self.drop([cube] if saw else []) if each.adapter in saw]
+        size = sum(each.size_bytes for each in gone)
+        return Unlearned(cube, tuple(ids), tuple(saw), sum(each.files for each in gone), size)
+
+    def learn_again(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
+        """Take that back, so that the next training may learn these memories; return of how many.
+
+        Raises: NotFound, PermissionDenied, InvalidInput.
+        """
+        ids = ids_of(items)
+        with self._deciding(cube, actor) as change:
+            _check_there(change, ids)
+            again = adapter_exclusions.include(change.connection, change.cube, ids)
+            if again:
+                changes.record(change, "include_learning", {"items": [*again]})
+        return len(again)
+
+    def list(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Found:
+        """Return a cube's adapters, the newest first. Raises: NotFound, PermissionDenied."""
+        [cube] = self.handles.scoping([cube], actor, embeds=False).cubes
+        whole_name = self._owns(cube, actor)
+        with self.handles.ledger.read() as connection:
+            stale = {row.id for row in adapter_rows.outdated(connection, [cube])}
+            rows = adapter_rows.of(connection, cube)
+            return [_told(connection, row, row.id in stale, whole_name=whole_name) for row in rows]
+
+    def get(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
+        """Return one adapter. Raises: NotFound."""
+        row = self._row(id_, actor)
+        for each in self.list(row.cube, actor=actor):
+            if each.id == id_:
+                return each
+        raise NotFound("adapter", id_)  # it was removed meanwhile
+
+    def preview(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Learnable:
+        """Return what would be learned now, and why other memories would not. Raises: NotFound, PermissionDenied."""
+        [cube] = self.handles.scoping([cube], actor, embeds=False).cubes
+        with self.handles.ledger.read() as connection:
+            chosen = self.training.selected(connection, cube)
+            others = {
+                LeftOut.KIND: adapter_standing.of_other_kinds(connection, cube),
+                LeftOut.BEYOND: adapter_standing.beyond(connection, cube),
+            }
+            allowed = adapter_rows.is_allowed(connection, cube)
+        counts = {**chosen.left_out, **{reason: count for reason, count in others.items() if count}}
+        left_out = {str(reason): count for reason, count in sorted(counts.items())}
+        return Learnable(cube, allowed, tuple(fact.memory for fact in chosen.facts), left_out)
+
+    def train(
+        self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
+    ) -> Adapter:
+        """Train an adapter on what is hot and stable in a cube, examine it, and let it answer if it passes.
+
+        A cube with more facts than one adapter holds has several, a topic each: the one that most wants it is trained.
+        One that fails is `refused`, says why, and changes nothing that answers. A training that was ended goes on at
+        the next call. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn, one is under way),
+        BackendUnavailable (no model here, no memory, a full disk), InvalidInput (the model cannot be loaded).
+        """
+        return self.get(self.training.train(cube, actor, on_progress).id, actor=actor)
+
+    def estimate(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Estimate:
+        """Return what the next training would take, by a trial of one step. Raises: as `train`."""
+        return self.training.estimate(cube, actor)
+
+    def submit(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
+        """Have an adapter trained in the background, as `train` does; return the task.
+
+        `MemOS.tasks` waits for it, follows it and cancels it; its note says what came of it. It goes on at the next
+        start where this program ends before. Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to
+        learn), BackendUnavailable (no model here).
+        """
+        return self.enqueue(cube, actor)
+
+    def retrain(
+        self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
+    ) -> Adapter:
+        """Train a cube again where that is due, without what is gone or changed.
+
+        The adapter that answers is returned at once where it still may and there is nothing to add (`up_to_date`).
+        Raises: as `train`.
+        """
+        answering = self.up_to_date(cube, actor=actor)
+        return answering or self.train(cube, actor=actor, on_progress=on_progress)
+
+    def up_to_date(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Adapter | None:
+        """Return the adapter that answers if it knows all that would be learned now, by the same recipe and model.
+
+        None where a training is due, which is its owner's to know. Raises: NotFound, PermissionDenied, InvalidInput
+        (the model cannot be loaded).
+        """
+        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN).cubes
+        with self.handles.ledger.read() as connection:
+            rows = adapter_standing.answering(self.training, connection, cube)
+        if not rows or any(self._unfit(row) for row in rows):
+            return None
+        return self.get(rows[0].id, actor=actor)
+
+    def diff(self, id_: str, other: str | None = None, *, actor: str = LOCAL_OWNER) -> AdapterDiff:
+        """Return which memories an adapter saw and another of its cube did not, or at another version.
+
+        Without `other` it is the one before that passed its examination. Raises: NotFound, InvalidInput.
+        """
+        row = self._row(id_, actor)
+        self.handles.scoping([row.cube], actor, embeds=False)
+        second = None if other is None else self._row(other, actor)
+        with self.handles.ledger.read() as connection:
+            return adapter_diff.diff(connection, row, second or adapter_diff.before(connection, row))
+
+    def export(self, id_: str, folder: str | Path, *, actor: str = LOCAL_OWNER) -> Exported:
+        """Write an adapter's files, as peft, vLLM and others load them, into a new folder: whole, or not at all.
+
+        What it was taught is not among them, and yet they know it: owners of the cube may. Raises: NotFound,
+        PermissionDenied, Conflict (the folder is there; it was refused, is stale or damaged), InvalidInput.
+        """
+        if not isinstance(folder, str | Path) or "\0" in str(folder):
+            raise InvalidInput("folder", f"is no path: {shown(folder)}")
+        return adapter_export.to_folder(self._handed(id_, actor), Path(folder))
+
+    def activate(self, id_: str, *, actor: str = LOCAL_OWNER) -> Adapter:
+        """Let an adapter that passed its examination answer, instead of the one that does.
+
+        Raises: NotFound, PermissionDenied, Conflict (it was refused, or saw what is different now; its files are
+        damaged, or of another model than is configured).
+        """
+        row = self._row(id_, actor)
+        self.handles.scoping([row.cube], actor, embeds=False, right=Right.OWN)
+        with self.handles.ledger.read() as connection:
+            check_allowed(connection, row.cube)
+            may = row.state in TRAINED and row.id not in {each.id for each in adapter_rows.stale(connection, row.cube)}
+        if may and (why := self._unfit(row)) is not None:
+            raise Conflict(f"Adapter {id_} cannot answer: {why}")
+        return self._activated(row, actor)
+
+    def rollback(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Adapter:
+        """Let the adapter answer that did before, and still can; of several shards' the newest.
+
+        Raises: NotFound, PermissionDenied, Conflict (there is none).
+        """
+        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN).cubes
+        with self.handles.ledger.read() as connection:
+            check_allowed(connection, cube)
+            stale = {row.id for row in adapter_rows.stale(connection, cube)}
+            rows = adapter_rows.of(connection, cube)
+        active = {row.shard: row.number for row in rows if row.state is AdapterState.ACTIVE}
+        unfit = "none passed, or they saw what is different now."
+        for row in rows:
+            before = row.shard not in active or row.number < active[row.shard]
+            if before and row.state is AdapterState.RETIRED and row.id not in stale:
+                if (why := self._unfit(row)) is None:
+                    return self._activated(row, actor)
+                unfit = f"of {row.id}, {why}"
+        raise Conflict(f"No earlier adapter of cube {cube!r} may answer: {unfit}")
+
+    def remove(self, id_: str, *, actor: str = LOCAL_OWNER) -> None:
+        """Remove an adapter and its files. Raises: NotFound, PermissionDenied, BackendUnavailable."""
+        row = self._row(id_, actor)
+        with self._deciding(row.cube, actor) as change:
+            adapter_rows.remove(change.connection, id_)
+            changes.record(change, "unlearn", {"adapters": [id_]})
+        self.drop([row.cube])
+
+    def _activated(self, row: AdapterRow, actor: str) -> Adapter:
+        with self._deciding(row.cube, actor) as change:
+            check_allowed(change.connection, row.cube)
+            return _told(change.connection, activated(change, row.id), stale=False, whole_name=True)
+
+    def _unfit(self, row: AdapterRow) -> str | None:
+        return adapter_standing.unfit(self.training, row, self.base)
+
+    def _handed(self, id_: str, actor: str) -> adapter_export.Source:
+        """Return what may be handed out of an adapter. Raises: as `export`."""
+        row = self._row(id_, actor)
+        self.handles.scoping([row.cube], actor, embeds=False, right=Right.OWN)
+        if self.training.folder is None:
+            raise InvalidInput("id", "names an adapter that this process has no files of: export it where it answers")
+
+        def check() -> None:
+            now = self._row(id_, actor)
+            with self.handles.ledger.read() as connection:
+                check_allowed(connection, row.cube)
+                stale = {each.id for each in adapter_rows.stale(connection, row.cube)}
+            if now.state not in TRAINED or id_ in stale:
+                state = "stale: a memory that it saw is different now" if id_ in stale else now.state
+                raise Conflict(f"Adapter {id_} is {state}; only one that may answer is handed out.")
+
+        check()
+        return adapter_export.Source(id_, self.training.folder / id_, row.digest, check)
+
+    def _owns(self, cube: str, actor: str) -> bool:
+        try:
+            self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        except PermissionDenied:
+            return False
+        return True
+
+    def _row(self, id_: str, actor: str) -> AdapterRow:
+        """Return an adapter that an actor decides about. Raises: NotFound (also where it may not), PermissionDenied."""
+        self.handles.check_open()
+        readable = self.handles.readable(check_name("actor", actor, 128))
+        with self.handles.ledger.read() as connection:
+            row = adapter_rows.get(connection, check_name("id", id_, 64))
+        if row is None or (readable is not None and row.cube not in readable):
+            raise NotFound("adapter", id_)
+        return row
+
+    @contextmanager
+    def _deciding(self, cube: str, actor: str) -> Iterator[Change]:
+        scope = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        with self.handles.changing(scope) as change:
+            yield change
+
+
+def open_export(adapters: Adapters, id_: str, *, actor: str = LOCAL_OWNER) -> IO[bytes]:
+    """Return an adapter's files as an open zip, at its beginning; close it. Raises: as `Adapters.export`."""
+    source = adapters._handed(id_, actor)
+    return adapter_export.to_zip(source, source.folder.parent.parent)
+
+
+def _check_there(change: Change, ids: Sequence[str]) -> None:
+    """Raise NotFound where one of these memories is not in the cube."""
+    found = item_rows.current(change.connection, [change.cube], ids)
+    for id_ in ids:
+        if id_ not in found:
+            item_rows.require(change.connection, [change.cube], id_)
+
+
+def _told(connection: sa.Connection, row: AdapterRow, stale: bool, *, whole_name: bool) -> Adapter:
+    here = "local:" if row.model.startswith("local:") else ""
+    model = row.model if whole_name else here + row.model.removeprefix(here).rstrip("/").rpartition("/")[2]
+    return Adapter(
+        row.id, row.cube, row.shard, row.number, str(row.state), stale, model,
+        len(adapter_rows.seen(connection, row.id)), row.reason, row.measures, row.size_bytes, row.created_at,
+        row.finished_at,
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""Takes in adapters that came in a dump: onto the model here, examined here, and only then ready; none answers by that.
+
+Nothing of one that is refused stays but why. Consent does not travel: the cube's owner here has to allow an answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from memos.backends.lora.trainer import AdapterTrainer
+from memos.core.identities import Right
+from memos.core.lora_recipe import Recipe, recipe_with
+from memos.core.types import Json
+from memos.errors import BackendUnavailable, Conflict, MemosError
+from memos.kernel.adapters.training import AdapterTraining, is_outdated, tidy
+from memos.kernel.chat.prompting import SYSTEM
+from memos.memcube import changes
+from memos.memcube.dump import adapters as dump_adapters
+from memos.memcube.dump.adapters import Carried
+from memos.memcube.dump.ids import Fate, Ids, Kind
+from memos.memcube.dump.load import Load
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import items
+from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Seen
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.parametric import training
+from memos.memcube.parametric.quiz import KnownFact
+from memos.memcube.parametric.selection import Stable, select
+
+WEIGHTS = "arrived.safetensors"
+"""What the weights of one that is being examined are called in its folder."""
+_ALWAYS = Stable(0.0, timedelta(0))
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterArrival:
+    """Takes in adapters; `learner` returns what trains and examines those that are made here."""
+
+    learner: Callable[[], AdapterTraining]
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of all adapters here."""
+        return self.learner().folder
+
+    def take(self, work: Load) -> tuple[int, str | None]:
+        """Take in what a file that was loaded has; return how many are ready, and why the others are not."""
+        if not (found := dump_adapters.carried(work.reader)):
+            return 0, None
+        learner = self.learner()
+        if not work.target.trust:
+            return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
+        if learner.folder is None or (model := learner.settings.learning_model) is None:
+            return 0, "no model in this process could be examined with them (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
+        ready, reasons = 0, []
+        for each in found:
+            try:
+                why = _Arriving(learner, str(model.local), str(model.model), learner.folder, work, each).examined()
+            except MemosError as error:
+                why = str(error)
+            if why is None:
+                ready += 1
+            else:
+                reasons.append(why)
+        if left := dump_adapters.count(work.reader.manifest.parts) - len(found):
+            reasons.append(f"{left} are more than the {dump_adapters.MOST} that are taken in of one file")
+        return ready, "; ".join(dict.fromkeys(reasons)) or None
+
+
+def remove_ended(ledger: Ledger, folder: Path) -> None:
+    """Remove what was on its way when the process that had this folder was killed: nothing ever goes on with it."""
+    ended = [weights.parent.name for weights in folder.glob(f"*/{WEIGHTS}")]
+    if ended:
+        with ledger.write() as connection:
+            for id_ in ended:
+                row = adapter_rows.get(connection, id_)
+                if row is not None and row.state is AdapterState.TRAINING:
+                    adapter_rows.remove(connection, id_)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """One adapter on its way."""
+
+    learner: AdapterTraining
+    base: str
+    model: str
+    folder: Path
+    work: Load
+    carried: Carried
+
+    def examined(self) -> str | None:
+        """Return why it is not ready, None when it is. Raises: MemosError, and nothing of it stays."""
+        seen, recipe = _seen_here(self.work.ids, self.carried.seen), _recipe(self.carried.recipe)
+        if seen is None:
+            return "memories that they saw are not here"
+        if recipe is None:
+            return "they were made by a recipe that this version does not have"
+        if len(seen) > (most := self.learner.settings.parametric.facts):
+            return f"they saw more memories than one learns here ({most}, MEMOS_PARAMETRIC__FACTS)"
+        facts = self._facts(seen)
+        if facts is None:
+            return "not all that they saw stands here as they saw it, or would be learned here"
+        with self.learner.alone(), AdapterTrainer() as trainer:
+            trainer.open(self.base, recipe)
+            if trainer.base != self.carried.base:
+                return f"another model than {self.base} is under them, or one of other weights, tokenizer or template"
+            row = self._begun(trainer.base, recipe, seen)
+            with self.learner.trainings.running(row.id, trainer.kill):
+                try:
+                    done = self._finished(trainer, row, facts)
+                except BaseException:
+                    self.learner.throw_away(row, self.folder / row.id)
+                    raise
+        return None if done.state is AdapterState.READY else f"adapter {done.id} failed its examination: {done.reason}"
+
+    def _facts(self, seen: Sequence[Seen]) -> Sequence[KnownFact] | None:
+        """Return what it knows as facts; None where something of it reads otherwise here, or is nothing to learn."""
+        handles, cube = self.learner.handles, self.work.target.cube
+        with handles.ledger.read() as connection:
+            states = items.with_sources(connection, [cube], [each.item for each in seen])
+        for each in seen:
+            state = states.get(each.item)
+            if state is None or hashlib.sha256(state.memory.encode()).hexdigest() != each.digest:
+                return None
+        # How hot they are here says nothing yet.
+        facts = select([(state, None) for state in states.values()], _ALWAYS, handles.clock.now()).facts
+        return facts if {fact.item for fact in facts} == states.keys() else None
+
+    def _begun(self, base: str, recipe: Recipe, seen: Sequence[Seen]) -> AdapterRow:
+        told = training.told_recipe(recipe)
+        new = NewAdapter(
+            self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard
+        )  # fmt: skip
+        with self.learner.handles.ledger.write() as connection:
+            return adapter_rows.begin(connection, new, seen, self.learner.handles.clock.now(), arrived=True)
+
+    def _finished(self, trainer: AdapterTrainer, row: AdapterRow, facts: Sequence[KnownFact]) -> AdapterRow:
+        handles, target, folder = self.learner.handles, self.work.target, self.folder / row.id
+        with handles.ledger.read() as connection:  # who erases from now on finds that it is under way
+            _check_wanted(connection, row)
+        try:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            with (folder / WEIGHTS).open("wb") as out:
+                for block in self.work.reader.blocks(self.carried.weights):
+                    out.write(block)
+            trainer.load(folder / WEIGHTS)
+            (folder / WEIGHTS).unlink()
+            measures = training.examined(trainer, facts, SYSTEM, int(str(row.recipe["seed"])))
+            outcome = self.learner.outcome(trainer, measures, row, folder)
+            outcome = replace(outcome, measures={**outcome.measures, adapter_rows.ARRIVED: True})
+        except OSError as error:
+            raise BackendUnavailable(f"they could not be written ({error.strerror or error})") from error
+        scope = handles.scoping([target.cube], target.actor, embeds=False, right=Right.OWN)
+        with handles.changing(scope) as change:
+            _check_wanted(change.connection, row)
+            done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
+            passed = done.state is AdapterState.READY
+            body: dict[str, Json] = {"adapter": row.id, "number": row.number, "passed": passed, "arrived": True}
+            changes.record(change, "learn", body)
+        tidy(folder, done)
+        return done
+
+
+def _check_wanted(connection: sa.Connection, row: AdapterRow) -> None:
+    if is_outdated(connection, row):
+        raise Conflict("what they saw was changed or removed meanwhile")
+
+
+def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
+    """Return what was seen by its ids of here; None where something of it is not here."""
+    found = []
+    for each in seen:
+        item, fate = ids.find(Kind.ITEM, each.item) or ("", Fate.LEFT_OUT)
+        if fate is Fate.LEFT_OUT:
+            return None
+        found.append(Seen(item, each.version, each.digest))
+    return sorted(found, key=lambda one: one.item)
+
+
+def _recipe(told: Mapping[str, Json]) -> Recipe | None:
+    """Return a recipe that a file tells; None where it is none of this version, or larger than any adapter's."""
+    if told.keys() != asdict(Recipe()).keys():
+        return None
+    try:
+        return recipe_with(told)
+    except ValueError:
+        return None

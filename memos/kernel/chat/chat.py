@@ -1,0 +1,238 @@
+"""`MemOS.chat`: answers a question with what is remembered, counts what the answer cites, and remembers the exchange.
+
+An answer that failed, was cut off or interrupted leaves nothing: no message, no heat.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Self, Unpack
+from zoneinfo import ZoneInfo
+
+from memos.core.identities import Right
+from memos.core.ports import ChatReply, ChatRequest
+from memos.core.text.validation import check_text
+from memos.core.types import AddReceipt, Json, Mode, Trust
+from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
+from memos.kernel.chat.marks import Marks, without_marks
+from memos.kernel.chat.prompting import history_of, request_of
+from memos.kernel.chat.recalling import Recalling
+from memos.kernel.chat.results import ChatOptions, ChatResult, Question, Recalled, RecallOptions, Reference
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.reader.arguments import info_of, member_of, tags_of
+
+log = logging.getLogger("memos.chatting")
+
+
+_Asking = Callable[..., Generator[str | ChatReply, None, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """The calls of `MemOS` that a chat makes."""
+
+    asker: Callable[[str | None], Asker | None]
+    add: Callable[..., AddReceipt]
+    used: Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A question that was checked, with all that the model is asked."""
+
+    question: Question
+    asker: Asker
+    cube: str
+    recalled: Recalled
+    request: ChatRequest
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        return tuple(reference.mark for reference in self.recalled.shown)
+
+    def meter(self) -> Meter:
+        return Meter("chat", cube=self.cube)
+
+
+class Chat:
+    """Chats of one open installation: `memos.chat("…")` and `memos.chat.stream("…")`. Thread-safe."""
+
+    def __init__(self, doors: Doors, recalling: Recalling) -> None:
+        self._doors = doors
+        self._recalling = recalling
+
+    def __call__(self, query: str, **options: Unpack[ChatOptions]) -> ChatResult:
+        """Return the chat model's answer to a question, made with what is remembered, and store the exchange.
+
+        The options are the fields of `Question`.
+        Raises: InvalidInput, NotFound, PermissionDenied, ModelError (no usable answer), BackendUnavailable (also: no
+        chat model is configured), BackendTimeout. After an error nothing is stored.
+        """
+        ready = self._ready(Question(query, **options))
+        began = time.perf_counter()
+        reply = ready.asker.talk(ready.request, meter=ready.meter())
+        text, cited = without_marks(reply.text, ready.marks, kept=ready.question.marks)
+        return self._finish(ready, reply, text or reply.text, cited, time.perf_counter() - began)
+
+    def stream(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
+        """Return the same answer as it comes in; the exchange is stored once it is complete and was taken.
+
+        Everything but the model's own errors is raised here, before the first piece. Raises: as a call.
+        """
+        ready = self._ready(Question(query, **options))
+        return ChatStream(self._pieces(ready, ready.asker.stream))
+
+    def steps(self, query: str, **options: Unpack[ChatOptions]) -> ChatStream:
+        """Return what `stream` does for who wants only the result, and may want it no longer before it is there.
+
+        An endpoint is asked for the whole answer, as by a call. Raises: as a call.
+        """
+        ready = self._ready(Question(query, **options))
+        return ChatStream(self._pieces(ready, ready.asker.steps))
+
+    def recall(self, query: str, *, marks: bool = False, **options: Unpack[RecallOptions]) -> Recalled:
+        """Return the memory section a prompt for this question is given, for who asks a model elsewhere.
+
+        An empty query is one without words: only what stands is recalled. Raises: InvalidInput, NotFound.
+        """
+        question = Question(check_text("query", query, self._recalling.handles.limits.message_bytes), **options)
+        return self._recalling(question, marks=marks)
+
+    def check_store(self, cube: str, *, actor: str) -> None:
+        """See that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
+        self._recalling.handles.scoping([cube], actor, right=Right.WRITE)
+
+    def _ready(self, question: Question) -> _Ready:
+        handles = self._recalling.handles
+        asker = self._doors.asker(question.model)
+        if asker is None:
+            raise BackendUnavailable(
+                "There is no language model to answer: where this installation is opened, by a server if one runs, set "
+                "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
+                permanent=True,
+            )
+        if not check_text("query", question.query, handles.limits.message_bytes).strip():
+            raise InvalidInput("query", "is empty; ask something")
+        scope = handles.scoping(question.cubes, question.actor)
+        cube = scope.cubes[0] if question.store_in is None else question.store_in
+        if question.store:  # before anything is paid for
+            self.check_store(cube, actor=question.actor)
+            tags_of(question.tags)
+            info_of(question.info, handles.limits)
+            member_of("mode", question.mode, Mode)
+        zone = ZoneInfo(scope.time_zone)
+        history = history_of(question, zone, handles.clock.now(), handles.limits)
+        if history:
+            known = {question.query, *(message.content for message in history)}
+            question = replace(question, recent=False, known=known)
+        recalled = self._recalling(question, marks=True)
+        position = self._recalling.settings.position
+        request = request_of(question, recalled, history, position, handles.limits, cube=scope.cubes[0])
+        return _Ready(question, asker, cube, recalled, request)
+
+    def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
+        began = time.perf_counter()
+        marks = Marks(ready.marks, kept=ready.question.marks)
+        reply: ChatReply | None = None
+        with closing(asked(ready.request, meter=ready.meter())) as pieces:
+            for piece in pieces:
+                if isinstance(piece, ChatReply):
+                    reply = piece
+                elif (shown := marks.feed(piece)) or not piece:
+                    yield shown
+        if shown := marks.end():
+            yield shown
+        assert reply is not None  # the port's contract
+        text, cited = without_marks(reply.text, ready.marks, kept=ready.question.marks)
+        return self._finish(ready, reply, text or reply.text, cited, time.perf_counter() - began)
+
+    def _finish(self, ready: _Ready, reply: ChatReply, text: str, marks: Sequence[str], seconds: float) -> ChatResult:
+        by_mark = {reference.mark: reference for reference in ready.recalled.shown}
+        cited = tuple({by_mark[mark].item: by_mark[mark] for mark in marks}.values())
+        self._count(cited, ready.question.actor)
+        began = time.perf_counter()
+        receipt, not_stored = None, None
+        if ready.question.store:
+            plain, _ = without_marks(reply.text, ready.marks)
+            receipt, not_stored = self._store(ready, plain or reply.text)
+        timings = {
+            **ready.recalled.timings_ms,
+            "model": round(seconds * 1000, 2),
+            "store": round((time.perf_counter() - began) * 1000, 2),
+        }
+        return ChatResult(
+            text, ready.asker.model, cited, ready.recalled.shown, receipt, not_stored, ready.recalled.tokens,
+            reply.tokens.prompt, reply.tokens.completion, reply.tokens.estimated, timings, reply.activation,
+            reply.adapter,
+        )  # fmt: skip
+
+    def _count(self, cited: Sequence[Reference], actor: str) -> None:
+        by_cube: dict[str, list[str]] = {}
+        for reference in cited:
+            by_cube.setdefault(reference.cube, []).append(reference.item)
+        for cube, ids in by_cube.items():
+            try:
+                self._doors.used(ids, cube=cube, actor=actor)
+            except (NotFound, BackendUnavailable) as error:  # dropped, or closed, while the model was answering
+                log.info("citations not counted: %s", error.code)
+
+    def _store(self, ready: _Ready, answer: str) -> tuple[AddReceipt | None, str | None]:
+        """Store the exchange; the answer is not lost when that fails, the reason is told instead."""
+        question = ready.question
+        # What others than users told may stand in the answer: it must not come back as something trusted.
+        trust = str(Trust.UNTRUSTED if ready.recalled.untrusted else Trust.TRUSTED)
+        said: list[dict[str, Json]] = [
+            {"role": "user", "content": question.query},
+            {"role": "assistant", "content": answer, "trust": trust},
+        ]
+        try:
+            receipt = self._doors.add(
+                said, cube=ready.cube, actor=question.actor, conversation=question.conversation, tags=question.tags,
+                info=question.info, mode=question.mode,
+            )  # fmt: skip
+        except MemosError as error:
+            log.warning("an exchange was answered and not stored: %s", error.code)
+            return None, str(error)
+        return receipt, None
+
+
+class ChatStream:
+    """An answer as it comes in. `result` is there once all pieces were taken; closed before, nothing is stored."""
+
+    def __init__(self, pieces: Generator[str, None, ChatResult]) -> None:
+        self._pieces = pieces
+        self.result: ChatResult | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while not (piece := self.step()):
+            pass
+        return piece
+
+    def step(self) -> str:
+        """Return the next piece, or "" each time that a model in this process has read more of the prompt.
+
+        Between two of these a stream can be closed. Raises: StopIteration, and as `MemOS.chat`.
+        """
+        try:
+            return next(self._pieces)
+        except StopIteration as ended:
+            self.result = self.result or ended.value
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Ask the model for no more; safe to call twice."""
+        self._pieces.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

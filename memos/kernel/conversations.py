@@ -1,0 +1,87 @@
+"""`MemOS.exchanges`: what was said, as turns of a conversation; which of it matters to a question, a search says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from memos.core.text.rendering import is_untrusted
+from memos.core.text.validation import check_name
+from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
+from memos.kernel.handles import Handles
+from memos.memcube.ledger import items, paging
+from memos.memcube.ledger.segments import Page
+from memos.reader.arguments import ids_of, within
+
+_MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a user said and what was answered; `messages` are the memories of it. A side that said nothing is empty.
+
+    It is untrusted when any of its messages is.
+    """
+
+    cube: str
+    conversation: str | None
+    at: datetime | None
+    user: str
+    assistant: str
+    info: Mapping[str, Json]
+    messages: tuple[str, ...]
+    trust: Trust
+
+
+class Exchanges:
+    """The exchanges of an installation's conversations."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def newest(
+        self, conversation: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 10
+    ) -> tuple[Exchange, ...]:
+        """Return the newest exchanges of a conversation that are in the short tier, oldest first. Raises: NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
+        name = self._handles.masking(scope).name("conversation", name)
+        with self._handles.ledger.read() as connection:
+            pages = paging.newest(connection, scope.cubes[0], name, limit)
+            told = items.sources_of(connection, [message.id for page in pages for message in page.messages])
+        return tuple(_exchange(page, told) for page in pages)
+
+    def around(
+        self, messages: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> tuple[Exchange, ...]:
+        """Return the exchanges that messages of a cube are part of, each once, in the messages' order.
+
+        Ids of what is no message there, or is deleted, give nothing. Raises: InvalidInput, NotFound (cube).
+        """
+        scope, ids = self._handles.scoping([cube], actor, embeds=False), ids_of(messages, least=0)
+        pages: dict[tuple[str | None, int | str], Page] = {}
+        with self._handles.ledger.read() as connection:
+            states = items.current(connection, scope.cubes, ids)
+            for state in (states[id_] for id_ in ids if id_ in states and states[id_].status in FOUND):
+                if state.conversation is None or state.page is None:
+                    pages[None, state.id] = Page(0, (state,))
+                elif (state.conversation, state.page) not in pages:
+                    found = paging.numbered(connection, scope.cubes[0], state.conversation, (state.page,))
+                    pages |= {(state.conversation, number): page for number, page in found.items()}
+            told = items.sources_of(connection, [message.id for page in pages.values() for message in page.messages])
+        return tuple(_exchange(page, told) for page in pages.values())
+
+
+def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:
+    first = page.messages[0]
+    said = {role: _said(page.messages, role) for role in (Role.USER, Role.ASSISTANT)}
+    untrusted = any(is_untrusted(told.get(message.id, ())) for message in page.messages)
+    return Exchange(
+        first.cube, first.conversation, first.said_at, said[Role.USER], said[Role.ASSISTANT], first.info,
+        tuple(message.id for message in page.messages), Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
+    )  # fmt: skip
+
+
+def _said(messages: Sequence[Item], role: Role) -> str:
+    return "\n".join(message.memory for message in messages if message.role is role)

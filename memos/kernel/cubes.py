@@ -1,0 +1,141 @@
+"""`MemOS.cubes`: the cubes of an installation, made, described, listed and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+
+from memos.core.clock import new_id
+from memos.core.identities import Right
+from memos.core.text.validation import check_name, check_new_id, check_text
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, Fingerprint, Scope
+from memos.errors import InvalidInput
+from memos.kernel.access.guard import Guard
+from memos.kernel.handles import Handles
+from memos.kernel.repeated import repeated
+from memos.memcube import changes
+from memos.memcube import erasure as erase
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import cubes as cube_rows
+from memos.reader.arguments import member_of, switch, zone_of
+
+_LONGEST_OWNER = 90
+
+Cubes_ = list[Cube]  # `list` is a method here
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What making and dropping cubes needs besides the handles; `forget` drops what is remembered of them."""
+
+    writing: Callable[[], AbstractContextManager[sa.Connection]]
+    forget: Callable[[], None]
+    finish_erasure: Callable[[EraseReceipt], EraseReceipt]
+    guard: Guard
+    fingerprint: Fingerprint
+    time_zone: str
+
+
+class Cubes:
+    """The cubes of an installation."""
+
+    def __init__(self, handles: Handles, making: Making) -> None:
+        self._handles = handles
+        self._making = making
+
+    def create(
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
+        redact_pii: bool = False, kind: CubeKind = CubeKind.MEMORY,
+    ) -> Cube:  # fmt: skip
+        """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
+
+        Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
+        """
+        handles, making = self._handles, self._making
+        cube = check_new_id("cube", cube)
+        handles.readable(check_name("actor", actor, 128))
+        making.guard.check_key(Right.OWN)
+        zone = zone_of(time_zone or making.time_zone)
+        redact_pii = switch("redact_pii", redact_pii)
+        masking = handles.masking(Scope(actor, (cube,), redact_pii=redact_pii))
+        description = masking.text("description", check_text("description", description, 10_000))
+        made = Cube(
+            cube, actor, description, zone.key, making.fingerprint, handles.clock.now(),
+            kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
+        )  # fmt: skip
+        with making.guard.changing(), making.writing() as connection:
+            cube_rows.create(connection, made)
+            cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
+        return made
+
+    @repeated
+    def get(self, cube: str, *, actor: str = LOCAL_OWNER) -> Cube:
+        """Return one cube. Raises: NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            return cube_rows.get(connection, scope.cubes[0])
+
+    @repeated
+    def list(self, *, actor: str = LOCAL_OWNER) -> Cubes_:
+        """Return the cubes the actor may read, by id. Raises: PermissionDenied (its key may not read)."""
+        self._handles.check_open()
+        self._making.guard.check_key(Right.READ)
+        readable = self._handles.readable(check_name("actor", actor, 128))
+        with self._handles.ledger.read() as connection:
+            every = cube_rows.list_all(connection)
+        return every if readable is None else [cube for cube in every if cube.id in readable]
+
+    def change(
+        self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
+    ) -> Cube:
+        """Describe a cube anew, or have personal data masked, or not, in what comes in from now on.
+
+        What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
+        """
+        handles = self._handles
+        scope = handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        if description is None and redact_pii is None:
+            raise InvalidInput("description", "nothing to change; give a description or redact_pii")
+        scope = scope if redact_pii is None else replace(scope, redact_pii=switch("redact_pii", redact_pii))
+        text = None if description is None else check_text("description", description, 10_000)
+        with handles.changing(scope) as change:
+            if text is not None:
+                text = handles.masking(scope).text("description", text)
+                cube_rows.set_description(change.connection, change.cube, text)
+            if redact_pii is not None:
+                cube_rows.set_redaction(change.connection, change.cube, redact_pii=redact_pii)
+            changes.record(change, "change", {} if redact_pii is None else {"redact_pii": redact_pii})
+        self._making.forget()
+        return self.get(cube, actor=actor)
+
+    def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
+        """Erase everything in a cube, then the cube. Raises: NotFound."""
+        handles = self._handles
+        scope = handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        with self._making.guard.changing():
+            with handles.changing(scope) as change:
+                receipt = erase.drop(change)
+            self._making.forget()
+        return self._making.finish_erasure(receipt)
+
+    def give_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:
+        """Make an identity's own cube and return its id: the owner's, or a longer one when that is taken.
+
+        With `adopt` one that the local owner made under the id becomes it; the cube of calls that name none never does.
+        """
+        cube, now = owner, self._handles.clock.now()
+        if cube_rows.exists(connection, cube):
+            theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
+            if adopt and theirs and cube != DEFAULT_CUBE:
+                cube_rows.set_owner(connection, cube, owner)
+                adapter_rows.disallow(connection, cube)  # whose memories they are now has consented to nothing
+                cube_rows.record_event(connection, cube, now, owner, "create", None, {})
+                return cube
+            cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"
+        zone = zone_of(self._making.time_zone).key
+        cube_rows.create(connection, Cube(cube, owner, "", zone, self._making.fingerprint, now))
+        cube_rows.record_event(connection, cube, now, owner, "create", None, {})
+        return cube

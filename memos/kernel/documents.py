@@ -1,0 +1,240 @@
+"""`MemOS.documents`: files are taken in, read in the background, looked at and removed; knows no parser and no rows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path, PurePath
+
+from memos.core.clock import new_id
+from memos.core.identities import Right
+from memos.core.ports import FileSource
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, EraseReceipt, FileKind, FileState, Json, StoredFile
+from memos.errors import Conflict, InvalidInput, NotFound
+from memos.kernel.handles import Handles
+from memos.memcube import documents as rows
+from memos.memcube import erasure as erase
+from memos.memcube.ledger import files, outbox
+from memos.reader.arguments import members_of
+from memos.reader.masking import Masking
+from memos.scheduler.waiting import polls
+
+Given = str | Path | tuple[str, bytes]
+"""A path, or a name and the bytes."""
+
+Files = tuple[StoredFile, ...]  # `list` is a method here
+
+_NAME_CHARS = 255
+# Of files that may be all letters, and are broken when some of them change.
+_NO_TEXT = (b"%PDF", b"PK", b"{\\rtf")
+# Also what turns the direction of writing or shows nothing: a name must not look like another one.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]")
+_SHOWN = frozenset(FileState) - {FileState.DELETED}
+
+
+class Documents:
+    """The documents of an installation's cubes; a cube of any kind may have some."""
+
+    def __init__(self, handles: Handles, wake: Callable[[], object], web: FileSource | None = None) -> None:
+        self._handles = handles
+        self._wake = wake
+        self._web = web
+
+    def fetch(self, where: str, url: str) -> tuple[str, bytes]:
+        """Return name and bytes of a file at a public web address, if `MEMOS_SERVER__FETCH_FILES` allows it.
+
+        Raises: InvalidInput (`where` names it), BackendUnavailable, BackendTimeout.
+        """
+        if self._web is None:
+            raise InvalidInput(
+                where, "is a web address, and this installation fetches no files: give the file's bytes as base64, or "
+                "set MEMOS_SERVER__FETCH_FILES"
+            )  # fmt: skip
+        got = self._web.fetch(where, url)
+        return _name(got.name or "file"), got.data
+
+    def add(self, file: Given, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> StoredFile:
+        """Keep a file and have it read; when this returns it is kept, and `wait` says when it can be searched.
+
+        A file of the same bytes that the cube has is returned instead. Once it is read it takes the place of the one of
+        the same name. Raises: InvalidInput (no file, too large), NotFound (cube), BackendUnavailable (disk full).
+        """
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        name, data = _loaded(file, self._handles.limits.file_bytes)
+        digest, masking = hashlib.sha256(data).hexdigest(), self._handles.masking(scope)
+        name, data = masking.text("file name", name), _masked(data, masking)
+        info = {"masked": dict(masking.kinds)} if masking.masked else {}
+        with self._handles.changing(scope) as change:
+            new = StoredFile(
+                new_id(), change.cube, FileKind.DOCUMENT, name, "application/octet-stream", len(data),
+                digest, FileState.PROCESSING, scope.actor, change.now, info=info,
+            )  # fmt: skip
+            kept = rows.take_in(change, new, data)
+            if kept.id == new.id:
+                masking.record(change)
+        self._wake()
+        return kept
+
+    def wait(
+        self, file: str, timeout_s: float | None = None, *, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> StoredFile:
+        """Return the file when it was read or given up, and the indexes show it. Raises: NotFound, BackendTimeout."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for _ in polls(timeout_s):
+            found = self.get(file, cube=cube, actor=actor)
+            if found.state is not FileState.PROCESSING:
+                break
+        left = self._unindexed()
+        while left and (deadline is None or time.monotonic() < deadline):
+            before = left
+            self._handles.settle()
+            left = self._unindexed()
+            if left >= before:  # an index is down, or others add as fast
+                break
+        return found
+
+    def get(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
+        """Return a file as it stands, also a deleted one. Raises: NotFound."""
+        return self._found(file, cube, actor)
+
+    def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, states: Collection[str] = ()) -> Files:
+        """Return a cube's files, the newest first; without `states` those that are not deleted. Raises: NotFound."""
+        wanted = members_of("states", states, FileState) or _SHOWN
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            found = files.find(connection, scope.cubes[0])
+        return tuple(file for file in found if file.state in wanted)
+
+    def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
+        """Return a file's bytes as they came; where something was masked, what was read of them, as Markdown.
+
+        Raises: NotFound, also when they were erased with one of its passages.
+        """
+        found = self._found(file, cube, actor)
+        with self._handles.ledger.read() as connection:
+            data = files.content(connection, found.id)
+        if len(data) != found.bytes:
+            raise NotFound("content of file", file, "It was erased with one of its passages; add the file again.")
+        return data
+
+    def markdown(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> str:
+        """Return a file as it was read, without what was erased since. Raises: NotFound, Conflict (it was not read)."""
+        found = self._found(file, cube, actor)
+        with self._handles.ledger.read() as connection:
+            text = files.text(connection, found.id)
+        if not text:
+            why = f"failed: it {found.error}" if found.error else f"is {found.state}"
+            raise Conflict(f"File {file} has no text to show, since it {why}.")
+        return text
+
+    def delete(
+        self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, reason: str = "deleted"
+    ) -> StoredFile:
+        """Take a file out of sight with all that was made of it; it is erased when the retention period is over.
+
+        Adding the same bytes afterwards reads them again. Raises: NotFound.
+        """
+        found = self._found(file, cube, actor)
+        reason = check_text("reason", reason, 1000)
+        scope = self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
+        with self._handles.changing(scope) as change:
+            now = files.require(change.connection, [change.cube], found.id)
+            rows.delete(change, now, reason)
+        self._handles.settle()
+        return self._found(file, found.cube, actor)
+
+    def erase(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> EraseReceipt:
+        """Remove a file, its bytes and passages and all that was made of them, for good. Raises: NotFound."""
+        found = self._found(file, cube, actor)
+        scope = self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
+        with self._handles.changing(scope) as change:
+            now = files.require(change.connection, [change.cube], found.id)
+            parts = [row.item_id for row in files.parts(change.connection, now.id)]
+            receipt = erase.erase(change, parts, file_ids=[now.id])
+        self._handles.purge()
+        return erase.find(self._handles.ledger, receipt.id) or receipt
+
+    def _found(self, file: Json, cube: str | None, actor: str) -> StoredFile:
+        self._handles.check_open()
+        file = check_name("file", file, 64)
+        with self._handles.ledger.read() as connection:
+            found = files.require_document(connection, file)
+            [found] = files.shown(connection, [found])
+        readable = self._handles.readable(check_name("actor", actor, 128))
+        if readable is not None and found.cube not in readable:
+            raise files.unknown(file)  # as if there were none
+        if found.cube not in self._handles.scoping([cube or found.cube], actor, embeds=False).cubes:
+            raise NotFound("file", file, f"Cube {cube!r} has none of this id.")
+        return found
+
+    def _unindexed(self) -> int:
+        with self._handles.ledger.read() as connection:
+            return sum(outbox.count(connection, target) for target in outbox.TARGETS)
+
+
+def _loaded(file: Given, most: int) -> tuple[str, bytes]:
+    """Return name and bytes; what is too large is refused before it is read. Raises: InvalidInput."""
+    if isinstance(file, str | Path):
+        path = Path(file)
+        return _name(path.name), _read(path, most)
+    if not isinstance(file, tuple) or len(file) != 2:
+        raise InvalidInput("file", "must be a path, or a tuple of name and bytes")
+    name, data = file
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InvalidInput("file", f"must have its content as bytes, not {type(data).__name__}")
+    if memoryview(data).nbytes > most:
+        raise _too_large(memoryview(data).nbytes, most)
+    return _name(name), bytes(data)
+
+
+def _masked(data: bytes, masking: Masking) -> bytes:
+    """Return bytes that are text masked; what is in other files is known when they were read."""
+    if data.startswith(_NO_TEXT):
+        return data
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return data
+    masked = masking.whole("file", text)
+    return data if masked == text else masked.encode()
+
+
+def _name(given: Json) -> str:
+    """Return the last part of a name as one line; folders are no business of others, and a prompt has names in it."""
+    name = PurePath(check_name("file name", given, 4096).replace("\\", "/")).name
+    name = " ".join(_CONTROLS.sub(" ", name).split())
+    return check_name("file name", "" if name == ".." else name, _NAME_CHARS)
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        # What waits for a writer, such as a named pipe, must not hold the caller.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "its path has a NUL character"
+        raise InvalidInput("file", f"{path.name!r:.100} cannot be opened ({why})") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise InvalidInput("file", f"{path.name!r:.100} is no regular file; name the files in a folder one by one")
+    with os.fdopen(descriptor, "rb") as file:
+        if found.st_size > most:
+            raise _too_large(found.st_size, most)
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise InvalidInput("file", f"{path.name!r:.100} cannot be read ({error.strerror})") from error
+    if len(data) > most:  # it grew meanwhile
+        raise _too_large(len(data), most)
+    return data
+
+
+def _too_large(size: int, most: int) -> InvalidInput:
+    return InvalidInput(
+        "file", f"has {size:,} bytes, at most {most:,} are taken; split it, or raise MEMOS_LIMITS__FILE_BYTES"
+    )

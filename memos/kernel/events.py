@@ -1,0 +1,137 @@
+"""`MemOS.events`: what was done to a cube, in the order it was committed, once or as it happens.
+
+Polls the ledger, so it sees what any process does; knows nothing of what an event's body means.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection
+
+from memos.core.identities import Right
+from memos.core.text.validation import check_name
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
+from memos.errors import ConnectionLost, InvalidInput
+from memos.kernel.handles import Known
+from memos.memcube.ledger import events as rows
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.events import Wanted
+from memos.reader.arguments import seconds_of, within
+
+_POLL_S = 0.5
+_AT_ONCE = 500
+_MOST_KINDS = 100
+_MOST_EVENTS = 2**63 - 1
+
+Events_ = list[Event]  # `list` is a method here
+_Read = TypeVar("_Read")
+
+
+class _Whose(NamedTuple):
+    cube: str
+    actor: str
+
+
+class Events:
+    """The events of an installation's cubes."""
+
+    def __init__(self, ledger: Ledger, known: Known) -> None:
+        self._ledger = ledger
+        self._known = known
+
+    def list(
+        self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, after: int = 0, kinds: Sequence[str] = (),
+        limit: int = 100,
+    ) -> Events_:  # fmt: skip
+        """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+        self._known([cube], actor, Right.READ)
+        wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
+        return self._seen(_Whose(cube, actor), lambda connection: rows.find(connection, cube, wanted))
+
+    def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
+        """Return the number of a cube's newest event. Raises: NotFound (cube)."""
+        self._known([cube], actor, Right.READ)
+        with self._ledger.read() as connection:
+            return rows.head(connection, cube)
+
+    def follow(
+        self,
+        cube: str = DEFAULT_CUBE,
+        *,
+        actor: str = LOCAL_OWNER,
+        after: int | None = None,
+        kinds: Sequence[str] = (),
+        timeout_s: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event]:
+        """Yield events as they are committed, those behind the number `after` first; without it from this call on.
+
+        Ends when `timeout_s` are over or `stop` is set; without either, never.
+        Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
+        """
+        self._known([cube], actor, Right.READ)
+        wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
+        deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
+        with self._ledger.read() as connection:
+            head = rows.head(connection, cube)
+        start = head if after is None else wanted.after
+        return self._followed(_Whose(cube, actor), start, wanted, deadline, stop or threading.Event())
+
+    def _followed(
+        self, whose: _Whose, start: int, wanted: Wanted, deadline: float | None, stop: threading.Event
+    ) -> Iterator[Event]:
+        after, seen = start, 0
+        while not stop.is_set():
+            try:
+                head, found = self._behind(whose, after, wanted)
+            except ConnectionLost:  # a server that is really away refuses the next connection
+                head, found = seen, []
+            if head < seen:  # dropped and made again: its numbers begin anew
+                after, seen = 0, 0
+                continue
+            seen = head
+            for event in found:
+                yield event
+                if stop.is_set():
+                    return
+            # What was passed over for its kind is not read again.
+            after = found[-1].seq if len(found) == wanted.limit else max(after, head)
+            if not _go_on(deadline, stop, at_once=len(found) == wanted.limit):
+                return
+
+    def _behind(self, whose: _Whose, after: int, wanted: Wanted) -> tuple[int, Events_]:
+        def read(connection: Connection) -> tuple[int, Events_]:
+            head = rows.head(connection, whose.cube)
+            found = rows.find(connection, whose.cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
+            return head, found
+
+        return self._seen(whose, read)
+
+    def _seen(self, whose: _Whose, read: Callable[[Connection], _Read]) -> _Read:
+        """Return what is read if it may be seen after it was read: of what comes behind a revocation nothing is."""
+        with self._ledger.read() as connection:
+            found = read(connection)
+        self._known([whose.cube], whose.actor, Right.READ)
+        return found
+
+
+def _go_on(deadline: float | None, stop: threading.Event, *, at_once: bool) -> bool:
+    """Wait for the next poll unless there is more to read; False when the following is over."""
+    left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
+    return left > 0 and not stop.wait(0 if at_once else left)
+
+
+def _number(where: str, value: int) -> int:
+    return within(where, value, 0, _MOST_EVENTS)
+
+
+def _kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(kinds, str | bytes) or not isinstance(kinds, Sequence):
+        raise InvalidInput("kinds", f"must be a list of names, not {type(kinds).__name__}")
+    if len(kinds) > _MOST_KINDS:
+        raise InvalidInput("kinds", f"has {len(kinds):,} names, at most {_MOST_KINDS} are taken")
+    return tuple(dict.fromkeys(check_name("kinds", kind, 64) for kind in kinds))

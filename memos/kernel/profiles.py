@@ -1,0 +1,284 @@
+"""`MemOS.profile`: what is known of each subject of a cube, on what evidence, since when; and what steers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import sqlalchemy as sa
+
+from memos.core.identities import Right
+from memos.core.text.validation import check_name
+from memos.core.types import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
+from memos.errors import InvalidInput, NotFound, shown
+from memos.kernel.handles import Handles
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.ledger import templates
+from memos.memcube.profiles import stored as traits
+from memos.memcube.profiles import views
+from memos.memcube.profiles.model import Profile, ProfileDiff, Trait, TraitEntry
+from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template
+from memos.memcube.profiles.traits import STATIC, dimension_of, trait
+from memos.memcube.profiles.values import value_for
+from memos.reader import fast
+from memos.reader.arguments import within
+from memos.reader.messages import read_messages, read_time
+from memos.scheduler import consolidation as consolidate
+from memos.scheduler.consolidation import Outcome
+
+READER = "operator/1"
+
+
+class Profiles:
+    """The profiles of an installation. Without a subject a call is about the only one its cube has."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def get(self, cube: str, subject: str | None = None, *, as_of: Json = None, actor: str = LOCAL_OWNER) -> Profile:
+        """Return a profile as it is, or as it was recorded at a moment; an empty one when nothing is known.
+
+        Raises: InvalidInput (also when the cube has several subjects and none is named), NotFound (cube).
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        at = None if as_of is None else self._time("as_of", as_of, scope)
+        with self._handles.ledger.read() as connection:
+            return self._profile(connection, scope.cubes[0], _subject(connection, scope.cubes[0], subject), at)
+
+    def subjects(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
+        """Return whom a cube has a profile of. Raises: InvalidInput, NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            return _subjects(connection, scope.cubes[0])
+
+    def history(
+        self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
+    ) -> tuple[TraitEntry, ...]:
+        """Return everything that was written in one dimension, oldest first. Raises: InvalidInput, NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        check_name("dimension", dimension, 64)
+        with self._handles.ledger.read() as connection:
+            whose = _subject(connection, scope.cubes[0], subject)
+            return views.entries_of(traits.history(connection, scope.cubes[0], whose, dimension))
+
+    def diff(
+        self, cube: str, since: Json, until: Json = None, *, subject: str | None = None, actor: str = LOCAL_OWNER
+    ) -> ProfileDiff:
+        """Return what became known, changed and ended from one moment of recording to another, by default now.
+
+        Raises: InvalidInput, NotFound.
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        first = self._time("since", since, scope)
+        last = self._handles.clock.now() if until is None else self._time("until", until, scope)
+        if first > last:
+            raise InvalidInput("since", "is after until; exchange them")
+        with self._handles.ledger.read() as connection:
+            whose = _subject(connection, scope.cubes[0], subject)
+            before = self._profile(connection, scope.cubes[0], whose, first)
+            after = self._profile(connection, scope.cubes[0], whose, last)
+        return views.difference(before, after, first, last)
+
+    def rollback(
+        self, cube: str, dimension: str, version: int, subject: str | None = None, *, actor: str = LOCAL_OWNER
+    ) -> Trait:
+        """Let a trait be again what entry number `version` of its history says.
+
+        Raises: InvalidInput, NotFound, Conflict when it was not current at that entry.
+        """
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        within("version", version, 1, 2**31 - 1)
+        check_name("dimension", dimension, 64)
+        with self._handles.changing(scope) as change:
+            whose = _subject(change.connection, change.cube, subject)
+            entries = traits.history(change.connection, change.cube, whose, dimension)
+            if version > len(entries):
+                raise NotFound("entry", f"{dimension} {version}", "See what there is with `memos profile history`.")
+            state = traits.restore(change, whose, dimension, entries[version - 1])
+            told = self._trait(change.connection, state)
+        self._handles.settle()
+        return told
+
+    def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
+        """Give a trait that nothing but `remove_static` or a rollback changes; its source is a message of the operator.
+
+        Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube).
+        """
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        masking = self._handles.masking(scope)
+        whose, value = masking.text("subject", check_name("subject", subject)), masking.any("value", value)
+        with self._handles.changing(scope) as change:
+            masking.record(change)
+            known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
+            if known is None:
+                raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
+            state = self._give(change, scope, known, _value(known, value), whose)
+            told = self._trait(change.connection, state)
+        self._handles.settle()
+        return told
+
+    def remove_static(
+        self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
+    ) -> Trait | None:
+        """Take back what `set_static` gave; return what was found and now counts again. Raises: NotFound."""
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        check_name("dimension", dimension, 64)
+        with self._handles.changing(scope) as change:
+            state = traits.take_back(change, _subject(change.connection, change.cube, subject), dimension)
+            told = None if state is None else self._trait(change.connection, state)
+        self._handles.settle()
+        return told
+
+    def edit(
+        self, cube: str, subject: str, values: Mapping[str, str], remove: Sequence[str] = (), *,
+        actor: str = LOCAL_OWNER,
+    ) -> None:  # fmt: skip
+        """Give traits as `set_static` does, and take others out of the profile; all of it or nothing.
+
+        Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube, a trait to take out).
+        """
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        masking = self._handles.masking(scope)
+        whose = masking.text("subject", check_name("subject", subject))
+        given = {name: masking.any(f"values.{name}", value) for name, value in values.items()}
+        with self._handles.changing(scope) as change:
+            masking.record(change)
+            by_id = traits.template_of(change.connection, change.cube).by_id
+            for name in (*given, *remove):
+                if name not in by_id:
+                    raise InvalidInput(shown(name), "is no dimension of the template; see `memos profile templates`")
+            for name, value in given.items():
+                self._give(change, scope, by_id[name], _value(by_id[name], value), whose)
+            for name in remove:
+                traits.take_out(change, whose, name)
+        self._handles.settle()
+
+    def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
+        """Take everything out of somebody's profile; return how many traits that were. Raises: NotFound (cube)."""
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.WRITE)
+        with self._handles.changing(scope) as change:
+            count = traits.take_out(change, check_name("subject", subject))
+        self._handles.settle()
+        return count
+
+    def templates(self, *, actor: str = LOCAL_OWNER) -> dict[str, Template]:
+        """Return the standard template and those of the cubes the actor may read, by name."""
+        readable = self._handles.readable(check_name("actor", actor, 128))
+        with self._handles.ledger.read() as connection:
+            own = [stored_template(text) for text in templates.every(connection, readable)]
+        return {template.name: template for template in (*own, standard())}
+
+    def render(self, cube: str, subject: str | None = None, max_tokens: int = 500, *, actor: str = LOCAL_OWNER) -> str:
+        """Return a profile as text for a prompt, of at most so many tokens. Raises: InvalidInput, NotFound."""
+        within("max_tokens", max_tokens, 1, 10_000_000)
+        return views.rendered(self.get(cube, subject, actor=actor), max_tokens)
+
+    def template(self, cube: str, *, actor: str = LOCAL_OWNER) -> Template:
+        """Return the template of a cube. Raises: InvalidInput, NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            return traits.template_of(connection, scope.cubes[0])
+
+    def use_template(
+        self, cube: str, template: str | Path | Mapping[str, Any] | None, *, actor: str = LOCAL_OWNER
+    ) -> Template:
+        """Give a cube its own template, from a .toml or .json file or a mapping; None: the standard one again.
+
+        Traits of dimensions that it does not have stay. Raises: InvalidInput, NotFound, PermissionDenied.
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        read = None if template is None else read_template(template)
+        if read is not None:
+            masking = self._handles.masking(scope)
+            read = read_template(masking.fields(read.model_dump(mode="json", exclude_defaults=True), "template"))
+        with self._handles.changing(scope) as change:
+            if read is None:
+                templates.remove(change.connection, change.cube)
+            else:
+                templates.put(change.connection, change.cube, read.model_dump_json(exclude_defaults=True))
+            changes.record(change, "template", {"dimensions": len((read or standard()).by_id)})
+        return read or standard()
+
+    def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
+        """Store traits that were found in messages, in order of event time; return what became of them.
+
+        Raises: InvalidInput for a fact that is no trait, NotFound, IntegrityError for evidence that does not exist.
+        """
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        for fact in found:
+            if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
+                raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")
+        masking = self._handles.masking(scope)
+        found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
+        with self._handles.changing(scope) as change:
+            outcome = consolidate.settle(change, found)
+            masking.record(change)
+        self._handles.settle()
+        return outcome
+
+    def _give(self, change: Change, scope: Scope, dimension: Dimension, value: str, subject: str) -> Item:
+        zone = ZoneInfo(scope.time_zone)
+        fact = trait(
+            subject, dimension, value,
+            Fact(ItemType.PROFILE, "", (), subject, READER, change.now, valid_from=change.now, tags=(STATIC,)),
+        )  # fmt: skip
+        current = traits.given(change, fact)
+        if current is not None:
+            return current
+        message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
+        drafts = fast.read(read_messages([message], zone, change.now, self._handles.limits), (), {}, zone)
+        [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
+        return traits.give(change, fact, Span(source, 0, len(fact.memory)))
+
+    def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
+        template, moment = traits.template_of(connection, cube), at or self._handles.clock.now()
+        by_key: dict[str | None, list[Item]] = {}
+        for state in traits.find(connection, cube, subject=subject, at=at) if subject else ():
+            by_key.setdefault(state.key, []).append(state)
+        current = [traits.current_of(states, moment) for states in by_key.values()]
+        live = {state.id: state for state in current if state is not None}
+        passages = traits.evidence(connection, live)
+        told = [views.trait_of(state, template, passages.get(state.id, ())) for state in live.values()]
+        return views.profile_of(cube, subject, template, told)
+
+    def _trait(self, connection: sa.Connection, state: Item) -> Trait:
+        passages = traits.evidence(connection, [state.id]).get(state.id, ())
+        return views.trait_of(state, traits.template_of(connection, state.cube), passages)
+
+    def _time(self, where: str, raw: Json, scope: Scope) -> datetime:
+        if raw is None:
+            raise InvalidInput(where, "is missing; give a time such as 2023-06-05T10:00:00+02:00")
+        return read_time(where, raw, ZoneInfo(scope.time_zone), self._handles.clock.now())
+
+
+def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:
+    """Return the speakers traits are about, each as it was written first."""
+    found: dict[str, str] = {}
+    for state in sorted(traits.find(connection, cube), key=lambda state: (state.created_at, state.id)):
+        dimension = dimension_of(state.key)
+        if state.key is not None and dimension is not None:
+            found.setdefault(state.key.removesuffix(dimension), state.speaker)
+    return tuple(sorted(found.values()))
+
+
+def _subject(connection: sa.Connection, cube: str, subject: str | None) -> str:
+    """Return whom a call is about; empty when the cube knows nobody."""
+    if subject is not None:
+        return check_name("subject", subject)
+    known = _subjects(connection, cube)
+    if len(known) > 1:
+        raise InvalidInput("subject", f"is missing, and cube {cube!r} has {len(known)}; see `memos profile subjects`")
+    return known[0] if known else ""
+
+
+def _value(dimension: Dimension, value: str) -> str:
+    text = value_for(dimension, check_name("value", value, 4_000))
+    if text is not None:
+        return text
+    if dimension.allowed:
+        raise InvalidInput("value", f"must be one of {', '.join(dimension.allowed)}")
+    raise InvalidInput("value", "says nothing, or is too long or no plain text; give up to 200 characters")

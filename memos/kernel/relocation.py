@@ -1,0 +1,221 @@
+"""Backs an installation up, restores it, and moves it between an embedded folder and servers.
+
+Opens ledgers without their indexes where no index is needed; afterwards the indexes are filled from the ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from memos.core.clock import RisingClock, SystemClock
+from memos.core.ports import Embedder
+from memos.core.settings import Neo4jSettings, QdrantSettings, Settings
+from memos.core.types import Difference
+from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.kernel.memos import MemOS
+from memos.memcube.backup import backups, rows
+from memos.memcube.backup.archive import Manifest
+from memos.memcube.backup.files import Progress, disk_errors
+from memos.memcube.backup.moving import copy_ledger, unfinished_copy
+from memos.memcube.backup.restore import restore_archive
+from memos.memcube.installation import PATHS
+from memos.memcube.ledger import cubes
+from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.lock import FolderLock
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSummary:
+    """What a restore did. Not `indexed` means that the cubes' embedder is another one: run `memos reembed`."""
+
+    backup: str
+    created_at: datetime
+    rows: int
+    items: int
+    erased_again: int
+    indexed: bool
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSummary:
+    """What a move did; `known` rows were there from a run that was cut off. `indexed` as for a restore."""
+
+    source: str
+    target: str
+    rows: int
+    known: int
+    indexed: bool
+    differences: tuple[Difference, ...]
+
+
+def backup(settings: Settings, folder: Path, *, on_progress: Progress | None = None) -> Manifest:
+    """Back up an installation that is not open in this process; one with a ledger on a server may be in use.
+
+    Raises: NotFound (no installation), Conflict (the folder holds something), BackendUnavailable (in use, disk full).
+    """
+    with _ledger(settings, must_exist=True, alone=False) as ledger:
+        with ledger.read() as connection:
+            clock = RisingClock(SystemClock(), cubes.newest_event(connection))
+        return backups.back_up(ledger, folder, clock, on_progress, apart_from=settings.home)
+
+
+def restore(
+    folder: Path,
+    settings: Settings,
+    *,
+    replace: bool = False,
+    embedder: Embedder | None = None,
+    on_rows: Progress | None = None,
+    on_items: Progress | None = None,
+) -> RestoreSummary:
+    """Put a backup back into a new or, with `replace`, an existing installation; what was erased since stays erased.
+
+    Raises: NotFound (no backup), IntegrityError (damaged, newer), Conflict (not empty), BackendUnavailable (in use).
+    """
+    with _ledger(settings, must_exist=False, alone=True) as ledger:
+        _drop_leftovers(ledger, settings)
+        done = restore_archive(folder, ledger, SystemClock().now(), replace=replace, on_progress=on_rows)
+    indexed, differences = _bring_up(settings, embedder, on_items)
+    return RestoreSummary(done.backup, done.created_at, done.rows, done.items, done.erased_again, indexed, differences)
+
+
+def migrate(
+    source: Settings,
+    target: Settings,
+    *,
+    embedder: Embedder | None = None,
+    on_rows: Progress | None = None,
+    on_items: Progress | None = None,
+) -> MoveSummary:
+    """Copy an installation to another place with its whole history; the source stays as it is. Repeat what was cut off.
+
+    Raises: NotFound (no installation), InvalidInput (the same place), Conflict (the target holds other memories).
+    """
+    _refuse_same(source, target)
+    with (
+        _ledger(source, must_exist=True, alone=True) as theirs,
+        _ledger(target, must_exist=False, alone=True) as ours,
+    ):
+        _drop_leftovers(ours, target)
+        copied = copy_ledger(theirs, ours, on_rows)
+        names = theirs.description, ours.description
+    indexed, differences = _bring_up(target, embedder, on_items)
+    return MoveSummary(*names, copied.rows, copied.known, indexed, differences)
+
+
+def settings_of(option: str, place: str) -> Settings:
+    """Return the settings of a place: a folder of an embedded installation, or a TOML file with fields of `Settings`.
+
+    What neither says comes from `MEMOS_*`, but never where the stores are. Raises: InvalidInput, NotFound.
+    """
+    stores = {"ledger_url": None, "qdrant": QdrantSettings(), "neo4j": Neo4jSettings()}
+    if not place.endswith(".toml"):
+        return Settings().model_copy(update={**stores, "home": Path(place)})
+    try:
+        told = tomllib.loads(Path(place).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFound(
+            "file", place, f"Write the fields of the settings into it, or give {option} a folder."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise InvalidInput(option, f'{place} cannot be read ({error}); write it like `home = "/srv/memos"`') from error
+    if unknown := sorted(told.keys() - Settings.model_fields.keys()):
+        raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; docs/settings.md lists them")
+    base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores}
+    try:
+        return Settings().model_copy(update=dict(_Told(**{**base, **told})))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidInput(option, f"{place}: {where}: {first['msg']}") from error
+
+
+class _Told(Settings):
+    """Settings that take nothing from the environment."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """Return the only source there is."""
+        return (init_settings,)
+
+
+def _bring_up(
+    settings: Settings, embedder: Embedder | None, on_progress: Progress | None
+) -> tuple[bool, tuple[Difference, ...]]:
+    """Fill the indexes, finish erasures, and compare all with all."""
+    with MemOS.open(settings.home, settings=settings, embedder=embedder) as memos:
+        mine = memos.embedder.fingerprint
+        if any(cube.fingerprint != mine for cube in memos.cubes.list()):
+            memos.finish_erasures()
+            return False, ()
+        memos.catch_up(on_progress=on_progress)
+        memos.finish_erasures()
+        return True, memos.verify(repair=True).differences
+
+
+@contextmanager
+def _ledger(settings: Settings, *, must_exist: bool, alone: bool) -> Iterator[Ledger]:
+    """Open a ledger without its indexes; `alone`, nobody else may have it open.
+
+    Raises: NotFound (no installation), BackendUnavailable (in use, an unfinished copy).
+    """
+    home, path = settings.home, settings.home / "ledger.db"
+    embedded = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
+    with ExitStack() as stack:
+        if settings.ledger_url is None and must_exist and not path.is_file():
+            raise NotFound("installation", str(home), "Name the folder with ledger.db in it.")
+        if settings.ledger_url is None or (embedded and alone):
+            with disk_errors(home):
+                home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = FolderLock(home)
+            lock.acquire()
+            stack.callback(lock.release)
+        if settings.ledger_url is None:
+            with disk_errors(home):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            ledger = Ledger.open(sqlite_url(path))
+        else:
+            ledger = Ledger.open(settings.ledger_url.get_secret_value())
+        stack.callback(ledger.close)
+        if alone:
+            ledger.hold(alone="moving")
+        if must_exist:
+            with ledger.read() as connection:
+                problem = unfinished_copy(connection)
+            if problem is not None:
+                raise BackendUnavailable(problem)
+        yield ledger
+
+
+def _drop_leftovers(ledger: Ledger, settings: Settings) -> None:
+    """Remove embedded indexes beside a ledger that never had an item: they are of one that was lost."""
+    with ledger.read() as connection:
+        if not rows.is_blank(connection):
+            return
+    for holder in PATHS:
+        if holder.rebuilt_from == "ledger" and (settings.home / holder.name).is_dir():
+            with disk_errors(settings.home):
+                shutil.rmtree(settings.home / holder.name)
+
+
+def _refuse_same(source: Settings, target: Settings) -> None:
+    """Raise InvalidInput when both are one place, or would share a folder."""
+    if source.ledger_url is not None and source.ledger_url == target.ledger_url:
+        raise InvalidInput("--to", "has the same ledger as --from")
+    uses = [None in (place.ledger_url, place.qdrant.url, place.neo4j.url) for place in (source, target)]
+    if all(uses) and source.home.resolve() == target.home.resolve():
+        raise InvalidInput("--to", f"has the same folder as --from ({target.home}); give it another as `home`")

@@ -1,0 +1,148 @@
+"""`MemOS.retention`: a cube's rules of retention, what they would do now, and doing it; knows no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from memos.core.clock import new_id
+from memos.core.identities import Right
+from memos.core.text.validation import check_name
+from memos.core.types import (
+    DEFAULT_CUBE,
+    LOCAL_OWNER,
+    ItemType,
+    Json,
+    RetentionAction,
+    RetentionEffect,
+    RetentionRule,
+    Status,
+)
+from memos.errors import Conflict, InvalidInput, NotFound, shown
+from memos.kernel.handles import Handles
+from memos.memcube import changes
+from memos.memcube.ledger import retention as rows
+from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
+from memos.reader.arguments import member_of, members_of, tags_of
+from memos.scheduler.jobs.retention import applied, preview, together
+
+MAX_RULES = 100
+"""Rules a cube may have: each is one pass over its items."""
+
+
+class Retention:
+    """The rules of retention of an installation's cubes; the periodic task `retention` applies them hourly."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def add(  # noqa: PLR0913 - a rule has that many parts
+        self,
+        *,
+        action: str,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        types: Collection[str] = (),
+        tags: Sequence[str] = (),
+        statuses: Collection[str] = (),
+        age_days: float = 0,
+        yes: bool = False,
+    ) -> RetentionRule:
+        """Have items archived, deleted or erased when they are `age_days` old; an empty list means any.
+
+        A rule that matches every item needs `yes`. One that the cube has already is returned as it is.
+        Raises: InvalidInput, NotFound (cube), Conflict (the cube has as many rules as it may).
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        # As they stand on the items, which have them masked.
+        tagged = tags_of(self._handles.masking(scope).any("tags", tags))
+        rule = RetentionRule(
+            new_id(), scope.cubes[0], member_of("action", action, RetentionAction),
+            members_of("types", types, ItemType), tuple(sorted(tagged)),
+            members_of("statuses", statuses, Status), _age(age_days), scope.actor, self._handles.clock.now(),
+        )  # fmt: skip
+        _check(rule, yes=yes)
+        with self._handles.changing(scope) as change:
+            known = rows.of_cube(change.connection, rule.cube)
+            same = next((old for old in known if _content(old) == _content(rule)), None)
+            if same is not None:
+                return same
+            if len(known) >= MAX_RULES:
+                raise Conflict(
+                    f"Cube {rule.cube!r} has {MAX_RULES} retention rules, the most it may have: remove one with "
+                    "`memos retention remove`, or say more in one rule."
+                )
+            rule = replace(rule, created_at=change.now)
+            rows.add(change.connection, rule)
+            changes.record(change, "rule", {"rule": rule.id, "action": rule.action})
+        return rule
+
+    def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionRule, ...]:
+        """Return a cube's rules in the order in which they are applied. Raises: NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            return tuple(rows.of_cube(connection, scope.cubes[0]))
+
+    def remove(self, rule: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> RetentionRule:
+        """Remove a rule and return it; what it did stays done. Raises: NotFound."""
+        rule = check_name("rule", rule, 64)
+        self._handles.check_open()
+        if cube is None:
+            with self._handles.ledger.read() as connection:
+                cube = rows.require(connection, rule).cube
+            readable = self._handles.readable(check_name("actor", actor, 128))
+            if readable is not None and cube not in readable:
+                raise NotFound("retention rule", rule, rows.REMEDY)  # as if there were none
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        with self._handles.changing(scope) as change:
+            found = rows.require(change.connection, rule)
+            if found.cube not in scope.cubes:
+                raise NotFound("retention rule", rule, f"Cube {cube!r} has none of this id.")
+            rows.remove(change.connection, rule)
+            changes.record(change, "rule", {"rule": rule, "action": "removed"})
+        return found
+
+    def preview(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
+        """Return for each rule of a cube what `run` would do now; nothing changes. Raises: NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            return tuple(preview(connection, scope.cubes[0], self._handles.clock.now()))
+
+    def run(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
+        """Apply a cube's rules now; return what the rules did that found something, erased from files and logs too.
+
+        Raises: NotFound, BackendUnavailable (what was done is kept; files may still be purging).
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        done = together(list(applied(self._handles.ledger, self._handles.changing, scope, self._handles.clock.now())))
+        self._handles.settle()
+        if any(effect.rule.action is RetentionAction.ERASE for effect in done):
+            self._handles.purge()
+        return tuple(effect for effect in done if effect.count)
+
+
+def _age(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_AGE_DAYS:
+        raise InvalidInput("age_days", f"must be a number of days from 0 to {MAX_AGE_DAYS:,}, not {shown(value)}")
+    return float(value)
+
+
+def _check(rule: RetentionRule, *, yes: bool) -> None:
+    """Refuse a rule that can match nothing, and one that matches everything by mistake. Raises: InvalidInput."""
+    touched = TOUCHED[rule.action]
+    if rule.statuses and touched.isdisjoint(rule.statuses):
+        raise InvalidInput(
+            "statuses", f"the action {rule.action} changes nothing about items that are {' or '.join(rule.statuses)}"
+        )
+    any_type = not rule.types or len(rule.types) == len(ItemType)
+    any_status = not rule.statuses or touched.issubset(rule.statuses)
+    if any_type and any_status and not rule.tags and yes is not True:  # a "no" would count as yes
+        raise InvalidInput(
+            "yes",
+            f"is needed, since the rule would {rule.action} every item of cube {rule.cube!r} that is old enough: "
+            "name types, tags or statuses, or say yes (`--yes`)",
+        )
+
+
+def _content(rule: RetentionRule) -> tuple[object, ...]:
+    return rule.action, rule.types, rule.tags, rule.statuses, rule.age_days

@@ -1,0 +1,215 @@
+"""`MemOS.overview`: how full the tiers are, what the background does and how fast, as numbers of one moment.
+
+Knows which numbers belong together and what they cost; what they are counted from is in `memcube.ledger.counts`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from memos.core.types import Segment, Task, TaskState
+from memos.errors import InvalidInput
+from memos.memcube.ledger import events, usage
+from memos.memcube.ledger import queries as counts
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.queries import Head, Stored
+from memos.memcube.ledger.segments import ARCHIVED, OPEN
+from memos.scheduler.scheduler import Scheduler
+
+BUSIEST = 20
+"""Cubes told when none is named."""
+
+_MOST_NAMED = 100
+_HOTTEST = 10
+_LONGEST_RUNNING = 20
+_WINDOW = timedelta(minutes=1)
+_ENDED_WITHIN = timedelta(hours=1)
+_ADD, _MOVE = "add", "move"
+
+
+@dataclass(frozen=True, slots=True)
+class CubeOverview:
+    """One cube's numbers; `events` is the number of its newest event, recorded at `changed_at`.
+
+    `short_pages` counts an erased page until it would have moved on. `long_items` were made of messages, `messages`
+    are the others; both count what was deleted or superseded. The rates count calls of `add` and events of kind move.
+    """
+
+    cube: str
+    events: int
+    changed_at: datetime | None
+    messages: int
+    short_pages: int
+    open_segments: int
+    archived_segments: int
+    long_items: int
+    waiting: int
+    running: int
+    adds_per_s: float
+    moves_per_min: float
+    tokens_today: int
+    hottest: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The numbers of one moment; rates are those of the `seconds` before it.
+
+    `cubes` are the busiest first: those with most tasks that wait or run, then those changed last. `more_cubes` is how
+    many are left out. `tasks` has by kind how many are in each state, of those that ended what ended within an hour.
+    `running` are the tasks that run, the longest first. `tokens_today` are those of all cubes asked for.
+    """
+
+    at: datetime
+    seconds: float
+    cubes: tuple[CubeOverview, ...]
+    more_cubes: int
+    tasks: Mapping[str, Mapping[str, int]]
+    running: tuple[Task, ...]
+    tokens_today: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an overview is taken of: these cubes, without a list the busiest; rates since an earlier overview.
+
+    Raises: InvalidInput.
+    """
+
+    now: datetime
+    cubes: Sequence[str] | None = None
+    since: Overview | None = None
+
+    def __post_init__(self) -> None:
+        if self.cubes is not None and len(self.cubes) > _MOST_NAMED:
+            raise InvalidInput("cubes", f"has {len(self.cubes):,} names, at most {_MOST_NAMED} are taken")
+        if self.since is not None and not isinstance(self.since, Overview):
+            raise InvalidInput("since", f"must be an earlier overview, not {type(self.since).__name__}")
+
+    @property
+    def start(self) -> datetime:
+        """Return from when on rates are counted."""
+        return self.now - _WINDOW if self.since is None else self.since.at
+
+    @property
+    def seconds(self) -> float:
+        """Return for how long rates are counted; 0 when the clock went back."""
+        return max(0.0, (self.now - self.start).total_seconds())
+
+    def before(self, cube: str) -> CubeOverview | None:
+        """Return a cube's numbers in the earlier overview, None when they are not in it."""
+        return next((known for known in self.since.cubes if known.cube == cube), None) if self.since else None
+
+
+def overview(ledger: Ledger, scheduler: Scheduler, asked: Asked) -> Overview:
+    """Return the numbers of the cubes asked for, the hottest segments only of those that were named."""
+    with ledger.read() as connection:
+        waiting = counts.waiting(connection, asked.cubes)
+        running = counts.running(connection, asked.cubes)
+        ended = counts.ended(connection, asked.cubes, asked.now - _ENDED_WITHIN)
+        tokens = usage.tokens_today(connection, asked.cubes, asked.now)
+        tasks = _Tasks(_summed((cube, n) for (cube, _), n in waiting.items()), Counter(task.cube for task in running))
+        heads = sorted(counts.heads(connection, asked.cubes), key=tasks.busy)
+        shown = heads[: BUSIEST if asked.cubes is None else None]
+        cubes = _cubes(connection, asked, shown, tasks, tokens)
+    if asked.cubes is not None:
+        cubes = [replace(cube, hottest=_hottest(scheduler, cube.cube)) for cube in cubes]
+    return Overview(
+        asked.now, asked.seconds, tuple(cubes), len(heads) - len(shown), _by_kind(waiting, running, ended),
+        tuple(running[:_LONGEST_RUNNING]), sum(tokens.values()),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    waiting: Mapping[str, int]
+    running: Mapping[str, int]
+
+    def busy(self, head: Head) -> tuple[int, float, str]:
+        """Return what cubes are ordered by, the busiest first."""
+        left = self.waiting.get(head.cube, 0) + self.running.get(head.cube, 0)
+        return -left, 0.0 if head.at is None else -head.at.timestamp(), head.cube
+
+
+def _cubes(
+    connection: sa.Connection, asked: Asked, shown: Sequence[Head], tasks: _Tasks, tokens: Mapping[str, int]
+) -> list[CubeOverview]:
+    names = [head.cube for head in shown]
+    stored = _stored(connection, asked, shown)
+    short = counts.short_pages(connection, names)
+    segments = counts.segments_by_state(connection, names)
+    found = []
+    for head in shown:
+        adds, moves = _recent(connection, asked, head)
+        cube = head.cube
+        found.append(
+            CubeOverview(
+                cube=cube,
+                events=head.seq,
+                changed_at=head.at,
+                messages=stored[cube].messages,
+                short_pages=short.get(cube, 0),
+                open_segments=segments.get((cube, OPEN), 0),
+                archived_segments=segments.get((cube, ARCHIVED), 0),
+                long_items=stored[cube].items - stored[cube].messages,
+                waiting=tasks.waiting.get(cube, 0),
+                running=tasks.running.get(cube, 0),
+                adds_per_s=adds / asked.seconds if asked.seconds else 0.0,
+                moves_per_min=60 * moves / asked.seconds if asked.seconds else 0.0,
+                tokens_today=tokens.get(cube, 0),
+            )
+        )
+    return found
+
+
+def _stored(connection: sa.Connection, asked: Asked, shown: Sequence[Head]) -> dict[str, Stored]:
+    """Return what cubes hold; only those that changed since the earlier overview are counted again."""
+    kept: dict[str, Stored] = {}
+    for head in shown:
+        before = asked.before(head.cube)
+        if before is not None and (before.events, before.changed_at) == (head.seq, head.at):
+            kept[head.cube] = Stored(before.messages, before.messages + before.long_items)
+    changed = [head.cube for head in shown if head.cube not in kept]
+    return kept | (counts.stored(connection, changed) if changed else {})
+
+
+def _recent(connection: sa.Connection, asked: Asked, head: Head) -> tuple[int, int]:
+    """Return how many adds and moves there were since rates are counted."""
+    if head.at is None or (asked.since is None and head.at <= asked.start):
+        return 0, 0
+    before = asked.before(head.cube)
+    # By number where it is known: what was committed late has an earlier time.
+    after = events.number_at(connection, head.cube, asked.start) if before is None else before.events
+    if after >= head.seq:
+        return 0, 0
+    found = events.tally(connection, head.cube, after, (_ADD, _MOVE))
+    return found.get(_ADD, 0), found.get(_MOVE, 0)
+
+
+def _by_kind(
+    waiting: Mapping[tuple[str, str], int], running: Sequence[Task], ended: Mapping[tuple[str, str], int]
+) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    counted = [(kind, str(TaskState.WAITING), number) for (_, kind), number in waiting.items()]
+    counted += [(task.kind, str(TaskState.RUNNING), 1) for task in running]
+    counted += [(kind, state, number) for (kind, state), number in ended.items()]
+    for kind, state, number in sorted(counted):
+        states = found.setdefault(kind, {})
+        states[state] = states.get(state, 0) + number
+    return found
+
+
+def _hottest(scheduler: Scheduler, cube: str) -> tuple[Segment, ...]:
+    return tuple(segment for segment in scheduler.segments(cube, _HOTTEST) if segment.state == OPEN)
+
+
+def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, number in pairs:
+        found[name] += number
+    return found

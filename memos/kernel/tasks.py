@@ -1,0 +1,155 @@
+"""`MemOS.tasks`: what callers see and may do of background work; knows no jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from memos.core.clock import Clock
+from memos.core.identities import Right
+from memos.core.text.validation import check_name
+from memos.core.types import LOCAL_OWNER, WHOLE, Task, TaskState
+from memos.errors import InvalidInput, PermissionDenied
+from memos.kernel.handles import Known
+from memos.memcube.ledger import queues
+from memos.memcube.ledger import tasks as rows
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.tasks import Wanted
+from memos.reader.arguments import within
+from memos.scheduler.runner import Runner
+from memos.scheduler.waiting import polls
+
+Tasks_ = list[Task]  # `list` is a method here
+
+# Longer than attempts are apart by default, shorter than a budget or a night takes to come again.
+_SOON = timedelta(hours=1)
+
+
+class Tasks:
+    """The background tasks of an installation.
+
+    `cubes` narrows a call to those of some cubes; None means all that the actor may see.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, known: Known) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._runner = runner
+        self._known = known
+
+    def list(
+        self,
+        *,
+        cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
+        states: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Tasks_:
+        """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
+        wanted = Wanted(
+            tuple(_state(state) for state in states),
+            tuple(check_name("kind", kind, 64) for kind in kinds),
+            within("limit", limit, 1, 10_000),
+            None if after is None else check_name("after", after, 64),
+        )
+        named = self._known(cubes, actor, Right.READ)
+        with self._ledger.read() as connection:
+            return rows.find(connection, named, wanted)
+
+    def get(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
+        """Return a task as it stands. Raises: NotFound."""
+        return self._get(task, cubes, actor, Right.READ)
+
+    def _get(self, task: str, cubes: Sequence[str] | None, actor: str, right: Right) -> Task:
+        task, named = check_name("task", task, 64), self._known(cubes, actor, right)
+        with self._ledger.read() as connection:
+            found = rows.get(connection, task)
+        if named is not None and found.cube not in named:
+            raise rows.unknown(task)
+        if cubes is None and found.cube != WHOLE and right is not Right.READ:
+            self._known([found.cube], actor, right)  # to see a cube is not to have a say in it
+        return found
+
+    def counts(self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> dict[TaskState, int]:
+        """Return how many tasks are in each state; states without one are left out."""
+        named = self._known(cubes, actor, Right.READ)
+        with self._ledger.read() as connection:
+            return rows.counts(connection, named)
+
+    def retry(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
+        """Let a failed, dead or cancelled task wait again. Raises: NotFound, Conflict."""
+        found = self._get(task, cubes, actor, Right.WRITE)
+        with self._ledger.write() as connection:
+            rows.retry(connection, found, self._clock.now())
+        self._runner.wake()
+        return self._get(task, cubes, actor, Right.READ)
+
+    def cancel(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
+        """End a task before it is done; one that runs keeps nothing of its attempt. Raises: NotFound, Conflict."""
+        found = self._get(task, cubes, actor, Right.WRITE)
+        with self._ledger.write() as connection:
+            rows.cancel(connection, found, self._clock.now())
+        return self._get(task, cubes, actor, Right.READ)
+
+    def follow(
+        self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, timeout_s: float | None = None
+    ) -> Iterator[Task]:
+        """Yield a task now, whenever it changes, and last when it has ended.
+
+        Raises: NotFound, BackendTimeout, InvalidInput.
+        """
+        seen: Task | None = None
+        for _ in polls(timeout_s):
+            found = self._get(task, cubes, actor, Right.READ)
+            if seen is None or _told(found) != _told(seen):
+                seen = found
+                yield found
+            if found.ended:
+                return
+
+    def wait(
+        self, task: str | None = None, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER,
+        timeout_s: float | None = None,
+    ) -> None:  # fmt: skip
+        """Return when a task has ended, or without one when none runs or begins within an hour.
+
+        What is put off for longer, until there is a budget again or to another night, nobody waits for but by its id.
+
+        Raises: BackendTimeout, NotFound, InvalidInput.
+        """
+        for _ in polls(timeout_s):
+            if not self._left(task, cubes, actor):
+                return
+
+    def set_weight(self, cube: str, weight: float, *, actor: str = LOCAL_OWNER) -> None:
+        """Give a cube this many turns for each one of a cube of weight 1, which is for admins.
+
+        Raises: InvalidInput, NotFound, PermissionDenied.
+        """
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
+            raise InvalidInput("weight", "must be a number from 0.01 to 100")
+        self._known([cube], actor, Right.OWN)
+        if self._known(None, actor, Right.OWN) is not None:
+            raise PermissionDenied(f"{actor!r} is no admin: how cubes take turns is for admins to say.")
+        with self._ledger.write() as connection:
+            queues.set_weight(connection, cube, float(weight))
+
+    def _left(self, task: str | None, cubes: Sequence[str] | None, actor: str) -> int:
+        if task is not None:
+            return 0 if self._get(task, cubes, actor, Right.READ).ended else 1
+        named = self._known(cubes, actor, Right.READ)
+        with self._ledger.read() as connection:
+            return rows.unended(connection, named, self._clock.now() + _SOON)
+
+
+def _told(task: Task) -> tuple[object, ...]:
+    return task.state, task.attempts, task.progress, task.note, task.error
+
+
+def _state(state: str) -> TaskState:
+    try:
+        return TaskState(state)
+    except ValueError as error:
+        raise InvalidInput("state", f"is none of {', '.join(TaskState)}") from error

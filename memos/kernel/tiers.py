@@ -1,0 +1,183 @@
+"""Working memory of a conversation: the small set a prompt begins with, made anew whenever it is asked for.
+
+In order: what was pinned, standing instructions, preferences, what the current topic is about, and of the facts that
+have to do with what was said last the hottest. Knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.core.text import render
+from memos.core.text.rendering import NOTICE, fenced, has_fence, is_untrusted, speaker_of
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Item, ItemType, SearchResult, Status
+from memos.memcube.ledger import items
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.provenance import has_untrusted
+from memos.scheduler.jobs.segments import summary
+
+FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
+_MOST = 50
+_LAST_MESSAGES = 4
+_QUESTION_CHARS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingMemory:
+    """What was chosen, by part, and the text of it; `left_out` lines had no room in `max_tokens`."""
+
+    conversation: str | None
+    text: str
+    tokens: int
+    items: tuple[Item, ...]
+    topic: str
+    left_out: int
+    topic_untrusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compose:
+    """Makes working memories over one ledger; `related` finds facts near a text in a cube."""
+
+    ledger: Ledger
+    related: Callable[[str, str], SearchResult]
+    now: datetime
+
+    def __call__(self, cube: str, conversation: str | None, max_tokens: int) -> WorkingMemory:
+        """Return the working memory of a conversation of a cube; without one, that of the cube."""
+        with self.ledger.read() as connection:
+            place = None if conversation is None else _place(connection, cube, conversation)
+            last = [] if place is None else _last_said(connection, cube, place[0])
+            said = "\n".join(item.memory[:_QUESTION_CHARS] for item in last)[:_QUESTION_CHARS].strip()
+            topic, found = ("", False) if place is None else _topic(connection, *place)
+            standing = _standing(connection, cube, self.now, {item.speaker.casefold() for item in last})
+        near = [hit.item.id for hit in self.related(cube, said)] if said else []
+        with self.ledger.read() as connection:
+            facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
+        shown = fenced(topic, "conversation") if found else topic
+        return replace(_fit(conversation, standing, (topic, shown), facts, max_tokens), topic_untrusted=found)
+
+
+def _place(connection: sa.Connection, cube: str, name: str) -> tuple[str, int] | None:
+    """Return a conversation's row and its first short page."""
+    query = sa.select(t.conversations.c.id, t.conversations.c.first_short)
+    row = connection.execute(
+        query.where(t.conversations.c.cube_id == cube, t.conversations.c.name == name)
+    ).one_or_none()
+    return None if row is None else (row.id, row.first_short)
+
+
+def _last_said(connection: sa.Connection, cube: str, conversation: str) -> list[Item]:
+    query = sa.select(t.items.c.id).where(t.items.c.conversation_id == conversation)
+    last = list(connection.scalars(query.order_by(t.items.c.position.desc()).limit(_LAST_MESSAGES)))
+    states = items.current(connection, [cube], last)
+    return [states[item] for item in last if item in states and states[item].status in (Status.ACTIVE, Status.ARCHIVED)]
+
+
+def _topic(connection: sa.Connection, conversation: str, first_short: int) -> tuple[str, bool]:
+    """Return what the newest segment of the conversation is about, and whether others than its speakers told of it.
+
+    It is the topic that is being talked of, most often.
+    """
+    segment = tiers.segment_of(connection, conversation, first_short - 1)
+    found = tiers.get_segments(connection, [segment]) if segment is not None else {}
+    if segment is None or segment not in found:
+        return "", False
+    return summary(connection, found[segment]), has_untrusted(connection, segment)
+
+
+def _standing(connection: sa.Connection, cube: str, now: datetime, speakers: Set[str]) -> list[Item]:
+    """Return what is pinned, then instructions, then preferences: in each those of who speaks first, then the hottest.
+
+    Two people may share a cube: what one of them ordered is not what the other did.
+    """
+    so = _still_so(now)
+    pinned = _ordered(connection, cube, t.items.c.pinned.is_(True))
+    orders = _ordered(connection, cube, so & (t.versions.c.type == ItemType.INSTRUCTION))
+    wishes = _ordered(connection, cube, so & (t.versions.c.type == ItemType.PREFERENCE))
+
+    def others(item: Item) -> bool:
+        return item.speaker.casefold() not in speakers
+
+    return [*pinned, *sorted(orders, key=others), *sorted(wishes, key=others)]
+
+
+def _hottest(connection: sa.Connection, cube: str, now: datetime) -> list[Item]:
+    return _ordered(connection, cube, _still_so(now) & t.versions.c.type.in_([str(kind) for kind in FACTS]))
+
+
+def _by_heat(connection: sa.Connection, cube: str, now: datetime, ids: Sequence[str]) -> list[Item]:
+    return _ordered(connection, cube, _still_so(now) & t.items.c.id.in_(list(ids))) if ids else []
+
+
+def _still_so(now: datetime) -> sa.ColumnElement[bool]:
+    return t.versions.c.valid_to.is_(None) | (t.versions.c.valid_to > now)
+
+
+def _ordered(connection: sa.Connection, cube: str, condition: sa.ColumnElement[bool]) -> list[Item]:
+    """Return active items of a cube by heat, what was never looked up last and the newest of it first."""
+    query = (
+        sa.select(t.items.c.id)
+        .join(t.versions, t.versions.c.id == t.items.c.version_id)
+        .outerjoin(t.warmth, t.warmth.c.item_id == t.items.c.id)
+        .where(t.items.c.cube_id == cube, t.versions.c.status == Status.ACTIVE, condition)
+        .order_by(t.warmth.c.level.is_(None), t.warmth.c.level.desc(), t.items.c.created_at.desc(), t.items.c.id)
+        .limit(_MOST)
+    )
+    ids = list(connection.scalars(query))
+    states = items.with_sources(connection, [cube], ids)
+    return [states[id_] for id_ in ids if id_ in states]
+
+
+def _fit(
+    conversation: str | None,
+    standing: Iterable[Item],
+    topic: tuple[str, str],
+    facts: Iterable[Item],
+    max_tokens: int,
+) -> WorkingMemory:
+    """Take lines in order while they fit; what is too long is left out, what comes after it may still fit.
+
+    A topic is what it says and how it is shown.
+    """
+    chosen: dict[str, Item] = {}
+    lines: list[str] = []
+    used = left_out = 0
+    entries: list[tuple[Item | None, str]] = [(item, _line(item)) for item in standing]
+    entries += [(None, f"Topic: {topic[1]}")] if topic[0] else []
+    entries += [(item, _line(item)) for item in facts]
+    told, noticed = "", False
+    for item, line in entries:
+        # One sentence may have given several facts.
+        if (item is not None and item.id in chosen) or line in lines:
+            continue
+        notice = not noticed and has_fence(line) and (item is None or is_untrusted(item.sources))
+        cost = estimate_tokens(line + "\n") + (estimate_tokens(NOTICE + "\n") if notice else 0)
+        if used + cost > max_tokens:
+            left_out += 1
+            continue
+        lines.append(line)
+        used += cost
+        noticed = noticed or notice
+        if item is None:
+            told = topic[0]
+        else:
+            chosen[item.id] = item
+    lines = [NOTICE, *lines] if noticed else lines
+    return WorkingMemory(conversation, "\n".join(lines), used, tuple(chosen.values()), told, left_out)
+
+
+def _line(item: Item) -> str:
+    at = item.valid_from or item.said_at
+    # A trait names its subject itself.
+    text = item.memory if item.type is ItemType.PROFILE else render.said(item.speaker, item.memory)
+    if is_untrusted(item.sources):
+        text = fenced(item.memory, speaker_of(item, item.sources))
+    return f"- {render.dated(at, text)}"

@@ -1,0 +1,184 @@
+"""`MemOS.tools`: which tools there are, what was called before with what result, and how often it worked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.core.identities import Right
+from memos.core.text.validation import check_name
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Draft, Item, ItemType, Json, Role
+from memos.errors import InvalidInput
+from memos.kernel.handles import Handles
+from memos.memcube import tool_schemas
+from memos.memcube import tools as trajectories
+from memos.memcube.changes import Change
+from memos.memcube.ledger import cubes, items, tool_tasks
+from memos.memcube.ledger import tools as tool_rows
+from memos.reader.arguments import within
+from memos.reader.tools import ToolDefinition, read_tools
+
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One tool: how often it was called and worked, the newest lesson, when it was used last, how it is defined.
+
+    `success_rate` is of the calls of which it is clear whether they worked; None when it is of none. `schema` is the
+    item of its definition.
+    """
+
+    tool: str
+    description: str
+    calls: int
+    successes: int
+    failures: int
+    success_rate: float | None
+    lesson: str | None
+    last_used: datetime | None
+    schema: str | None
+
+
+def remember_tools(
+    change: Change, defined: Sequence[ToolDefinition], drafts: Sequence[Draft], receipt: AddReceipt
+) -> None:
+    """Store in the transaction of an add what it defines and what its calls of tools say."""
+    if receipt.replayed:
+        return
+    for tool in defined:
+        info = {"tool": tool.name, "description": tool.description}
+        tool_schemas.define(change, tool.name, tool.memory, tool.message, info)
+    known = set(receipt.duplicates)
+    messages = [
+        item
+        for item, draft in zip(receipt.item_ids, drafts, strict=True)
+        if item not in known and (draft.message.tool_calls or draft.message.role is Role.TOOL)
+    ]
+    if messages:
+        stored = trajectories.refresh(change, messages).stored
+        if trajectories.worked(change, stored):
+            tool_tasks.enqueue(change.connection, change.cube, messages, change.now)
+
+
+class ToolMemory:
+    """What is known of tools and their calls."""
+
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def define(self, tools: Json, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
+        """Store definitions of tools in OpenAI's shape; return their items. Raises: InvalidInput, NotFound."""
+        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        masking = self._handles.masking(scope)
+        defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), self._handles.limits)
+        if not defined:
+            raise InvalidInput("tools", "is empty; give at least one definition")
+        with self._handles.changing(scope) as change:
+            masking.record(change)
+            ids = [
+                tool_schemas.define(
+                    change, tool.name, tool.memory, tool.message, {"tool": tool.name, "description": tool.description}
+                )
+                for tool in defined
+            ]
+        self._handles.settle()
+        return tuple(ids)
+
+    def called(
+        self, name: str, arguments: Json = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> Item | None:
+        """Return what is known of one call, with its sources; None when it was not made or its outcome is not known.
+
+        `arguments` are an object or JSON text, the order of their keys does not matter. Raises: InvalidInput, NotFound.
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        # What was masked when it was stored has to be masked to be found.
+        text = _written(self._handles.masking(scope).any("arguments", arguments))
+        with self._handles.ledger.read() as connection:
+            salt = cubes.entity_salt(connection, scope.cubes[0])
+            key = trajectories.key_of(salt, check_name("name", name), text)
+            found = tool_rows.with_prefix(connection, scope.cubes[0], key, ItemType.TOOL_TRAJECTORY, 1)
+            states = items.current(connection, scope.cubes, found)
+            if not states:
+                return None
+            state = states[found[0]]
+            return replace(state, sources=items.sources_of(connection, [state.id]).get(state.id, ()))
+
+    def calls(
+        self, name: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100
+    ) -> tuple[Item, ...]:
+        """Return the distinct calls of a tool, the one that changed last first. Raises: InvalidInput, NotFound."""
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        name, limit = check_name("name", name), within("limit", limit, 1, _MOST)
+        with self._handles.ledger.read() as connection:
+            states = _of_kind(connection, scope.cubes[0], f"{trajectories.KEY}{name}:", ItemType.TOOL_TRAJECTORY)
+        return tuple(state for state in states if state.info.get("tool") == name)[:limit]
+
+    def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[ToolUse, ...]:
+        """Return the tools of a cube, by name: those that are defined, and those of its 10,000 newest distinct calls.
+
+        Raises: NotFound.
+        """
+        scope = self._handles.scoping([cube], actor, embeds=False)
+        with self._handles.ledger.read() as connection:
+            defined = _of_kind(connection, scope.cubes[0], tool_schemas.KEY, ItemType.TOOL_SCHEMA)
+            called = _of_kind(connection, scope.cubes[0], trajectories.KEY, ItemType.TOOL_TRAJECTORY)
+        by_tool: dict[str, list[Item]] = {}
+        schemas = {str(state.info.get("tool")): state for state in defined}
+        for state in called:
+            by_tool.setdefault(str(state.info.get("tool")), []).append(state)
+        return tuple(_use(tool, schemas.get(tool), by_tool.get(tool, [])) for tool in sorted({*schemas, *by_tool}))
+
+
+def _written(arguments: Json) -> str:
+    """Return arguments as JSON text. Raises: InvalidInput."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    if not isinstance(arguments, Mapping | list):
+        raise InvalidInput("arguments", f"must be an object or JSON text, not {type(arguments).__name__}")
+    try:
+        text = json.dumps(arguments, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("arguments", "cannot be written as JSON; use text, numbers, lists and objects") from error
+    return text
+
+
+def _of_kind(connection: sa.Connection, cube: str, prefix: str, kind: ItemType) -> list[Item]:
+    ids = tool_rows.with_prefix(connection, cube, prefix, kind, _MOST)
+    states = items.current(connection, [cube], ids)
+    return [states[id_] for id_ in ids if id_ in states]
+
+
+def _use(tool: str, schema: Item | None, called: Sequence[Item]) -> ToolUse:
+    calls, successes, failures = (
+        sum(_count(state.info.get(name)) for state in called) for name in ("calls", "successes", "failures")
+    )
+    taught = [state for state in called if isinstance(state.info.get("lesson"), str)]
+    newest = max(taught, key=_last_used, default=None)
+    told = "" if schema is None else schema.info.get("description")
+    return ToolUse(
+        tool=tool,
+        description=told if isinstance(told, str) else "",
+        calls=calls,
+        successes=successes,
+        failures=failures,
+        success_rate=round(successes / (successes + failures), 3) if successes + failures else None,
+        lesson=None if newest is None else str(newest.info["lesson"]),
+        last_used=max(map(_last_used, called), default=None),
+        schema=None if schema is None else schema.id,
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _last_used(state: Item) -> datetime:
+    return state.valid_from or state.said_at or state.created_at

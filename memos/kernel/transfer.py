@@ -1,0 +1,352 @@
+"""`MemOS.travel`: cubes are dumped into files, looked at and loaded; knows neither zips nor rows."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Protocol
+
+from memos.core.clock import to_micros
+from memos.core.identities import Right
+from memos.core.ports import Embedder, VectorIndex
+from memos.core.settings import ChatSettings
+from memos.core.text.validation import check_name, check_new_id
+from memos.core.types import LOCAL_OWNER
+from memos.errors import Conflict, InvalidInput, MemosError
+from memos.kernel.access.service import Doors
+from memos.kernel.handles import Handles
+from memos.kernel.local_models import Activations
+from memos.memcube.backup.files import Progress, Ticker, created, disk_errors, sync_folder
+from memos.memcube.changes import Charge
+from memos.memcube.dump import adapters as dump_adapters
+from memos.memcube.dump import dump_check
+from memos.memcube.dump import kv as dump_kv
+from memos.memcube.dump import load as loading
+from memos.memcube.dump import write as dumping
+from memos.memcube.dump.check import Bounds
+from memos.memcube.dump.container import DumpReader, DumpWriter, is_suspicious
+from memos.memcube.dump.format import POINTS, DumpManifest
+from memos.memcube.dump.ids import Ids
+from memos.memcube.dump.load import Load, Loaded
+from memos.memcube.dump.sealing import MAGIC, Sealer, check_passphrase, is_sealed, unseal
+from memos.memcube.dump.settle import Target
+from memos.memcube.dump.vectors import LentVectors
+from memos.memcube.indexing.followers import SAME_TEXTS, VectorFollower
+from memos.memcube.ledger import cubes
+from memos.reader.arguments import switch
+
+Given = str | Path | IO[bytes]
+"""A path, or an open file that can seek."""
+
+
+class TakesAdapters(Protocol):
+    """Has the adapters of an installation, and takes in those of a file."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with their files, None where this process has none."""
+        ...
+
+    def take(self, work: Load) -> tuple[int, str | None]:
+        """Take in what a file that was loaded has; return how many are ready, and why the others are not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a dump and a load need besides the handles: the embedder, the vector index and what keeps it up to date.
+
+    `local` are the settings of the model in this process that chats, if one does.
+    """
+
+    embedder: Embedder
+    vector: VectorIndex
+    follower: VectorFollower
+    home: Path
+    dump_bytes: int
+    check_space: Callable[[], None]
+    charge: Charge
+    activations: Activations
+    adapters: TakesAdapters
+    local: ChatSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpInfo:
+    """What a dump is of; `counts` are rows by table, `fits` says whether its vectors are of the embedder here.
+
+    `kv_blocks` are those of activation memory, `adapters` those that answered for it.
+    """
+
+    cube: str
+    description: str
+    created_at: datetime
+    program: str
+    embedder: str
+    fits: bool
+    vectors: int
+    sealed: bool
+    bytes: int
+    counts: Mapping[str, int]
+    left_out: tuple[str, ...]
+    kv_blocks: int = 0
+    adapters: int = 0
+
+
+class Travel:
+    """Dumps of cubes as files that any installation can load, and any program can read (docs/memcube-format.md)."""
+
+    def __init__(self, handles: Handles, doors: Doors, means: Means) -> None:
+        self._handles = handles
+        self._doors = doors
+        self._means = means
+
+    def dump(  # noqa: PLR0913 - each decides something of its own
+        self, cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
+        adapters: bool = False, actor: str = LOCAL_OWNER, on_progress: Progress | None = None,
+    ) -> DumpInfo:  # fmt: skip
+        """Write a cube as it is at this moment into a new file; it appears whole or not at all. Owners of it may.
+
+        The file holds everything, also what was replaced or deleted; with a passphrase it is sealed. With `kv` it has
+        what prompts of the cube begin with, and the KV that models in this process keep of it; with `adapters` the
+        weights of those that answer for it, which know what its memories say.
+        Raises: NotFound, PermissionDenied, Conflict (the file is there), InvalidInput, BackendUnavailable (disk full),
+        IntegrityError (an adapter is damaged).
+        """
+        path = Path(file)
+        self._check_dump(cube, actor)
+        with _written_aside(path) as out:
+            return self._write(cube, out, passphrase, on_progress, vectors=vectors, kv=kv, adapters=adapters)
+
+    def inspect(self, file: Given, *, passphrase: str | None = None, actor: str = LOCAL_OWNER) -> DumpInfo:
+        """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
+        self._check_actor(actor)
+        with self._reader(file, passphrase) as (reader, size, sealed), Ids() as ids:
+            dump_check.check(reader, self._bounds(reader.manifest), ids, Ticker(None, 0))
+            return self._info(reader.manifest, size, sealed, dump_check.unknown(reader))
+
+    def load(  # noqa: PLR0913 - each decides something of its own
+        self, file: Given, *, cube: str | None = None, merge: bool = False, trust: bool = False,
+        restore_erased: bool = False, passphrase: str | None = None, actor: str = LOCAL_OWNER,
+        on_progress: Progress | None = None,
+    ) -> Loaded:  # fmt: skip
+        """Load a dump as a new cube of the actor's, under its own id or `cube`; with `merge` into one that is there.
+
+        All of it is loaded or nothing. What it says counts as untrusted unless `trust`; what was erased here stays
+        erased unless `restore_erased`. Of an item that is here at another version the one here stays. Adapters of a
+        file that is trusted are examined then, which takes minutes, and are ready if they pass.
+        Raises: InvalidInput (damaged), Conflict (the id is taken), NotFound, PermissionDenied, BackendUnavailable.
+        """
+        self._check_actor(actor)
+        flags = switch("merge", merge), switch("trust", trust), switch("restore_erased", restore_erased)
+        with self._reader(file, passphrase) as (reader, _, _), Ids() as ids:
+            target = self._target(check_name("cube", cube or reader.manifest.cube.id, 128), actor, flags)
+            bounds = self._bounds(reader.manifest)
+            dump_check.check(reader, bounds, ids, Ticker(None, 0))
+            total = sum(reader.manifest.counts.values())
+            ticker = Ticker(on_progress, total)
+            work = Load(reader, bounds, ids, target, self._means.embedder.fingerprint, self._handles.clock, ticker)
+            with self._doors.guard.changing():
+                done = self._loaded(work)
+            blocks, why = self._adopted(work)
+            ready, not_ready = self._means.adapters.take(work)
+            ticker.finish()
+        self._handles.settle()
+        return replace(done, kv_blocks=blocks, kv_left_out=why, adapters=ready, adapters_left_out=not_ready)
+
+    def _adopted(self, work: Load) -> tuple[int, str | None]:
+        """Take in the blocks of activation memory where the same model answers; return how many, or why none."""
+        if not dump_kv.names(work.reader):
+            return 0, None
+        target, local = work.target, self._means.local
+        if not target.trust:
+            return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
+        if target.merge or target.cube != work.reader.manifest.cube.id:
+            return 0, "they are of a cube of its own, under the name that it had"
+        if local is None:
+            return 0, "no model in this process keeps any (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
+        try:
+            shape = self._means.activations.shape(local)
+        except MemosError as error:
+            return 0, f"the model {local.model} cannot be opened: {error}"
+        told = dump_kv.heads(work.reader)
+        if shape is None or shape.fingerprint not in {block.fingerprint for block in told.values()}:
+            return 0, f"another model than {local.model} made them, or one of other weights, tokenizer or template"
+        taken = self._means.activations.adopt(dump_kv.read_blocks(work.reader, told, work.ids), target.cube, shape)
+        left = len(told) - taken
+        return taken, f"{left} found no room, or have no place among the others" if left else None
+
+    def _loaded(self, work: Load) -> Loaded:
+        means, manifest = self._means, work.reader.manifest
+        lent = None
+        fits = work.vectors_fit and manifest.point_format in SAME_TEXTS and work.reader.has(POINTS)
+        if fits and work.target.trust:  # others could have an item found whatever is asked
+            with disk_errors(means.home):
+                lent = LentVectors(work.reader, self._scratch(), normalised=work.fingerprint.normalised)
+        try:
+            with self._doors.writing() as connection:
+                done = loading.load(connection, work)
+                means.charge(connection, done.items, loading.size_of(connection, work))
+                if lent is not None:
+                    lent.name(work.reader, work.ids)
+                    means.follower.lend(lent)  # before others see that there is something to follow
+        except BaseException:
+            means.follower.lend(None)
+            raise
+        return done
+
+    def _target(self, cube: str, actor: str, flags: tuple[bool, bool, bool]) -> Target:
+        merge, trust, restore_erased = flags
+        sees = self._handles.readable(actor)
+        if merge:
+            self._handles.scoping([cube], actor, right=Right.OWN)
+        else:
+            check_new_id("cube", cube)
+            with self._handles.ledger.read() as connection:
+                if cubes.exists(connection, cube):
+                    raise Conflict(f"Cube {cube!r} exists already; choose another id (cube=, --as), or merge into it.")
+        return Target(cube, actor, merge, trust, restore_erased, sees is None, sees)
+
+    def _check_dump(self, cube: str, actor: str) -> None:
+        self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+
+    def _check_actor(self, actor: str) -> None:
+        self._handles.check_open()
+        self._doors.guard.check(check_name("actor", actor, 128), (), Right.WRITE)
+
+    def _bounds(self, manifest: DumpManifest) -> Bounds:
+        now = to_micros(self._handles.clock.now())
+        return Bounds(now, self._handles.limits.message_bytes, manifest.embedder.dimension)
+
+    def _write(
+        self, cube: str, out: IO[bytes], passphrase: str | None, on_progress: Progress | None = None, *,
+        vectors: bool, kv: bool, adapters: bool,
+    ) -> DumpInfo:  # fmt: skip
+        vectors, kv, adapters = switch("vectors", vectors), switch("kv", kv), switch("adapters", adapters)
+        secret = None if passphrase is None else check_passphrase(passphrase)
+        means = self._means
+        if adapters and means.adapters.folder is None:
+            raise InvalidInput("adapters", "are in no folder of this program's own, which has none: dump without them")
+        with self._handles.ledger.read() as connection:
+            own = cubes.heads(connection, [cube])[cube].fingerprint == means.embedder.fingerprint
+            index = means.vector if own and vectors else None
+            for packed in (True, False):
+                learned = means.adapters.folder if adapters else None
+                source = dumping.Source(
+                    connection, cube, self._handles.clock.now(), index, self._scratch(), adapters=learned
+                )
+                out.seek(0)
+                out.truncate()
+                sealer = None if secret is None else Sealer(out, secret)
+                lending = means.activations.kept(cube) if kv else nullcontext()
+                with DumpWriter(sealer or out, packed=packed) as writer, lending as kept:
+                    ticker = Ticker(on_progress, dumping.count(connection, cube))
+                    manifest = dumping.write_dump(replace(source, kept=kept), writer, ticker)
+                if sealer is not None:
+                    sealer.finish()
+                size = out.tell()
+                if not is_suspicious(writer.unpacked, size):
+                    break
+        return self._info(manifest, size, secret is not None, ())
+
+    @contextmanager
+    def _reader(self, file: Given, passphrase: str | None) -> Iterator[tuple[DumpReader, int, bool]]:
+        with _opened(file) as given:
+            size = given.seek(0, os.SEEK_END)
+            given.seek(0)
+            sealed = is_sealed(given.read(len(MAGIC)))
+            given.seek(0)
+            if not sealed:
+                if passphrase is not None:
+                    raise InvalidInput("passphrase", "is given, and the file is not sealed; leave it out to load it")
+                yield DumpReader(given, self._means.dump_bytes), size, False
+                return
+            if passphrase is None:
+                raise InvalidInput("passphrase", "is missing: the file is sealed with one")
+            secret = check_passphrase(passphrase)
+            with disk_errors(self._means.home), tempfile.TemporaryFile(dir=self._scratch()) as plain:
+                unseal(given, plain, secret)
+                yield DumpReader(plain, self._means.dump_bytes), size, True
+
+    def _info(self, manifest: DumpManifest, size: int, sealed: bool, left_out: tuple[str, ...]) -> DumpInfo:
+        points = manifest.parts.get(POINTS)
+        return DumpInfo(
+            manifest.cube.id, manifest.cube.description, manifest.created_at, manifest.program, manifest.embedder.name,
+            manifest.embedder == self._means.embedder.fingerprint, 0 if points is None else points.rows or 0, sealed,
+            size, manifest.counts, left_out, sum(map(dump_kv.is_block, manifest.parts)),
+            dump_adapters.count(manifest.parts),
+        )  # fmt: skip
+
+    def _scratch(self) -> Path | None:
+        return self._means.home if self._means.home.is_dir() else None
+
+
+def open_dump(
+    travel: Travel, cube: str, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
+    adapters: bool = False, actor: str = LOCAL_OWNER,
+) -> IO[bytes]:  # fmt: skip
+    """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Travel.dump`."""
+    travel._check_dump(cube, actor)
+    out = scratch_file(travel)
+    try:
+        with disk_errors(travel._means.home):
+            travel._write(cube, out, passphrase, vectors=vectors, kv=kv, adapters=adapters)
+        out.seek(0)
+    except BaseException:
+        out.close()
+        raise
+    return out
+
+
+def scratch_file(travel: Travel) -> IO[bytes]:
+    """Return a new file without a name, on the disk of the installation where that has one."""
+    with disk_errors(travel._means.home):
+        return tempfile.TemporaryFile(dir=travel._scratch())
+
+
+def write_scratch(travel: Travel, file: IO[bytes], data: bytes | bytearray) -> None:
+    """Write into such a file while there is room. Raises: BackendUnavailable."""
+    travel._means.check_space()
+    with disk_errors(travel._means.home):
+        file.write(data)
+
+
+@contextmanager
+def _opened(file: Given) -> Iterator[IO[bytes]]:
+    if not isinstance(file, str | Path):
+        yield file
+        return
+    path = Path(file)
+    try:
+        opened = path.open("rb")
+    except OSError as error:
+        raise InvalidInput("file", f"{str(path)!r} cannot be read ({error.strerror})") from error
+    with opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise InvalidInput("file", f"{str(path)!r} is no file")
+        yield opened
+
+
+@contextmanager
+def _written_aside(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file that takes its name when it is whole; what a crash left of an earlier one goes first."""
+    aside = path.with_name(f".{path.name}.part") if path.name else path
+    with disk_errors(path.parent):
+        if path.exists() or path.is_symlink() or not path.name:
+            raise Conflict(f"There is {str(path)!r} already: choose another name, or remove it.")
+        aside.unlink(missing_ok=True)
+        try:
+            with created(aside) as out:
+                yield out
+            aside.rename(path)
+            sync_folder(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise

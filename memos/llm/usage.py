@@ -1,0 +1,93 @@
+"""Adds up what one piece of work spends on models; whoever started the work reads the sum, and keeps it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memos.core.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question to a model: for what, for whom, and what it cost.
+
+    `tokens` of a `cached` answer are what it once cost; nothing was spent on it now. `failed`: no answer came of it.
+    """
+
+    purpose: str
+    cube: str | None
+    task: str | None
+    model: str
+    tokens: Tokens
+    cached: bool
+    failed: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The sum of some calls; tokens and seconds are those of calls that reached a model."""
+
+    calls: int = 0
+    cached: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of both ways."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def plus(self, call: Call) -> Spent:
+        """Return the sum with one more call."""
+        tokens = Tokens() if call.cached else call.tokens
+        return Spent(
+            calls=self.calls + 1,
+            cached=self.cached + call.cached,
+            failed=self.failed + call.failed,
+            prompt_tokens=self.prompt_tokens + tokens.prompt,
+            completion_tokens=self.completion_tokens + tokens.completion,
+            estimated=self.estimated or tokens.estimated,
+            seconds=self.seconds + call.seconds,
+        )
+
+
+class Meter:
+    """Counts every call of one piece of work, also those that failed; thread-safe.
+
+    `tell` hears of each call at once, on the calling thread, after it was counted; what it raises reaches the caller.
+    """
+
+    def __init__(
+        self,
+        purpose: str,
+        *,
+        cube: str | None = None,
+        task: str | None = None,
+        tell: Callable[[Call], None] | None = None,
+    ) -> None:
+        self.purpose = purpose
+        self.cube = cube
+        self.task = task
+        self._tell = tell
+        self._spent = Spent()
+        self._lock = threading.Lock()
+
+    @property
+    def spent(self) -> Spent:
+        """The sum so far."""
+        with self._lock:
+            return self._spent
+
+    def count(self, model: str, tokens: Tokens, seconds: float, *, cached: bool = False, failed: bool = False) -> None:
+        """Add one call."""
+        call = Call(self.purpose, self.cube, self.task, model, tokens, cached, failed, seconds)
+        with self._lock:
+            self._spent = self._spent.plus(call)
+        if self._tell is not None:
+            self._tell(call)

@@ -1,0 +1,1 @@
+"""Whole installations as files: backup, restore and migration."""

@@ -1,0 +1,217 @@
+"""Puts a backup back into a ledger in one transaction, and erases again what was erased since it was made.
+
+Knows one ledger; the indexes are told through its outbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from memos.errors import Conflict
+from memos.memcube import erasure as erase
+from memos.memcube.backup import archive, backups, rows
+from memos.memcube.backup.archive import Manifest
+from memos.memcube.backup.backups import Erased
+from memos.memcube.backup.files import Progress, Ticker
+from memos.memcube.changes import Change
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import cubes, outbox
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.items import in_batches
+
+_REVISION = [column.name for column in t.items.columns].index("revision")
+_KEPT = (t.tombstones, t.tombstone_items, t.backups, t.tombstone_backups)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did: of which backup, and how many items of it were erased since and left out."""
+
+    backup: str
+    created_at: datetime
+    rows: int
+    items: int
+    erased_again: int
+
+
+def restore_archive(
+    folder: Path, ledger: Ledger, now: datetime, *, replace: bool = False, on_progress: Progress | None = None
+) -> Restored:
+    """Fill a ledger from a backup; it is seen whole or not at all. With `replace` what it has goes, erasures stay.
+
+    Raises: NotFound (no backup), IntegrityError (damaged, newer), Conflict (the ledger is not empty).
+    """
+    manifest = archive.read_manifest(folder)
+    with ledger.read() as connection:
+        refuse_unless_blank(connection, replace=replace)
+    told = backups.read_erased(folder, manifest)
+    archive.check(folder, manifest)
+    with ledger.write() as connection:
+        refuse_unless_blank(connection, replace=replace)
+        kept = {table: list(rows.stream(connection, table)) for table in _KEPT}
+        unlearned, excluded = _without_consent(connection), list(rows.stream(connection, t.adapter_exclusions))
+        raised = _give_way(connection)
+        try:
+            count = _load(connection, folder, manifest, raised, Ticker(on_progress, manifest.rows))
+        except exc.IntegrityError as error:
+            why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
+            raise archive.damaged(folder, f"its rows contradict each other ({why})") from error
+        for cube in unlearned:  # who took consent back since has not given it again
+            adapter_rows.disallow(connection, cube)
+        for table, entries in kept.items():
+            _add_missing(connection, table, entries)
+        _bury(connection, told)
+        connection.execute(
+            sa.update(t.backups)
+            .where(t.backups.c.id == manifest.id, t.backups.c.finished_at.is_(None))
+            .values(finished_at=manifest.created_at, newest=manifest.newest)
+        )
+        erased_again = replay(connection, now)
+        _exclude_again(connection, excluded)
+        enqueue_everything(connection)
+        items = rows.count(connection, t.items)
+    return Restored(manifest.id, manifest.created_at, count, items, erased_again)
+
+
+def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
+    """Raise Conflict when a ledger has content that may not be replaced."""
+    if not replace and not rows.is_blank(connection):
+        where = connection.engine.url.render_as_string(hide_password=True)
+        raise Conflict(
+            f"There are memories in the place to restore to, {where}: choose another one (--data-dir, or "
+            "MEMOS_LEDGER_URL where it is set), or replace them for good (--replace)."
+        )
+
+
+def enqueue_everything(connection: sa.Connection) -> None:
+    """Have both indexes follow every item there is."""
+    for target in outbox.TARGETS:
+        every = sa.select(sa.literal(target), t.items.c.cube_id, t.items.c.id)
+        connection.execute(sa.insert(t.outbox).from_select(["target", "cube_id", "item_id"], every))
+
+
+def replay(connection: sa.Connection, now: datetime) -> int:
+    """Erase the items, and the cubes, that a tombstone names and that are there all the same; return how many items."""
+    now = max(now, cubes.newest_event(connection) or now)
+    before = rows.count(connection, t.items)
+    back = (
+        sa.select(
+            t.tombstone_items.c.item_id, t.tombstone_items.c.tombstone_id, t.items.c.cube_id, t.tombstones.c.actor
+        )
+        .join(t.items, t.items.c.id == t.tombstone_items.c.item_id)
+        .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
+        .order_by(t.tombstone_items.c.item_id)
+    )
+    # A file whose bytes are gone for good says so by its digest.
+    whole = (
+        sa.select(
+            t.tombstone_items.c.item_id, t.tombstone_items.c.tombstone_id, t.files.c.cube_id, t.tombstones.c.actor
+        )
+        .join(t.files, t.files.c.id == t.tombstone_items.c.item_id)
+        .join(t.tombstones, t.tombstones.c.id == t.tombstone_items.c.tombstone_id)
+        .where(t.files.c.sha256 != "")
+        .order_by(t.tombstone_items.c.item_id)
+    )
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in [*connection.execute(back), *connection.execute(whole)]:
+        found.setdefault((row.cube_id, row.actor, row.tombstone_id), []).append(row.item_id)
+    for (cube, actor, receipt_id), item_ids in found.items():
+        erase.again(Change(connection, cube, actor, now), receipt_id, item_ids)
+    for grave in backups.graves(connection, t.tombstones.c.cube_id.in_(sa.select(t.cubes.c.id))):
+        if grave.whole_cube:
+            _drop_again(connection, grave, now)
+    return before - rows.count(connection, t.items)
+
+
+def _drop_again(connection: sa.Connection, grave: Erased, now: datetime) -> None:
+    """Drop a cube that was dropped; one that was made under the same name later stays."""
+    same = sa.select(t.cubes.c.id).where(t.cubes.c.id == grave.cube, t.cubes.c.created_at <= grave.at)
+    if connection.scalar(same) is None:
+        return
+    left = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == grave.cube)))
+    erase.again(Change(connection, grave.cube, grave.actor, now), grave.receipt, left)
+    erase.remove_cube(connection, grave.cube)
+
+
+def _without_consent(connection: sa.Connection) -> list[str]:
+    """Return the cubes of which nothing may be learned."""
+    consents = sa.select(t.adapter_consents.c.cube_id)
+    return list(connection.scalars(sa.select(t.cubes.c.id).where(t.cubes.c.id.not_in(consents))))
+
+
+def _exclude_again(connection: sa.Connection, entries: Sequence[rows.Values]) -> None:
+    """Let what was excluded from learning be excluded again, where it is there in the same cube."""
+    there: set[tuple[str, str]] = set()
+    for batch in in_batches(item for item, *_ in entries):
+        query = sa.select(t.items.c.id, t.items.c.cube_id).where(t.items.c.id.in_(batch))
+        there.update((row.id, row.cube_id) for row in connection.execute(query))
+    _add_missing(connection, t.adapter_exclusions, (row for row in entries if (row[0], row[1]) in there))
+
+
+def _give_way(connection: sa.Connection) -> int:
+    """Empty the ledger and have the indexes forget its items; return what to add to the revisions that come.
+
+    An index tells an item's states apart by revision: none that it may have seen already comes back with other content.
+    """
+    newest = connection.scalar(sa.select(sa.func.max(t.items.c.revision)))
+    connection.execute(sa.delete(t.outbox))
+    enqueue_everything(connection)
+    # Where the indexes are stays, how far they are is no longer true.
+    places = t.meta.c.key.like("mark:%") & t.meta.c.key.not_in([f"mark:{target}" for target in outbox.TARGETS])
+    for table in (t.adapter_items, t.adapters):  # in no backup, and of memories that go
+        connection.execute(sa.delete(table))
+    for table in reversed(rows.tables()):
+        connection.execute(sa.delete(table).where(~places) if table is t.meta else sa.delete(table))
+    return 0 if newest is None else newest + 1
+
+
+def _load(connection: sa.Connection, folder: Path, manifest: Manifest, raised: int, ticker: Ticker) -> int:
+    count = 0
+    for table in rows.tables():
+        for batch in rows.batches(archive.read(folder, manifest, table)):
+            for values in batch if table is t.items else ():
+                values[_REVISION] += raised
+            rows.insert(connection, table, batch)
+            count += len(batch)
+            ticker.tick(len(batch))
+    ticker.finish()
+    return count
+
+
+def _add_missing(connection: sa.Connection, table: sa.Table, entries: Iterable[rows.Values]) -> None:
+    known = {tuple(rows.key_of(table, values)) for values in rows.stream(connection, table)}
+    for batch in rows.batches(values for values in entries if tuple(rows.key_of(table, values)) not in known):
+        rows.insert(connection, table, batch)
+
+
+def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
+    """Give the ledger the tombstones that the backup's own file tells of."""
+    for grave in told:
+        if connection.scalar(sa.select(t.tombstones.c.id).where(t.tombstones.c.id == grave.receipt)) is None:
+            connection.execute(
+                sa.insert(t.tombstones).values(
+                    id=grave.receipt,
+                    cube_id=grave.cube,
+                    actor=grave.actor,
+                    at=grave.at,
+                    state="purging",
+                    removed={"cubes": 1} if grave.whole_cube else {},
+                    rebuilt=[],
+                    stores={"ledger": "purging"},
+                )
+            )
+        known: set[str] = set()
+        for batch in in_batches(grave.items):
+            query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
+            known.update(connection.scalars(query))
+        fresh = [item_id for item_id in dict.fromkeys(grave.items) if item_id not in known]
+        if fresh:
+            entries = [{"item_id": item_id, "tombstone_id": grave.receipt} for item_id in fresh]
+            connection.execute(sa.insert(t.tombstone_items), entries)

@@ -1,0 +1,1 @@
+"""One cube as a `.memcube` file: written, checked and loaded."""

@@ -1,0 +1,432 @@
+"""Loads a checked dump into a ledger, in one transaction: as a new cube, or into one that is there.
+
+Whatever the file says, its rows are of the one cube they are loaded into, and refer to each other alone. Knows no
+index; what the indexes have to follow is in the outbox.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from memos.core.clock import Clock, from_micros, to_micros
+from memos.core.types import Cube, CubeKind, FileKind, FileState, Fingerprint, ItemType, Json, LinkKind, Tier, Trust
+from memos.errors import Conflict
+from memos.memcube import changes
+from memos.memcube import erasure as erase
+from memos.memcube import images as pictures
+from memos.memcube.backup import rows
+from memos.memcube.backup.files import Ticker
+from memos.memcube.changes import Change
+from memos.memcube.dump import kv as dump_kv
+from memos.memcube.dump.check import Bounds, RowReader, digest_of, link
+from memos.memcube.dump.container import DumpReader
+from memos.memcube.dump.dump_check import OWN, contents, table_rows, unknown
+from memos.memcube.dump.dump_problems import problems
+from memos.memcube.dump.format import ID, TABLES, bad, part_of
+from memos.memcube.dump.ids import Fate, Ids, Kind
+from memos.memcube.dump.settle import Settling, Target, settle
+from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks, templates
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.tasks import PRIORITY, NewTask
+
+_NEW_REVISION = 1  # an index never saw these ids: what was erased here does not get them again
+
+_REFERENCES: dict[str, dict[str, Kind]] = {
+    "items": {"conversation_id": Kind.CONVERSATION, "version_id": Kind.VERSION},
+    "versions": {"item_id": Kind.ITEM, "superseded_by": Kind.ITEM},
+    "messages": {"conversation_id": Kind.CONVERSATION},
+    "sources": {"item_id": Kind.ITEM, "message_id": Kind.MESSAGE, "extraction_id": Kind.EXTRACTION},
+    "links": {"from_id": Kind.ITEM, "to_id": Kind.ITEM},
+    "files": {"item_id": Kind.ITEM, "replaced_by": Kind.FILE},
+    "file_items": {"item_id": Kind.ITEM, "file_id": Kind.FILE},
+    "extraction_items": {"item_id": Kind.ITEM, "extraction_id": Kind.EXTRACTION},
+    "pages": {"conversation_id": Kind.CONVERSATION, "segment_id": Kind.SEGMENT},
+    "warmth": {"item_id": Kind.ITEM},
+}
+# What a row is part of: without that it is left out.
+_OWNER = {
+    "versions": "item_id", "sources": "item_id", "links": "from_id", "file_items": "item_id", "warmth": "item_id",
+    "extraction_items": "extraction_id",
+}  # fmt: skip
+# Where ids may stand in the middle of something.
+_QUOTING = {"versions": ("reason", "info"), "files": ("info",), "messages": ("content",), "segments": ("spans",)}
+_SOMEWHERE = re.compile(ID.pattern)
+_EVENT_ITEMS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load did, in numbers.
+
+    `skipped` were here at the same version, `differing` are here at another and stayed as they are, `erased` were
+    erased here and stay so, `unsourced` are not trusted and say that messages say so which are here already: they are
+    left out. `kv_blocks` of activation memory were taken in, `kv_left_out` says why none were of those that are in the
+    file. `adapters` passed their examination here and are ready, `adapters_left_out` says why others did not, or were
+    not taken. `left_out` names parts that this version does not load.
+    """
+
+    cube: str
+    merged: bool
+    trusted: bool
+    items: int
+    versions: int
+    messages: int
+    files: int
+    skipped: int
+    differing: tuple[str, ...]
+    erased: int
+    unsourced: int
+    left_out: tuple[str, ...]
+    kv_blocks: int = 0
+    kv_left_out: str | None = None
+    adapters: int = 0
+    adapters_left_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load: the dump as it was checked, where it goes, and the embedder of this installation."""
+
+    reader: DumpReader
+    bounds: Bounds
+    ids: Ids
+    target: Target
+    fingerprint: Fingerprint
+    clock: Clock
+    ticker: Ticker
+
+    @property
+    def vectors_fit(self) -> bool:
+        """Say whether vectors of the file are of this installation's embedder."""
+        return self.reader.manifest.embedder == self.fingerprint
+
+
+def load(connection: sa.Connection, work: Load) -> Loaded:
+    """Load a dump; whoever called commits or not. Raises: InvalidInput, Conflict, NotFound."""
+    target, head = work.target, work.reader.manifest.cube
+    try:
+        if target.merge:
+            change = changes.begin(connection, target.cube, target.actor, work.clock)
+            _check_merge(connection, work)
+            before = problems(connection, target.cube, trusted=target.trust)
+        else:
+            _make(connection, work)
+            change, before = None, set()
+        secret = cubes.entity_salt(connection, target.cube)
+        settling = Settling(connection, work.reader, work.bounds, work.ids, target, secret)
+        settle(settling)
+        _refuse_all_erased(work, settling.erased)
+        _insert_everything(connection, work, change)
+        if target.trust and not target.merge:
+            dump_kv.load_prefix(connection, work.reader, work.ids, target.cube, work.bounds.now)
+        if change is None:
+            _settle_chain(connection, target.cube, head.event_seq)
+            change = changes.begin(connection, target.cube, target.actor, work.clock)
+        if fresh := sorted(problems(connection, target.cube, trusted=target.trust) - before):
+            raise bad(f"its rows do not belong together ({fresh[0]})")
+        return _finish(change, work, settling.erased)
+    except exc.IntegrityError as error:
+        why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
+        raise bad(f"its rows contradict each other ({why})") from error
+
+
+def size_of(connection: sa.Connection, work: Load) -> int:
+    """Return how many bytes of text and files are new."""
+    text = sa.cast(t.versions.c.memory, sa.LargeBinary)
+    size = sa.func.length(text) if connection.dialect.name == "sqlite" else sa.func.octet_length(t.versions.c.memory)
+    queries = (
+        (Kind.ITEM, sa.select(sa.func.sum(size)), t.versions.c.item_id),
+        (Kind.FILE, sa.select(sa.func.sum(t.files.c.bytes)), t.files.c.id),
+    )
+    return sum(
+        int(connection.scalar(query.where(column.in_(batch))) or 0)
+        for kind, query, column in queries
+        for batch in work.ids.new_ids(kind)
+    )
+
+
+def _make(connection: sa.Connection, work: Load) -> None:
+    head, target = work.reader.manifest.cube, work.target
+    # Of a cube that was dropped here this is another one: a restored backup must not drop it again.
+    dropped = sa.select(t.tombstones.c.id).where(t.tombstones.c.cube_id == target.cube).limit(1)
+    made = from_micros(head.created_at) if connection.scalar(dropped) is None else work.clock.now()
+    cubes.create(
+        connection,
+        Cube(
+            target.cube, target.actor, head.description, head.time_zone, work.fingerprint, made,
+            kind=CubeKind(head.kind), redact_pii=head.redact_pii,
+        ),
+    )  # fmt: skip
+    until = None if head.lone_until is None else from_micros(head.lone_until)
+    own = t.cubes.c.id == target.cube
+    connection.execute(sa.update(t.cubes).where(own).values(heat_tau_s=head.heat_tau_s, lone_until=until))
+    if target.trust and head.template is not None:
+        templates.put(connection, target.cube, head.template)
+
+
+def _check_merge(connection: sa.Connection, work: Load) -> None:
+    here = cubes.get(connection, work.target.cube)
+    if here.redact_pii and not work.reader.manifest.cube.redact_pii:
+        raise Conflict(
+            f"Cube {here.id!r} masks personal data and the dump is of one that does not: load it as a cube of its own."
+        )
+
+
+def _refuse_all_erased(work: Load, erased: Mapping[str, str]) -> None:
+    new = work.ids.count(Kind.ITEM, Fate.NEW)
+    if new and len(erased) >= new and not work.target.merge:
+        raise Conflict(
+            "All memories of this dump were erased here since (or the cube was dropped): load it with restore_erased "
+            "(--restore-erased) if they are to come back."
+        )
+
+
+def _insert_everything(connection: sa.Connection, work: Load, change: Change | None) -> None:
+    if work.target.merge:
+        _place_conversations(connection, work)
+    for table in TABLES:
+        if table is t.events and work.target.merge:
+            continue
+        values = _events(work) if table is t.events else _rows(work, table, change)
+        for batch in rows.batches(values):
+            rows.insert(connection, table, batch)
+            work.ticker.tick(len(batch))
+        if table is t.files:
+            _insert_contents(connection, work)
+
+
+def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.Values]:
+    """Yield the rows of a table as they are stored here."""
+    shaped = RowReader(table, work.bounds)
+    if table is t.warmth and work.target.merge:
+        return
+    for number, row in enumerate(table_rows(work.reader, table, work.bounds), start=1):
+        owner = _OWNER.get(table.name)
+        if owner is not None:
+            kind = _REFERENCES[table.name][owner]
+            if _found(work.ids, kind, row[owner], table, number)[1] is not Fate.NEW:
+                continue
+        old = row.get("id", "")
+        if table.name in OWN:
+            row["id"], fate = _found(work.ids, OWN[table.name], old, table, number)
+            if fate is not Fate.NEW:
+                continue
+        if _is_cut(work, table, row, number):
+            continue
+        _rename(work, table, row, number)
+        _adapt(work, table, row, old, change)
+        yield shaped.values(row, cube_id=work.target.cube, revision=_NEW_REVISION)
+
+
+def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tuple[str, Fate]:
+    found = ids.find(kind, old)
+    if found is None:
+        raise bad(f"{part_of(table)}, line {number} is about a {kind.name.lower()} that is not in it")
+    return found
+
+
+def _is_cut(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> bool:
+    """Say whether a row leads to what is left out, or to what is here and none of its business."""
+    if table is t.extraction_items:
+        return _found(work.ids, Kind.ITEM, row["item_id"], table, number)[1] is Fate.LEFT_OUT
+    if table is not t.links:
+        return False
+    fate = _found(work.ids, Kind.ITEM, row["to_id"], table, number)[1]
+    # What was made of something goes when that is erased, whoever says so.
+    strange = fate is Fate.KEPT and not work.target.trust and row["kind"] != LinkKind.DERIVED_FROM
+    return fate is Fate.LEFT_OUT or strange
+
+
+def _rename(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> None:
+    """Put the ids of here in the place of the dump's; an id that the dump does not have is refused."""
+    for column, kind in _REFERENCES.get(table.name, {}).items():
+        if row[column] is not None:
+            id_, fate = _found(work.ids, kind, row[column], table, number)
+            row[column] = None if fate is Fate.LEFT_OUT and table.c[column].nullable else id_
+    if work.ids.changed:
+        for column in _QUOTING.get(table.name, ()):
+            row[column] = _requoted(work.ids, row[column])
+
+
+def _requoted(ids: Ids, value: Any) -> Any:
+    """Return a value with the ids of here wherever one of the dump's stands in it."""
+    if isinstance(value, str):
+        return _SOMEWHERE.sub(lambda found: ids.anything(found[0]) or found[0], value)
+    if isinstance(value, list):
+        return [_requoted(ids, entry) for entry in value]
+    if isinstance(value, dict):
+        return {name: _requoted(ids, entry) for name, entry in value.items()}
+    return value
+
+
+def _adapt(work: Load, table: sa.Table, row: dict[str, Any], old: str, change: Change | None) -> None:
+    """Change what is otherwise in this installation: trust, tiers, vectors, places; `old` is the dump's id."""
+    if table is t.messages and not work.target.trust:
+        row["trust"] = str(Trust.UNTRUSTED)
+    elif table is t.segments and not work.vectors_fit:
+        row["vector"] = None
+    if change is None:
+        return
+    if table is t.conversations:
+        row["first_short"] = 0
+    elif table is t.items:
+        row["created_at"], row["cold"] = to_micros(change.now), False
+        if (place := work.ids.place_of(old)) is not None:
+            row["position"], row["page"], row["session"] = place
+    elif table is t.versions and row["type"] == ItemType.MESSAGE and row["tier"] == Tier.MID:
+        row["tier"] = str(Tier.SHORT)
+
+
+def _place_conversations(connection: sa.Connection, work: Load) -> None:
+    """Put the new messages of conversations that the cube has behind those it has."""
+    for row in table_rows(work.reader, t.conversations, work.bounds):
+        found = work.ids.find(Kind.CONVERSATION, row["id"])
+        if found is None or found[1] is not Fate.KEPT:
+            continue
+        mine = t.conversations.c.id == found[0]
+        here = connection.execute(sa.select(t.conversations).where(mine)).one()
+        last = work.ids.append(row["id"], (here.next_position - 1, here.next_page, here.session))
+        if last is not None:
+            at = None if row["said_at"] is None else from_micros(row["said_at"])
+            values = {"next_position": last[0] + 1, "next_page": last[1], "session": last[2], "said_at": at}
+            connection.execute(sa.update(t.conversations).where(mine).values(values))
+
+
+def _insert_contents(connection: sa.Connection, work: Load) -> None:
+    for name, part in contents(work.reader):
+        id_, fate = work.ids.find(Kind.FILE, name.removeprefix("files/")) or ("", Fate.LEFT_OUT)
+        if not id_:
+            raise bad(f"{name} is no file of it")
+        held, ordinal = bytearray(), 0
+        for block in work.reader.blocks(name, part):
+            held += block
+            while len(held) >= files.PART_BYTES:
+                _insert_part(connection, fate, id_, ordinal, bytes(held[: files.PART_BYTES]))
+                del held[: files.PART_BYTES]
+                ordinal += 1
+        if held:
+            _insert_part(connection, fate, id_, ordinal, bytes(held))
+
+
+def _insert_part(connection: sa.Connection, fate: Fate, file: str, ordinal: int, data: bytes) -> None:
+    if fate is Fate.NEW:
+        connection.execute(sa.insert(t.file_parts).values(file_id=file, ordinal=ordinal, data=data))
+
+
+def _events(work: Load) -> Iterator[rows.Values]:
+    """Yield the events; where ids became others, with those in them and in a chain of their own."""
+    shaped, end = RowReader(t.events, work.bounds), bytes(32)
+    for row in table_rows(work.reader, t.events, work.bounds):
+        if work.ids.changed:
+            if row["item_id"] is not None:
+                row["item_id"] = work.ids.anything(row["item_id"]) or row["item_id"]
+            digest = base64.b64decode(row["digest"])
+            if row["body"] is not None:
+                told: Json = _requoted(work.ids, json.loads(row["body"]))
+                row["body"] = json.dumps(told, ensure_ascii=False, sort_keys=True)
+                digest = digest_of(base64.b64decode(row["salt"]), row["body"])
+            end = link(end, row["seq"], digest)
+            row["digest"], row["chain"] = (base64.b64encode(each).decode() for each in (digest, end))
+        yield shaped.values(row, cube_id=work.target.cube)
+
+
+def _settle_chain(connection: sa.Connection, cube: str, seq: int) -> None:
+    """Let the cube's chain end where its last event is."""
+    mine = sa.and_(t.events.c.cube_id == cube, t.events.c.seq == seq)
+    end = connection.scalar(sa.select(t.events.c.chain).where(mine))
+    segments = sa.select(sa.func.count()).where(t.segments.c.cube_id == cube).scalar_subquery()
+    values = {"event_seq": seq, "event_chain": bytes(32) if end is None else end, "segments": segments}
+    connection.execute(sa.update(t.cubes).where(t.cubes.c.id == cube).values(values))
+
+
+def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
+    """Tell the indexes, the tasks and the chain; erase again what was erased here."""
+    connection, cube, ids = change.connection, change.cube, work.ids
+    told = {"from": work.reader.manifest.cube.id, "manifest": work.reader.manifest_sha256, "trusted": work.target.trust}
+    changes.record(change, "load", told)
+    for batch in ids.new_ids(Kind.ITEM):
+        outbox.enqueue(connection, cube, batch)
+        changes.record(change, "load", {"items": batch})
+    _leave_tasks(change, work)
+    by_receipt: dict[str, list[str]] = {}
+    for id_, receipt in erased.items():
+        by_receipt.setdefault(receipt, []).append(id_)
+    before = _count(connection, cube)
+    for receipt, gone in by_receipt.items():
+        erase.again(change, receipt, _still_there(connection, gone))
+    skipped, differing = _compare_kept(connection, work)
+    gone_items = before - _count(connection, cube)
+    return Loaded(
+        cube, work.target.merge, work.target.trust, ids.count(Kind.ITEM, Fate.NEW) - gone_items,
+        _written(connection, ids), ids.count(Kind.MESSAGE, Fate.NEW), ids.count(Kind.FILE, Fate.NEW), skipped,
+        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), unknown(work.reader),
+    )  # fmt: skip
+
+
+def _leave_tasks(change: Change, work: Load) -> None:
+    """Leave what was waiting where the dump comes from: messages to read, files to read, segments to make again."""
+    connection, cube, now = change.connection, change.cube, change.now
+    wanted = sa.select(t.items.c.conversation_id).where(t.items.c.cube_id == cube, t.items.c.reading == "wanted")
+    new = [reading.read_task(conversation) for conversation in connection.scalars(wanted.distinct())]
+    unread = sa.select(t.files.c.id, t.files.c.kind).where(
+        t.files.c.cube_id == cube, t.files.c.state == FileState.PROCESSING
+    )
+    new += [_reading_of(row.id, row.kind) for row in connection.execute(unread)]
+    new.append(tiers.overflow_task(None, now))  # conversations that are too long are looked for anyway
+    if not work.target.merge and not work.vectors_fit:
+        segments = list(connection.scalars(sa.select(t.segments.c.id).where(t.segments.c.cube_id == cube)))
+        tiers.remake(connection, cube, segments, now)
+    tasks.enqueue(connection, cube, new, now)
+
+
+def _reading_of(file: str, kind: str) -> NewTask:
+    if kind == FileKind.IMAGE:
+        return pictures.describe_task(file)
+    return NewTask(files.READ, {"file": file}, key=file, priority=PRIORITY - 1)
+
+
+def _still_there(connection: sa.Connection, ids: Iterable[str]) -> list[str]:
+    """Return those of these ids that are items or files; what is erased takes along what was made of it."""
+    found: list[str] = []
+    for batch in items.in_batches(ids):
+        for table in (t.items, t.files):
+            found += connection.scalars(sa.select(table.c.id).where(table.c.id.in_(batch)))
+    return found
+
+
+def _count(connection: sa.Connection, cube: str) -> int:
+    return connection.scalar(sa.select(sa.func.count()).where(t.items.c.cube_id == cube)) or 0
+
+
+def _written(connection: sa.Connection, ids: Ids) -> int:
+    """Return how many versions the new items have."""
+    found = 0
+    for batch in ids.new_ids(Kind.ITEM):
+        found += connection.scalar(sa.select(sa.func.count()).where(t.versions.c.item_id.in_(batch))) or 0
+    return found
+
+
+def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str, ...]]:
+    """Return how many items were here at the same version, and those that were here at another."""
+    skipped, differing = 0, []
+    if not work.ids.count(Kind.ITEM, Fate.KEPT):
+        return 0, ()
+    for row in table_rows(work.reader, t.items, work.bounds):
+        id_, fate = work.ids.find(Kind.ITEM, row["id"]) or ("", Fate.NEW)
+        if fate is Fate.KEPT:
+            version = work.ids.find(Kind.VERSION, row["version_id"])
+            here = connection.scalar(sa.select(t.items.c.version_id).where(t.items.c.id == id_))
+            if version is not None and version[0] == here:
+                skipped += 1
+            else:
+                differing.append(id_)
+    return skipped, tuple(differing)

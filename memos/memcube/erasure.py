@@ -1,0 +1,406 @@
+"""Erasure: what was said is gone from every table, index file, cache and log, and a receipt without content stays.
+
+Two steps: one transaction removes the rows (state 'purging'), then files that may still hold old bytes are
+rewritten (state 'purged'). A crash between them leaves 'purging', which the next open finishes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.core.clock import new_id
+from memos.core.text.matching import words
+from memos.core.types import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
+from memos.memcube import images as pictures
+from memos.memcube import prefix_rows
+from memos.memcube.backup import backups
+from memos.memcube.changes import WINDOW, Change
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats, templates, tool_tasks
+from memos.memcube.ledger import idempotency as submissions
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger.engine import Ledger
+
+_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache", "activation", "parametric"), "purging")
+
+
+def erase(
+    change: Change, item_ids: Sequence[str], *, file_ids: Collection[str] = (), whole_cube: bool = False
+) -> EraseReceipt:
+    """Remove the items, what was derived from them, their raw messages and the bytes of the files they are part of.
+
+    Files named besides lose their bytes too, and are removed when no item of them is left. Raises: NotFound, nothing is
+    changed.
+    """
+    connection = change.connection
+    named = {items.require(connection, [change.cube], i).id for i in item_ids}
+    doomed = _with_derived(connection, named)
+    touched = {*files.of_items(connection, doomed).values(), *file_ids}
+    made = [state.created_at for state in items.current(connection, [change.cube], doomed).values()]
+    made += files.made_at(connection, touched)
+    whole = files.whole(connection, touched)
+    held = backups.holding(
+        connection,
+        min(made, default=None),
+        cubes.get(connection, change.cube).created_at if whole_cube else None,
+    )
+    saw = adapter_rows.that_saw(connection, change.cube, doomed)
+    removed, covered = _remove(change, doomed, named, touched)
+    if saw:
+        removed["adapters"] = len(saw)
+    if whole_cube:
+        removed["cubes"] = 1
+    receipt_id = new_id()
+    receipt = EraseReceipt(
+        receipt_id, change.cube, "purging", tuple(sorted({*doomed, *whole})), tuple(covered), dict(removed),
+        dict(_PURGING),
+    )  # fmt: skip
+    _bury(change, receipt, saw)
+    backups.note(connection, receipt_id, held)
+    told, untold = backups.affected(connection, receipt_id)
+    return replace(receipt, backups=told, untold_backups=untold)
+
+
+def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
+    """Remove what an earlier erasure removed and a restore brought back; its tombstone says `purging` once more.
+
+    The ids may be those of files too.
+    """
+    named = set(files.known(change.connection, item_ids))
+    doomed = _with_derived(change.connection, set(item_ids) - named)
+    touched = {*files.of_items(change.connection, doomed).values(), *named}
+    _remove(change, doomed, set(item_ids), touched)
+    known: set[str] = set()
+    doomed |= touched
+    for batch in items.in_batches(doomed):
+        query = sa.select(t.tombstone_items.c.item_id).where(t.tombstone_items.c.item_id.in_(batch))
+        known.update(change.connection.scalars(query))
+    if fresh := sorted(doomed - known):
+        rows = [{"item_id": item_id, "tombstone_id": receipt_id} for item_id in fresh]
+        change.connection.execute(sa.insert(t.tombstone_items), rows)
+    purging = {"state": "purging", "stores": dict(_PURGING)}
+    change.connection.execute(sa.update(t.tombstones).where(t.tombstones.c.id == receipt_id).values(purging))
+    body = {"receipt": receipt_id, "items": sorted(doomed), "again": True}
+    cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
+
+
+def _remove(
+    change: Change, doomed: set[str], named: set[str], touched: Collection[str]
+) -> tuple[Counter[str], list[str]]:
+    """Remove every row about the items, and the bytes of files; return counts by table and neighbours in windows.
+
+    What was not `named` is erased since one of the things it was made of is; the others are read again.
+    """
+    connection = change.connection
+    states = list(items.current(connection, [change.cube], doomed).values())
+    covered = items.followers(connection, states, WINDOW - 1)
+    message_ids = _messages_of(connection, doomed)
+    held = tiers.pages_of(connection, doomed)
+    origins = _other_origins(connection, doomed - named) - doomed
+    told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
+    of_tools = _other_origins(connection, told - named) - doomed
+    removed: Counter[str] = Counter()
+    _forget_requests(connection, change.cube, doomed, removed)
+    removed["repeats"] += repeats.forget_items(connection, change.cube, {*doomed, *touched})
+    submissions.forget(connection, change.cube)
+    _forget_answers(connection, doomed, removed)
+    _detach_successors(connection, doomed)
+    _forget_files(connection, doomed, removed)
+    prefix_rows.changed(connection, change.cube, doomed, change.now)
+    for table, column in (
+        (t.links, t.links.c.from_id),
+        (t.links, t.links.c.to_id),
+        (t.sources, t.sources.c.item_id),
+        (t.sources, t.sources.c.message_id),
+        (t.versions, t.versions.c.item_id),
+        (t.warmth, t.warmth.c.item_id),
+        (t.prefix_entries, t.prefix_entries.c.item_id),
+        (t.adapter_exclusions, t.adapter_exclusions.c.item_id),
+        (t.file_items, t.file_items.c.item_id),
+        (t.items, t.items.c.id),
+        (t.messages, t.messages.c.id),
+    ):
+        ids = message_ids if column in (t.messages.c.id, t.sources.c.message_id) else doomed
+        for batch in items.in_batches(ids):
+            removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
+    removed.update(files.forget_bytes(connection, touched))
+    tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
+    moves.read_again(connection, change.cube, origins, change.now)
+    tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
+    outbox.remove_items(connection, doomed)
+    _blank_events(connection, doomed, removed)
+    queues.lock(connection, change.cube)
+    # An error may quote a value; ids alone cannot tell whose.
+    connection.execute(sa.update(t.tasks).where(t.tasks.c.cube_id == change.cube).values(error=None))
+    _remove_empty_conversations(connection, change.cube)
+    items.touch(connection, covered)
+    outbox.enqueue(connection, change.cube, [*sorted(doomed), *covered])
+    return removed, covered
+
+
+def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
+    """Remove the files that are part of an erased message."""
+    pictures.forget(connection, item_ids, removed)
+
+
+def drop(change: Change) -> EraseReceipt:
+    """Erase every item of a cube, then the cube's own rows."""
+    connection, cube = change.connection, change.cube
+    ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube)))
+    receipt = erase(change, ids, file_ids=files.of_cube(connection, cube), whole_cube=True)
+    remove_cube(connection, cube)
+    return receipt
+
+
+def remove_cube(connection: sa.Connection, cube: str) -> None:
+    """Remove the rows of a cube without items."""
+    queues.lock(connection, cube)
+    files.remove(connection, files.of_cube(connection, cube))
+    of_cube = (
+        t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
+        t.extraction_items, t.extractions, t.retention_rules, t.grants, t.repeats, t.prefix_entries,
+    )  # fmt: skip
+    for table in of_cube:
+        connection.execute(sa.delete(table).where(table.c.cube_id == cube))
+    templates.remove(connection, cube)
+    adapter_rows.remove_cube(connection, cube)
+    connection.execute(sa.delete(t.cubes).where(t.cubes.c.id == cube))
+
+
+def derived(connection: sa.Connection, item_ids: Collection[str]) -> set[str]:
+    """Return what is erased besides when these are, since it was made of them."""
+    return _with_derived(connection, set(item_ids)).difference(item_ids)
+
+
+def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
+    """Follow DERIVED_FROM upwards: what was made out of an erased item, or may quote it, is erased too."""
+    doomed, front = set(start), set(start)
+    while front:
+        front = (items.derived_from(connection, front) | _quoting(connection, front)) - doomed
+        doomed |= front
+    return doomed
+
+
+def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
+    """Return what a model wrote after it was shown one of these items, and in words that its own messages lack."""
+    answers = _answers_about(connection, shown, t.extractions.c.output != "")
+    found: set[str] = set()
+    for batch in items.in_batches(answers):
+        query = sa.select(t.sources.c.item_id).where(t.sources.c.extraction_id.in_(batch))
+        found.update(connection.scalars(query))
+    if not found:
+        return found
+    said: dict[str, set[str]] = {}
+    for batch in items.in_batches(found):
+        query = sa.select(t.sources.c.item_id, t.messages.c.text, t.messages.c.name)
+        query = query.join(t.messages, t.messages.c.id == t.sources.c.message_id)
+        for row in connection.execute(query.where(t.sources.c.item_id.in_(batch))):
+            said.setdefault(row.item_id, set()).update(words(f"{row.text} {row.name}"))
+    quoting = set()
+    for batch in items.in_batches(found):
+        v = t.versions
+        query = sa.select(v.c.item_id, v.c.type, v.c.memory, v.c.value, v.c.info).where(v.c.item_id.in_(batch))
+        for row in connection.execute(query):
+            # A trait's text is its subject, its dimension and its value.
+            whole = f"{row.memory} {row.value or ''} {_by_model(row.info)}"
+            written = row.value if row.type == ItemType.PROFILE else whole
+            if not words(written or "") <= said.get(row.item_id, set()):
+                quoting.add(row.item_id)
+    return quoting
+
+
+def _by_model(info: Mapping[str, Json]) -> str:
+    """Return what a model wrote into an item's info."""
+    parts = [info.get(name, "") for name in MODEL_INFO]
+    return " ".join(str(word) for part in parts for word in (part if isinstance(part, list) else [part]))
+
+
+def _answers_about(connection: sa.Connection, shown: Collection[str], kind: sa.ColumnElement[bool]) -> set[str]:
+    """Return the records of a kind of what read these items: with the answer of a model, or without one."""
+    answers: set[str] = set()
+    held = t.extraction_items
+    for batch in items.in_batches(shown):
+        query = sa.select(held.c.extraction_id).join(t.extractions, t.extractions.c.id == held.c.extraction_id)
+        answers.update(connection.scalars(query.where(held.c.item_id.in_(batch), kind)))
+    return answers
+
+
+def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
+    """Return what items were made of: what stays of it may say the same by itself."""
+    found: set[str] = set()
+    for batch in items.in_batches(derived):
+        query = sa.select(t.links.c.to_id).where(t.links.c.from_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM)
+        found.update(connection.scalars(query))
+    return found
+
+
+def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
+    """Return the raw messages only doomed items stem from; a message with other items keeps them."""
+    found: set[str] = set()
+    for batch in items.in_batches(doomed):
+        found.update(connection.scalars(sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(batch))))
+    kept: set[str] = set()
+    for batch in items.in_batches(found):
+        query = sa.select(t.sources.c.message_id, t.sources.c.item_id).where(t.sources.c.message_id.in_(batch))
+        kept.update(row.message_id for row in connection.execute(query) if row.item_id not in doomed)
+    return found - kept
+
+
+def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], removed: Counter[str]) -> None:
+    """Drop remembered requests of these items: their digests are made from the content."""
+    for batch in items.in_batches(doomed):
+        keys = list(
+            connection.scalars(
+                sa.select(t.request_items.c.idempotency_key).where(
+                    t.request_items.c.item_id.in_(batch), t.request_items.c.cube_id == cube
+                )
+            )
+        )
+        for part in items.in_batches(keys):
+            for table in (t.requests, t.request_items):
+                query = sa.delete(table).where(table.c.cube_id == cube, table.c.idempotency_key.in_(part))
+                removed[table.name] += connection.execute(query).rowcount
+
+
+def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
+    """Drop what a model answered when it was shown one of these items: it may quote it.
+
+    A record of what was read by pattern quotes nothing, and stays while there is another message that it is about.
+    """
+    shown = t.extraction_items
+    plain = _answers_about(connection, doomed, t.extractions.c.output == "")
+    for batch in items.in_batches(doomed if plain else ()):
+        connection.execute(sa.delete(shown).where(shown.c.item_id.in_(batch), shown.c.extraction_id.in_(plain)))
+    empty = plain - _with_items(connection, plain)
+    for batch in items.in_batches(_answers_about(connection, doomed, t.extractions.c.output != "") | empty):
+        named = t.sources.c.extraction_id.in_(batch)
+        connection.execute(sa.update(t.sources).where(named).values(extraction_id=None))
+        connection.execute(sa.delete(shown).where(shown.c.extraction_id.in_(batch)))
+        gone = connection.execute(sa.delete(t.extractions).where(t.extractions.c.id.in_(batch)))
+        removed["extractions"] += gone.rowcount
+
+
+def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]:
+    """Return those of the records that are about some message."""
+    found: set[str] = set()
+    for batch in items.in_batches(records):
+        query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.extraction_id.in_(batch))
+        found.update(connection.scalars(query.distinct()))
+    return found
+
+
+def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
+    """Leave what an erased item had replaced superseded, without naming the successor."""
+    for batch in items.in_batches(doomed):
+        connection.execute(
+            sa.update(t.versions).where(t.versions.c.superseded_by.in_(batch)).values(superseded_by=None)
+        )
+        stale = (
+            sa.select(t.versions.c.id)
+            .where(t.versions.c.reason.in_([f"superseded by {item_id}" for item_id in batch]))
+            .where(t.versions.c.status == Status.SUPERSEDED)
+        )
+        connection.execute(
+            sa.update(t.versions).where(t.versions.c.id.in_(stale)).values(reason="superseded by an erased item")
+        )
+
+
+def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
+    """Erase the bodies and salts of events about these items; the digests keep the chain whole."""
+    for batch in items.in_batches(doomed):
+        query = sa.update(t.events).where(t.events.c.item_id.in_(batch)).values(body=None, salt=None)
+        removed["events"] += connection.execute(query).rowcount
+
+
+def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
+    """Remove conversations without a message left: a name may say something too."""
+    used = sa.select(t.items.c.id).where(t.items.c.conversation_id == t.conversations.c.id)
+    connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
+
+
+def _bury(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
+    change.connection.execute(
+        sa.insert(t.tombstones).values(
+            id=receipt.id,
+            cube_id=change.cube,
+            actor=change.actor,
+            at=change.now,
+            state=receipt.state,
+            removed=dict(receipt.removed),
+            rebuilt=list(receipt.rebuilt),
+            stores=dict(receipt.stores),
+        )
+    )
+    if receipt.item_ids:
+        rows = [{"item_id": item_id, "tombstone_id": receipt.id} for item_id in receipt.item_ids]
+        change.connection.execute(sa.insert(t.tombstone_items), rows)
+    body: dict[str, Json] = {"receipt": receipt.id, "items": list(receipt.item_ids)}
+    if adapters:
+        body["adapters"] = list(adapters)
+    cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)
+
+
+def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """Return by cube the items, or those of some, that were deleted before a moment and not brought back."""
+    query = sa.select(t.versions.c.cube_id, t.versions.c.item_id).where(
+        t.versions.c.recorded_to.is_(None), t.versions.c.status == Status.DELETED, t.versions.c.recorded_at < before
+    )
+    if item_ids is not None:
+        query = query.where(t.versions.c.item_id.in_(item_ids))
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.cube_id, []).append(row.item_id)
+    return found
+
+
+def unfinished(ledger: Ledger) -> list[EraseReceipt]:
+    """Return the erasures whose files are not purged yet."""
+    with ledger.read() as connection:
+        rows = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.state == "purging")).all()
+        return [_receipt(connection, row) for row in rows]
+
+
+def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
+    """Return one receipt as it stands."""
+    with ledger.read() as connection:
+        row = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.id == receipt_id)).one_or_none()
+        return None if row is None else _receipt(connection, row)
+
+
+def count(ledger: Ledger, receipts: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
+    """Add to receipts what was removed outside the ledger, by cube: to all that were finished at once in it."""
+    with ledger.write() as connection:
+        for receipt in receipts:
+            if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
+                removed = dict(Counter(receipt.removed) + Counter(more))
+                query = sa.update(t.tombstones).where(t.tombstones.c.id == receipt.id)
+                connection.execute(query.values(removed=removed))
+
+
+def finish(ledger: Ledger, receipts: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
+    """Write down what was done: files are `purged`, a server's rows and points `deleted`."""
+    state = "purging" if "purging" in stores.values() else "purged"
+    with ledger.write() as connection:
+        for batch in items.in_batches(receipt.id for receipt in receipts):
+            connection.execute(
+                sa.update(t.tombstones).where(t.tombstones.c.id.in_(batch)).values(state=state, stores=stores)
+            )
+
+
+def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> EraseReceipt:
+    erased = connection.scalars(
+        sa.select(t.tombstone_items.c.item_id)
+        .where(t.tombstone_items.c.tombstone_id == row.id)
+        .order_by(t.tombstone_items.c.item_id)
+    ).all()
+    held, untold = backups.affected(connection, row.id)
+    return EraseReceipt(
+        row.id, row.cube_id, row.state, tuple(erased), tuple(row.rebuilt), row.removed, row.stores, held, untold
+    )

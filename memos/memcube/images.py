@@ -1,0 +1,156 @@
+"""Images of messages as files: stored with them, described once, forgotten with them; knows no pixels and no model.
+
+Each function but the readers runs inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.core.clock import new_id
+from memos.core.types import (
+    AddReceipt,
+    Draft,
+    Fact,
+    FileKind,
+    FileState,
+    Item,
+    Picture,
+    Role,
+    Status,
+    StoredFile,
+    Trust,
+)
+from memos.memcube import changes, facts
+from memos.memcube.changes import Change
+from memos.memcube.ledger import files, items, tasks
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.tasks import NewTask
+
+DESCRIBE = "describe"
+"""The kind of the tasks that have an image described; their key is the file's id."""
+
+IMAGE_TAG = "image"
+"""What a description is tagged with."""
+
+
+def store(change: Change, drafts: Sequence[Draft], receipt: AddReceipt) -> list[str]:
+    """Store the images of what an add stored, and have each described; return the files' ids.
+
+    What the conversation had already has its images too.
+    """
+    given = {item: draft for draft, item in reversed(list(zip(drafts, receipt.item_ids, strict=False)))}
+    given = {item: draft for item, draft in given.items() if draft.message.pictures}
+    if receipt.replayed or not given:
+        return []
+    have = set(files.of_items(change.connection, given))
+    stored = []
+    for item, draft in given.items():
+        for picture in () if item in have else draft.message.pictures:
+            change.charge(change.connection, 0, len(picture.data))
+            files.add(change.connection, _file(change, item, picture), picture.data)
+            stored.append(picture.file)
+    tasks.enqueue(change.connection, change.cube, [describe_task(file) for file in stored], change.now)
+    return stored
+
+
+def describe_task(file_id: str) -> NewTask:
+    """Return the task that has one image described."""
+    return NewTask(DESCRIBE, {"file": file_id}, key=file_id)
+
+
+def _file(change: Change, item: str, picture: Picture) -> StoredFile:
+    return StoredFile(
+        picture.file, change.cube, FileKind.IMAGE, picture.name, picture.media_type, len(picture.data), picture.sha256,
+        FileState.PROCESSING, change.actor, change.now, info=picture.info, item=item,
+    )  # fmt: skip
+
+
+def find(connection: sa.Connection, cube: str, file_id: str) -> StoredFile | None:
+    """Return an image, None when it is gone or none."""
+    query = sa.select(t.files).where(t.files.c.id == file_id, t.files.c.cube_id == cube)
+    row = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE)).one_or_none()
+    return None if row is None else files.to_file(row)
+
+
+def cube_of(connection: sa.Connection, file_id: str) -> str | None:
+    """Return the cube of an image, None when there is none of this id."""
+    found: str | None = connection.scalar(sa.select(t.files.c.cube_id).where(t.files.c.id == file_id))
+    return found
+
+
+def of_item(connection: sa.Connection, cube: str, item_id: str) -> list[StoredFile]:
+    """Return the images of a message, in no order that matters to anyone but their ids'."""
+    query = sa.select(t.files).where(t.files.c.item_id == item_id, t.files.c.cube_id == cube)
+    rows = connection.execute(query.where(t.files.c.kind == FileKind.IMAGE).order_by(t.files.c.id))
+    return [files.to_file(row) for row in rows]
+
+
+def described(change: Change, file: StoredFile, fact: Fact) -> Item:
+    """Store what a model said of an image; the image names the item, whose words stand nowhere else.
+
+    The words are a source of their own, untrusted as all that an image may say, before the message it came with.
+    """
+    state = facts.store(change, fact)
+    message = {
+        "id": new_id(), "cube_id": change.cube, "role": Role.TOOL, "name": IMAGE_TAG, "text": fact.memory,
+        "chat_time": fact.said_at, "created_at": change.now, "trust": Trust.UNTRUSTED,
+    }  # fmt: skip
+    change.connection.execute(sa.insert(t.messages), [message])
+    mine = t.sources.c.item_id == state.id
+    change.connection.execute(sa.update(t.sources).where(mine).values(ordinal=t.sources.c.ordinal + 1))
+    source = {
+        "item_id": state.id, "ordinal": 0, "message_id": message["id"], "start": 0, "end": len(fact.memory),
+        "reader": fact.reader, "extraction_id": fact.extraction,
+    }  # fmt: skip
+    change.connection.execute(sa.insert(t.sources), [source])
+    if fact.extraction is not None:
+        # An erasure of the description alone takes the model's own words with it.
+        row = {"item_id": state.id, "extraction_id": fact.extraction, "cube_id": change.cube}
+        change.connection.execute(sa.insert(t.extraction_items), [row])
+    finish(change.connection, file, FileState.AVAILABLE, change.now, info={**file.info, "description": state.id})
+    return state
+
+
+def finish(connection: sa.Connection, file: StoredFile, state: FileState, now: datetime, **values: Any) -> None:
+    """Say how an image ended."""
+    files.change(connection, file.id, **{"state": state, "finished_at": now, "error": None, **values})
+
+
+def follow(change: Change, state: Item, withdrawn: str) -> bool:
+    """Keep a description as long as its image's message is there, whatever that says by now; say whether it is kept.
+
+    It is taken back when the message is deleted, which the caller does and marks as `withdrawn`, and comes again when
+    the message does.
+    """
+    if IMAGE_TAG not in state.tags or "file" not in state.info:
+        return False
+    connection = change.connection
+    origins = items.current(connection, [change.cube], items.origins_of(connection, [state.id]).get(state.id, ()))
+    if all(origin.status is Status.DELETED for origin in origins.values()):
+        return False
+    if state.status is Status.DELETED and withdrawn in state.info:
+        info = {key: value for key, value in state.info.items() if key != withdrawn}
+        changes.edit(change, state, {"status": Status.ACTIVE, "info": info}, "its message is there again")
+    return True
+
+
+def look_again(change: Change, item_ids: Collection[str]) -> None:
+    """Have images described that nobody looked at while their message was deleted."""
+    waiting: list[str] = []
+    for batch in items.in_batches(item_ids):
+        query = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch), t.files.c.kind == FileKind.IMAGE)
+        waiting += change.connection.scalars(query.where(t.files.c.state == FileState.PROCESSING)).all()
+    tasks.enqueue(change.connection, change.cube, [describe_task(file) for file in waiting], change.now)
+
+
+def forget(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
+    """Remove the images of erased messages with their bytes."""
+    for batch in items.in_batches(item_ids):
+        mine = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch))
+        removed["files"] += files.remove(connection, list(connection.scalars(mine)))

@@ -1,0 +1,1 @@
+"""What makes the vector and the graph index follow the ledger."""

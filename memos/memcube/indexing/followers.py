@@ -1,0 +1,250 @@
+"""Projects items into the vector index: one point for each chunk of each version, ids and filter fields only."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import sqlalchemy as sa
+
+from memos.core.clock import to_micros
+from memos.core.filters import LEDGER_FIELDS, TOLD_INFO
+from memos.core.ports import Embedder, SparseEncoder, Vector, VectorIndex, VectorPoint
+from memos.core.text import render
+from memos.core.text.of_self import tells_of_self
+from memos.core.text.standing import stands
+from memos.core.types import FOUND, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role
+from memos.memcube.changes import WINDOW
+from memos.memcube.ledger import items
+from memos.memcube.ledger.engine import Ledger
+
+CHUNK_TOKENS = 200
+"""Tokens of one chunk: a rendered chunk with its speaker stays under the embedder's 256."""
+
+TEXT_FORMAT = 6
+"""Grows when texts are rendered otherwise before they are embedded, to 8 next: vectors of before are of no use then."""
+
+SAME_TEXTS = frozenset({6, 7})
+"""Formats whose texts are rendered as today's; 7 was one of points."""
+
+POINT_FORMAT = 8
+"""Grows when points are made otherwise: since 8 what stands in a cube has graphs of its own."""
+
+# Shorter texts have at most CHUNK_TOKENS tokens, since a token has at least one character.
+_SURELY_ONE_CHUNK = CHUNK_TOKENS - 2
+_POINTS_PER_WRITE = 256
+# About 230 tokens of English, under the embedder's 256 with names and marks.
+_WINDOW_CHARS = 900
+_LEAST_CONTEXT_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One span of one version: its text, and that rendered for both kinds of arm."""
+
+    item: Item
+    number: int
+    text: str
+    turn: str
+    window: str
+
+
+class Lent(Protocol):
+    """Vectors that somebody has already."""
+
+    def of(self, point: str) -> tuple[Vector, Vector] | None:
+        """Return turn and window vector of a point."""
+        ...
+
+
+class VectorFollower:
+    """Keeps a `VectorIndex` equal to the ledger."""
+
+    def __init__(self, ledger: Ledger, index: VectorIndex, embedder: Embedder, terms: SparseEncoder) -> None:
+        self._ledger = ledger
+        self._index = index
+        self._embedder = embedder
+        self._terms = terms
+        self._lent: Lent | None = None
+
+    def lend(self, lent: Lent | None) -> None:
+        """Use these vectors for items at their first revision, in place of any lent before; None: no more."""
+        self._lent = lent
+
+    def project(self, item_ids: Sequence[str]) -> None:
+        """Write every version's points of these items and remove points they no longer have."""
+        with self._ledger.read() as connection:
+            states = items.all_versions(connection, item_ids)
+            revisions = items.revisions(connection, item_ids)
+            before = self._before(connection, states)
+        chunks = [
+            chunk
+            for versions in states.values()
+            for version in versions
+            for chunk in self._chunks(version, before.get(version.id, ()))
+        ]
+        for start in range(0, len(chunks), _POINTS_PER_WRITE):
+            self._index.upsert(self._points(chunks[start : start + _POINTS_PER_WRITE], revisions))
+        # At revision 1 an item is new: it has no older points to remove.
+        stale = {item_id: revisions.get(item_id) for item_id in item_ids if revisions.get(item_id) != 1}
+        if stale:
+            self._index.prune(stale)
+
+    def flush(self, mark: int) -> None:
+        """Flush the index."""
+        self._index.flush(mark)
+
+    def mark(self) -> int:
+        """Return the index's mark."""
+        return self._index.mark()
+
+    def incarnation(self) -> int:
+        """Return how often the engine started."""
+        return self._index.incarnation
+
+    def first_chunk(self, state: Item) -> Chunk:
+        """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
+        return self._chunks(state, ())[0]
+
+    def turns_of(self, states: Sequence[Item]) -> Vector:
+        """Return float32 (len(states), dimension): the turn vectors of items as they are now.
+
+        The index has nearly all of them; the others are embedded. Raises: BackendUnavailable, ModelError.
+        """
+        found = self._index.turns([point_id(state.version_id, 0) for state in states])
+        missing = [state for state in states if point_id(state.version_id, 0) not in found]
+        if missing:
+            made = self._embedder.embed_documents([self.first_chunk(state).turn for state in missing])
+            found |= {point_id(state.version_id, 0): vector for state, vector in zip(missing, made, strict=True)}
+        turns = np.zeros((len(states), self._embedder.fingerprint.dimension), dtype=np.float32)
+        for place, state in enumerate(states):
+            turns[place] = found[point_id(state.version_id, 0)]
+        return turns
+
+    def _before(self, connection: sa.Connection, states: Mapping[str, list[Item]]) -> dict[str, tuple[list[Item], ...]]:
+        """Return for each item the versions of the messages its window covers, oldest message first."""
+        ids = {
+            item_id: items.before_in_conversation(connection, versions[-1], WINDOW - 1)
+            for item_id, versions in states.items()
+        }
+        wanted = {other for others in ids.values() for other in others}
+        missing = wanted - states.keys()
+        known = {**states, **items.all_versions(connection, missing)}
+        return {item_id: tuple(known[other] for other in reversed(others)) for item_id, others in ids.items()}
+
+    def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[Chunk]:
+        """Cut one version; a chunk's window is the two pieces said before it, then itself."""
+        pieces = [
+            render.said(state.speaker, state.memory)
+            for versions in before
+            if (state := _at(versions, item)) is not None and state.status not in UNUSED
+        ]
+        chunks = []
+        for number, (start, end) in enumerate(self._spans(item.memory)):
+            text = item.memory[start:end]
+            said = _rendered(item, text)
+            pieces.append(said)
+            context = pieces[-WINDOW:-1]
+            room = _WINDOW_CHARS - len(said)
+            window = render.window([*(_tail(piece, room // max(1, len(context))) for piece in context), said])
+            chunks.append(Chunk(item, number, text, said, window))
+        return chunks
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        if len(text) <= _SURELY_ONE_CHUNK:
+            return [(0, len(text))]
+        return self._embedder.split(text, CHUNK_TOKENS) or [(0, len(text))]
+
+    def _points(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[VectorPoint]:
+        dense = self._dense(chunks, revisions)
+        return [
+            VectorPoint(
+                id=point_id(chunk.item.version_id, chunk.number),
+                payload=payload_of(chunk, revisions.get(chunk.item.id, 0)),
+                turn=turn,
+                window=window,
+                turn_terms=self._terms.encode_document(chunk.turn),
+                window_terms=self._terms.encode_document(chunk.window),
+            )
+            for chunk, (turn, window) in zip(chunks, dense, strict=True)
+        ]
+
+    def _dense(self, chunks: Sequence[Chunk], revisions: Mapping[str, int]) -> list[tuple[Vector, Vector]]:
+        """Return turn and window vector of each chunk: those that were lent, the others embedded."""
+        found: list[tuple[Vector, Vector] | None] = [None] * len(chunks)
+        if (lent := self._lent) is not None:
+            found = [
+                lent.of(point_id(chunk.item.version_id, chunk.number)) if revisions.get(chunk.item.id) == 1 else None
+                for chunk in chunks
+            ]
+        missing = [chunk for chunk, vectors in zip(chunks, found, strict=True) if vectors is None]
+        dense = self._embedder.embed_documents([chunk.turn for chunk in missing] + [chunk.window for chunk in missing])
+        made = iter(zip(dense[: len(missing)], dense[len(missing) :], strict=True))
+        return [next(made) if vectors is None else vectors for vectors in found]
+
+
+def _at(versions: Sequence[Item], item: Item) -> Item | None:
+    """Return the neighbour's version that stood while `item`'s version was the current one."""
+    if item.recorded_to is None:
+        return versions[-1]
+    standing = [version for version in versions if version.updated_at < item.recorded_to]
+    return standing[-1] if standing else None
+
+
+def _rendered(item: Item, text: str) -> str:
+    if item.type is not ItemType.DOCUMENT:
+        return render.said(item.speaker, text)
+    path, header = item.info.get("path"), item.info.get("table")
+    titles = [str(title) for title in path] if isinstance(path, list) else []
+    return render.passage(item.speaker, titles, header if isinstance(header, str) else None, text)
+
+
+def _tail(text: str, room: int) -> str:
+    """Keep a window's context short: what the embedder had to cut in two would cost double and blur the turn."""
+    room = max(_LEAST_CONTEXT_CHARS, room)
+    return text if len(text) <= room else "…" + text[-room:]
+
+
+def point_id(version_id: str, chunk: int) -> str:
+    """Return the point's UUID: the version's own for its first chunk, derived from it for the others."""
+    return version_id if chunk == 0 else str(uuid.uuid5(uuid.UUID(version_id), str(chunk)))
+
+
+def standing_arm(chunk: Chunk) -> Arm | None:
+    """Return the arm that a user's word on what holds on has of its own, or whatever users tell of themselves.
+
+    Of a long message only the chunks that say what holds on: all of its chunks would be all that is found near it.
+    """
+    item = chunk.item
+    if item.type in (ItemType.PREFERENCE, ItemType.INSTRUCTION):
+        return Arm.STANDING
+    if item.type is not ItemType.MESSAGE or item.role is not Role.USER:
+        return None
+    if stands(chunk.text):
+        return Arm.STANDING
+    return Arm.OF_SELF if tells_of_self(item.memory) else None
+
+
+def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:
+    """Return the filter fields of one version; entities and memory text stay in the ledger."""
+    item = chunk.item
+    record = {
+        name: value
+        for name, value in items.record_of(item).items()
+        if name not in LEDGER_FIELDS | {"id"} and not name.startswith("info.") and value is not None
+    }
+    record |= {
+        "item": item.id,
+        "chunk": chunk.number,
+        "revision": revision,
+        "recorded_from": to_micros(item.updated_at),
+        "info": {name: value for name, value in item.info.items() if name not in TOLD_INFO},
+        "live": int(item.recorded_to is None and item.status in FOUND),
+        "standing": 0 if (arm := standing_arm(chunk)) is None else STANDING_OF[arm],
+    }
+    if item.recorded_to is not None:
+        record["recorded_to"] = to_micros(item.recorded_to)
+    return record

@@ -1,0 +1,264 @@
+"""Follows the ledger with one index that is this process's own: outbox rows are applied, and confirmed after a flush.
+
+Knows outbox and marks; what a projected item looks like is the follower's business. An index that several processes
+write is followed by `memos.memcube.shared_projection`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from memos.core.settings import IndexSettings
+from memos.errors import BackendUnavailable, IntegrityError, MemosError
+from memos.memcube.ledger import outbox
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.outbox import OutboxRow, Target
+
+_BATCH = 256
+
+
+class Follower(Protocol):
+    """One index seen from its projection."""
+
+    def project(self, item_ids: Sequence[str]) -> None:
+        """Make the index show the items' current ledger state; visible at once, durable after `flush`."""
+        ...
+
+    def flush(self, mark: int) -> None:
+        """Make what was projected durable, with the mark."""
+        ...
+
+    def mark(self) -> int:
+        """Return the mark of the last durable flush."""
+        ...
+
+    def incarnation(self) -> int:
+        """Return a number that grows when unflushed writes were lost (the engine restarted)."""
+        ...
+
+
+class Projection(Protocol):
+    """What makes one index follow the ledger. Thread-safe."""
+
+    target: Target
+    last_error: MemosError | None
+
+    def drain(self, wait_s: float) -> bool:
+        """Apply what waits, for at most about `wait_s`; True when the index shows everything that was committed.
+
+        An unavailable index ends the drain and is remembered in `last_error`; it never raises.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Make what was applied durable, so that its rows leave the outbox. Raises: BackendUnavailable."""
+        ...
+
+    def flush_if_due(self) -> None:
+        """Flush when applied changes have waited long enough. Raises: BackendUnavailable."""
+        ...
+
+    def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
+        """Return items of these cubes that the index may not show yet, newest change first."""
+        ...
+
+    def stuck(self) -> bool:
+        """Say whether only rows the index refuses are left."""
+        ...
+
+    def retry_parked(self) -> None:
+        """Give parked rows another chance."""
+        ...
+
+    def lost_writes(self) -> bool:
+        """Say whether the index is older (or from another history) than the ledger's record of its flushes."""
+        ...
+
+
+class OwnProjection:
+    """One index's only writer: one thread at a time projects, rows leave the outbox only after a flush."""
+
+    def __init__(self, ledger: Ledger, target: Target, follower: Follower, settings: IndexSettings) -> None:
+        self.target = target
+        self._ledger = ledger
+        self._follower = follower
+        self._settings = settings
+        self._lock = threading.Lock()
+        # Rows up to the floor are applied, or stand in `_behind`; rows above it are unseen. Only SQLite commits in the
+        # order of the numbers: elsewhere the floor stays 0, and what was seen is left out by name.
+        self._floor = 0
+        self._in_order = ledger.is_sqlite
+        self._applied: list[int] = []
+        self._behind: dict[int, OutboxRow] = {}
+        # The ledger's count of changes at which no row was above the floor.
+        self._quiet: int | None = None
+        self._incarnation = follower.incarnation()
+        self._flushed_at = time.monotonic()
+        self.last_error: MemosError | None = None
+
+    def lost_writes(self) -> bool:
+        """Say whether the index is older (or from another history) than the ledger's record of its flushes."""
+        with self._ledger.read() as connection:
+            expected = outbox.mark(connection, self.target)
+        # One ahead is a flush whose confirmation a crash cut off: its rows are still there and are replayed.
+        return self._follower.mark() not in (expected, expected + 1)
+
+    def drain(self, wait_s: float) -> bool:
+        """Apply what waits, for at most about `wait_s`; True when the index shows everything that was committed.
+
+        An unavailable index ends the drain and is remembered in `last_error`; it never raises.
+        """
+        deadline = time.monotonic() + wait_s
+        if not self._lock.acquire(timeout=max(0.0, wait_s)):
+            return False
+        try:
+            try:
+                return self._follow_until(deadline)
+            except BackendUnavailable:
+                if self._follower.incarnation() == self._incarnation:
+                    raise
+                # The engine had died and was started again by the call that noticed: once more, from the start.
+                return self._follow_until(deadline)
+        except BackendUnavailable as error:
+            self.last_error = error
+            return False
+        finally:
+            self._lock.release()
+
+    def _follow_until(self, deadline: float) -> bool:
+        self._ledger.renew_hold()
+        self._notice_restart()
+        # A change that came back as unavailable is tried again before newer ones overtake it for good.
+        self._retry_behind()
+        while True:
+            changes = self._ledger.changes
+            with self._ledger.read() as connection:
+                rows = outbox.rows_after(connection, self.target, self._floor, _BATCH, self._seen())
+            if not rows:
+                self._quiet = changes
+                break
+            self._apply(rows)
+            if self._in_order:
+                self._floor = rows[-1].id
+            if len(self._applied) >= self._settings.flush_every_rows:
+                self._flush()
+            if len(rows) < _BATCH and changes is not None and self._ledger.changes == changes:
+                self._quiet, rows = changes, []  # these were the last ones, and nobody has written since
+                break
+            if time.monotonic() >= deadline:
+                break
+        self.last_error = None
+        return not rows and not self._behind
+
+    def flush_if_due(self) -> None:
+        """Flush when applied changes have waited long enough. Raises: BackendUnavailable."""
+        with self._lock:
+            self._notice_restart()
+            if self._applied and time.monotonic() - self._flushed_at >= self._settings.flush_every_s:
+                self._flush()
+
+    def flush(self) -> None:
+        """Flush now, so that applied rows leave the outbox. Raises: BackendUnavailable."""
+        with self._lock:
+            self._notice_restart()
+            if self._applied:
+                self._flush()
+
+    def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
+        """Return items of these cubes that the index does not show yet, newest change first."""
+        if self._follower.incarnation() != self._incarnation:
+            floor, behind = 0, []
+        else:
+            quiet, changes = self._quiet, self._ledger.changes
+            floor, behind = self._floor, [row.item for row in list(self._behind.values()) if row.cube in cubes]
+            if quiet is not None and quiet == changes:
+                return list(dict.fromkeys(behind))[:limit]
+        with self._ledger.read() as connection:
+            fresh = outbox.items_after(connection, self.target, cubes, floor, limit, self._seen())
+        return list(dict.fromkeys([*fresh, *behind]))[:limit]
+
+    def stuck(self) -> bool:
+        """Say whether only rows the index refuses are left."""
+        with self._lock, self._ledger.read() as connection:
+            fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
+        return not fresh and all(row.attempts >= self._settings.park_after for row in self._behind.values())
+
+    def retry_parked(self) -> None:
+        """Look at every unflushed row again, parked ones too."""
+        with self._lock:
+            with self._ledger.write() as connection:
+                outbox.unpark(connection, self.target)
+            self._start_over()
+
+    def _seen(self) -> list[int]:
+        return [] if self._in_order else [*self._applied, *self._behind]
+
+    def _notice_restart(self) -> None:
+        if self._follower.incarnation() != self._incarnation:
+            self._incarnation = self._follower.incarnation()
+            self._start_over()
+
+    def _start_over(self) -> None:
+        self._floor, self._quiet = 0, None
+        self._applied.clear()
+        self._behind.clear()
+
+    def _apply(self, rows: Sequence[OutboxRow]) -> None:
+        """Project a batch; when it is refused, row by row, so that one poisoned item holds up no other."""
+        try:
+            self._project(rows)
+            return
+        except BackendUnavailable:
+            raise
+        except MemosError:
+            if len(rows) == 1:
+                self._failed(rows[0])
+                return
+        for row in rows:
+            self._apply([row])
+
+    def _project(self, rows: Sequence[OutboxRow]) -> None:
+        project(self._follower, self.target, rows)
+        self._applied.extend(row.id for row in rows)
+
+    def _failed(self, row: OutboxRow) -> None:
+        try:
+            self._project([row])
+        except BackendUnavailable:
+            raise
+        except MemosError as error:
+            with self._ledger.write() as connection:
+                outbox.failed(connection, row, str(error), self._settings.park_after)
+            self._behind[row.id] = OutboxRow(row.id, row.cube, row.item, row.attempts + 1)
+
+    def _retry_behind(self) -> None:
+        for row in list(self._behind.values()):
+            if row.attempts < self._settings.park_after:
+                del self._behind[row.id]
+                self._failed(row)
+
+    def _flush(self) -> None:
+        with self._ledger.read() as connection:
+            mark = outbox.mark(connection, self.target) + 1
+        self._follower.flush(mark)
+        if self._follower.incarnation() != self._incarnation:
+            raise BackendUnavailable(f"The {self.target} index restarted while it was flushed; its rows are replayed.")
+        with self._ledger.write() as connection:
+            outbox.remove(connection, self._applied)
+            outbox.set_mark(connection, self.target, mark)
+        self._applied.clear()
+        self._flushed_at = time.monotonic()
+
+
+def project(follower: Follower, target: Target, rows: Sequence[OutboxRow]) -> None:
+    """Have an index show these rows' items. Raises: MemosError, whatever went wrong."""
+    try:
+        follower.project(list(dict.fromkeys(row.item for row in rows)))
+    except MemosError:
+        raise
+    except Exception as error:
+        told = f"The {target} index cannot be given this item ({type(error).__name__}: {error})."
+        raise IntegrityError(told) from error

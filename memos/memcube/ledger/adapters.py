@@ -1,0 +1,390 @@
+"""The registry of adapters: what each was made of and how far it is, and which of them may answer now.
+
+Whether one may answer is asked of the memories themselves, at the moment of asking: nothing has to mark an adapter when
+a memory it saw is changed, deleted or erased. Knows no files. Every function takes an open write transaction unless it
+only reads; what changes a cube's adapters locks the cube first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.core.clock import new_id
+from memos.core.types import Json, Status
+from memos.errors import Conflict, InvalidInput, NotFound
+from memos.memcube.ledger import adapter_exclusions, cubes, items, queues
+from memos.memcube.ledger.schema import adapter_consents as consents
+from memos.memcube.ledger.schema import adapter_exclusions as exclusions
+from memos.memcube.ledger.schema import adapter_items as seen_items
+from memos.memcube.ledger.schema import adapters as t
+from memos.memcube.ledger.schema import meta, versions
+from memos.memcube.ledger.tasks import NewTask
+
+LEARN = "learn"
+"""Kind of tasks: an adapter of the cube is trained."""
+ARRIVED = "arrived"
+"""Among the measures of one that was trained elsewhere."""
+OF_NIGHT = "night"
+"""In the payload of such a task: nobody asked for it, and it waits for its hours."""
+
+
+class AdapterState(StrEnum):
+    """How far an adapter is."""
+
+    TRAINING = "training"
+    REFUSED = "refused"
+    """It failed its examination."""
+    READY = "ready"
+    """It passed and may be made active."""
+    ACTIVE = "active"
+    RETIRED = "retired"
+    """Another one became active in its place."""
+
+
+TRAINED = frozenset({AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIRED})
+"""The states of adapters that passed their examination and have files that answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A memory whose text an adapter saw; `digest` is the SHA-256 of that text, hexadecimal."""
+
+    item: str
+    version: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewAdapter:
+    """An adapter to be trained; `base` and `data_hash` are SHA-256 digests of the base model and of the course.
+
+    `shard` is a topic of the cube, "" where it has only one; `parent` answered for it when this one was begun.
+    """
+
+    cube: str
+    model: str
+    base: str
+    recipe: Mapping[str, Json]
+    data_hash: str
+    shard: str = ""
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a training: `digest` is the SHA-256 of the weights' file; `reason` has no memory text in it."""
+
+    state: AdapterState
+    measures: Mapping[str, Json]
+    digest: str | None = None
+    size_bytes: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRow:
+    """One adapter; `number` counts those of its cube and shard from 1."""
+
+    id: str
+    cube: str
+    shard: str
+    number: int
+    state: AdapterState
+    model: str
+    base: str
+    recipe: Mapping[str, Json]
+    data_hash: str
+    measures: Mapping[str, Json] | None
+    reason: str | None
+    digest: str | None
+    size_bytes: int | None
+    parent: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def failed_here(self) -> bool:
+        """Whether it was trained here and refused: what arrived says nothing of what a training here would give."""
+        return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
+
+
+def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
+    """Return the task that trains an adapter of a cube."""
+    return NewTask(LEARN, payload or {}, key="")
+
+
+def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
+    """Note the consent of a cube's owner that its memories are learned; the first one stays. Raises: NotFound."""
+    if not cubes.exists(connection, cube):
+        raise cubes.unknown(cube)
+    queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
+
+
+def disallow(connection: sa.Connection, cube: str) -> None:
+    """Take the consent back: no adapter of the cube answers any more."""
+    connection.execute(sa.delete(consents).where(consents.c.cube_id == cube))
+
+
+def is_allowed(connection: sa.Connection, cube: str) -> bool:
+    """Say whether a cube's memories may be learned."""
+    return connection.scalar(sa.select(consents.c.cube_id).where(consents.c.cube_id == cube)) is not None
+
+
+def allowed(connection: sa.Connection) -> list[str]:
+    """Return the cubes whose memories may be learned, by id."""
+    return list(connection.scalars(sa.select(consents.c.cube_id).order_by(consents.c.cube_id)))
+
+
+def begin(
+    connection: sa.Connection, new: NewAdapter, seen: Sequence[Seen], now: datetime, *, arrived: bool = False
+) -> AdapterRow:
+    """Note that an adapter is being trained on these memories; before this, nothing of them is written into a file.
+
+    An erasure finds what it has to remove by these rows, so the memories must still be what they were read as. One
+    that `arrived` was trained elsewhere: it needs no consent to be here, only to answer.
+    Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed or excluded).
+    """
+    if not seen:
+        raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
+    cubes.lock(connection, new.cube)
+    if not arrived and not is_allowed(connection, new.cube):
+        raise Conflict(f"The owner of cube {new.cube!r} has not allowed that its memories are learned.")
+    check_current(connection, new.cube, seen)
+    highest = sa.select(sa.func.max(t.c.number)).where(t.c.cube_id == new.cube, t.c.shard == new.shard)
+    values = {
+        "id": new_id(),
+        "cube_id": new.cube,
+        "shard": new.shard,
+        "number": (connection.scalar(highest) or 0) + 1,
+        "state": AdapterState.TRAINING,
+        "model": new.model,
+        "base": new.base,
+        "recipe": dict(new.recipe),
+        "data_hash": new.data_hash,
+        "parent": new.parent,
+        "created_at": now,
+    }
+    connection.execute(sa.insert(t).values(values))
+    rows = [
+        {"adapter_id": values["id"], "item_id": each.item, "version": each.version, "digest": each.digest}
+        for each in {each.item: each for each in seen}.values()
+    ]
+    connection.execute(sa.insert(seen_items), rows)
+    return _require(connection, str(values["id"]))
+
+
+def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime) -> AdapterRow:
+    """Note what came of a training. Raises: NotFound (it was forgotten meanwhile), Conflict (it ended before)."""
+    if outcome.state not in (AdapterState.READY, AdapterState.REFUSED):
+        raise InvalidInput("state", f"a training ends ready or refused, not {outcome.state}")
+    if outcome.state is AdapterState.READY and outcome.digest is None:
+        raise InvalidInput("digest", "an adapter that is ready has one")
+    values = {
+        "state": outcome.state,
+        "measures": dict(outcome.measures),
+        "reason": outcome.reason,
+        "digest": outcome.digest,
+        "size_bytes": outcome.size_bytes,
+        "finished_at": now,
+    }
+    training = sa.update(t).where(t.c.id == id_, t.c.state == AdapterState.TRAINING)
+    changed = connection.execute(training.values(values)).rowcount
+    row = _require(connection, id_)
+    if not changed:
+        raise Conflict(f"Adapter {id_} is {row.state}, not in training.")
+    if row.state is AdapterState.READY:
+        queues.upsert(connection, meta, [{"key": _noted(row.model), "value": row.base}])
+    return row
+
+
+def activate(connection: sa.Connection, id_: str) -> AdapterRow:
+    """Let an adapter answer for its shard; the one that did is retired.
+
+    Raises: NotFound, Conflict (it was not trained, was refused, or saw what is different now).
+    """
+    cubes.lock(connection, _require(connection, id_).cube)
+    row = _require(connection, id_)  # as it is now that nobody else changes it
+    if row.state not in TRAINED:
+        raise Conflict(f"Adapter {id_} is {row.state}: only one that passed its examination may answer.")
+    if connection.scalar(sa.select(t.c.id).where(t.c.id == id_, _changed())) is not None:
+        raise Conflict(f"Adapter {id_} saw memories that were changed or removed since: train again.")
+    same = sa.update(t).where(t.c.cube_id == row.cube, t.c.shard == row.shard)
+    # First: at most one of a shard is active, at any moment.
+    former = same.where(t.c.state == AdapterState.ACTIVE, t.c.id != id_)
+    connection.execute(former.values(state=AdapterState.RETIRED))
+    connection.execute(same.where(t.c.id == id_).values(state=AdapterState.ACTIVE))
+    return _require(connection, id_)
+
+
+def of(connection: sa.Connection, cube: str) -> list[AdapterRow]:
+    """Return a cube's adapters, the newest first."""
+    query = sa.select(t).where(t.c.cube_id == cube).order_by(t.c.created_at.desc(), t.c.id.desc())
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def get(connection: sa.Connection, id_: str) -> AdapterRow | None:
+    """Return one adapter, None when there is none of this id."""
+    row = connection.execute(sa.select(t).where(t.c.id == id_)).one_or_none()
+    return None if row is None else _to_row(row)
+
+
+def seen(connection: sa.Connection, id_: str) -> list[Seen]:
+    """Return the memories that an adapter saw, by id."""
+    query = sa.select(seen_items.c.item_id, seen_items.c.version, seen_items.c.digest)
+    return [Seen(*row) for row in connection.execute(query.where(seen_items.c.adapter_id == id_).order_by("item_id"))]
+
+
+def that_saw(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
+    """Return the adapters of a cube, in any state, that saw one of these memories, by id."""
+    found: set[str] = set()
+    for batch in items.in_batches(ids):
+        query = sa.select(t.c.id).join(seen_items, seen_items.c.adapter_id == t.c.id)
+        found.update(connection.scalars(query.where(t.c.cube_id == cube, seen_items.c.item_id.in_(batch))))
+    return sorted(found)
+
+
+def gone(connection: sa.Connection, id_: str) -> set[str]:
+    """Return the memories that an adapter saw and that are not what they were any more."""
+    query = sa.select(seen_items.c.item_id).join(t, t.c.id == seen_items.c.adapter_id)
+    return set(connection.scalars(query.where(t.c.id == id_, ~sa.exists(_as_seen()))))
+
+
+def trained(connection: sa.Connection) -> list[AdapterRow]:
+    """Return the adapters of all cubes that passed their examination, by id."""
+    query = sa.select(t).where(t.c.state.in_(sorted(TRAINED))).order_by(t.c.id)
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def known(connection: sa.Connection, ids: Collection[str]) -> set[str]:
+    """Return those of some ids that are an adapter's which has files: of a refused one there are none to keep."""
+    found: set[str] = set()
+    for batch in items.in_batches(ids):
+        found.update(connection.scalars(sa.select(t.c.id).where(t.c.id.in_(batch), t.c.state != AdapterState.REFUSED)))
+    return found
+
+
+def serving(connection: sa.Connection, cube: str, base: str) -> list[AdapterRow]:
+    """Return the adapters that may answer for a cube on this base model: active, allowed, and true to every memory."""
+    allowed = sa.exists(sa.select(consents.c.cube_id).where(consents.c.cube_id == t.c.cube_id).correlate(t))
+    query = (
+        sa.select(t)
+        .where(t.c.cube_id == cube, t.c.base == base, t.c.state == AdapterState.ACTIVE, allowed, ~_changed())
+        .order_by(t.c.shard)
+    )
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def knowing(connection: sa.Connection, ids: Collection[str], item_ids: Collection[str]) -> dict[str, set[str]]:
+    """Return which of some memories each of these adapters saw; who saw none is left out."""
+    found: dict[str, set[str]] = {}
+    for batch in items.in_batches(item_ids):
+        query = sa.select(seen_items.c.adapter_id, seen_items.c.item_id)
+        for id_, item in connection.execute(
+            query.where(seen_items.c.adapter_id.in_(ids), seen_items.c.item_id.in_(batch))
+        ):
+            found.setdefault(id_, set()).add(item)
+    return found
+
+
+def newest_base(connection: sa.Connection, model: str) -> str | None:
+    """Return the digest that the base of a model of this name had when an adapter was trained on it last, or None.
+
+    It is noted, since that adapter may be gone: then an older base is not the newest again.
+    """
+    noted: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _noted(model)))
+    if noted is not None:
+        return noted
+    # Of an installation in which none was trained since this is noted.
+    query = sa.select(t.c.base).where(t.c.model == model, t.c.state.in_(sorted(TRAINED)))
+    return connection.scalar(query.order_by(t.c.created_at.desc(), t.c.id.desc()).limit(1))
+
+
+def stale(connection: sa.Connection, cube: str) -> list[AdapterRow]:
+    """Return the trained adapters of a cube that saw what was changed, is not active or is gone, by id."""
+    query = sa.select(t).where(t.c.cube_id == cube, t.c.state.in_(sorted(TRAINED)), _changed()).order_by(t.c.id)
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def outdated(connection: sa.Connection, cube_ids: Collection[str] | None = None) -> list[AdapterRow]:
+    """Return the adapters in any state that saw such a thing, of all cubes or some: what a training writes is text."""
+    query = sa.select(t).where(_changed()).order_by(t.c.cube_id, t.c.id)
+    if cube_ids is not None:
+        query = query.where(t.c.cube_id.in_(sorted(cube_ids)))
+    return [_to_row(row) for row in connection.execute(query)]
+
+
+def remove(connection: sa.Connection, id_: str) -> None:
+    """Remove an adapter from the registry: its files are nobody's from now on."""
+    connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id == id_))
+    connection.execute(sa.delete(t).where(t.c.id == id_))
+
+
+def remove_cube(connection: sa.Connection, cube: str) -> None:
+    """Remove a cube's adapters, its consent, and what it excludes."""
+    of_cube = sa.select(t.c.id).where(t.c.cube_id == cube)
+    connection.execute(sa.delete(seen_items).where(seen_items.c.adapter_id.in_(of_cube)))
+    connection.execute(sa.delete(t).where(t.c.cube_id == cube))
+    connection.execute(sa.delete(exclusions).where(exclusions.c.cube_id == cube))
+    disallow(connection, cube)
+
+
+def _changed() -> sa.ColumnElement[bool]:
+    """Say of an adapter that some memory it saw is not what it was: another version, not active, elsewhere or gone.
+
+    Or that it is excluded from what may be learned.
+    """
+    different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_as_seen()))
+    return sa.exists(different.correlate(t))
+
+
+def _as_seen() -> sa.Select[Any]:
+    excluded = sa.select(exclusions.c.item_id).where(exclusions.c.item_id == seen_items.c.item_id)
+    return (
+        sa.select(versions.c.id)
+        .where(versions.c.item_id == seen_items.c.item_id, versions.c.version == seen_items.c.version)
+        .where(versions.c.cube_id == t.c.cube_id)
+        .where(versions.c.recorded_to.is_(None), versions.c.status == Status.ACTIVE)
+        .where(~sa.exists(excluded.correlate(seen_items)))
+        .correlate(seen_items, t)
+    )
+
+
+def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
+    """See that memories are still what they were read as, and may be learned. Raises: Conflict."""
+    now: dict[str, int] = {}
+    for batch in items.in_batches(each.item for each in seen):
+        query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))
+        query = query.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None))
+        rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
+        now.update((row.item_id, row.version) for row in rows)
+    for item in adapter_exclusions.among(connection, [each.item for each in seen]):
+        now.pop(item, None)
+    if changed := sum(now.get(each.item) != each.version for each in seen):
+        raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")
+
+
+def _require(connection: sa.Connection, id_: str) -> AdapterRow:
+    row = get(connection, id_)
+    if row is None:
+        raise NotFound("adapter", id_, "It may have been forgotten with a memory that it saw.")
+    return row
+
+
+def _to_row(row: sa.Row[Any]) -> AdapterRow:
+    return AdapterRow(
+        row.id, row.cube_id, row.shard, row.number, AdapterState(row.state), row.model, row.base, row.recipe,
+        row.data_hash, row.measures, row.reason, row.digest, row.size_bytes, row.parent, row.created_at,
+        row.finished_at,
+    )  # fmt: skip
+
+
+def _noted(model: str) -> str:
+    """Return the key under which the newest base of a model is noted; a name may be longer than a key."""
+    return f"base:{hashlib.sha256(model.encode()).hexdigest()[:32]}"

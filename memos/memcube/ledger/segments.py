@@ -1,0 +1,490 @@
+"""Pages and segments as rows: what overflows the short tier, where it goes, and which segments are hot.
+
+Knows numbers and places; which segment a page belongs to and how hot something is, is said by the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from memos.core.types import UNUSED, Item, ItemType, Tier
+from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger.prepared import HotSelect
+from memos.memcube.ledger.schema import conversations, cubes, pages, segments, versions
+from memos.memcube.ledger.schema import items as item_rows
+from memos.memcube.ledger.tasks import NewTask
+
+OPEN, ARCHIVED = "open", "archived"
+
+OVERFLOW, REMAKE = "overflow", "remake"
+"""Kinds of tasks: pages leave the short tier; a segment is made again from its pages."""
+
+# Nobody waits for these; several causes become one task, which does not compete with what caused it.
+_GATHERING = timedelta(seconds=2)
+
+KEPT_KEYWORDS = 32
+"""Keywords a segment keeps, those of the most pages."""
+
+_IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
+_SEGMENTS = HotSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))
+_SEGMENTS_OF = [
+    HotSelect(sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined).where(item_rows.c.id.in_(_IDS)))
+    for joined in (
+        sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
+        sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),
+    )
+]
+
+
+@dataclass(slots=True)
+class SegmentRow:
+    """One segment as its row says; `vector` is float32 (dimension,), the sum of its pages' unit vectors."""
+
+    id: str
+    cube: str
+    created_at: datetime
+    updated_at: datetime
+    state: str = OPEN
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    told: str | None = None
+    told_pages: int = 0
+    keywords: dict[str, int] = field(default_factory=dict)
+    vector: NDArray[np.float32] | None = None
+    pages: int = 0
+    unread: bool = False
+    pinned: bool = False
+    level: float = 0.0
+    visits: int = 0
+    interactions: int = 0
+    last: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The messages of one exchange, oldest first; `number` counts them in their conversation."""
+
+    number: int
+    messages: tuple[Item, ...]
+
+    @property
+    def id(self) -> str:
+        """Return the id of the first message."""
+        return self.messages[0].id
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """What has to leave the short tier: pages from number `first` up to but without `end`, those that are still there.
+
+    Without a conversation: the messages that have none and were made after `since`, up to `until`, each a page.
+    """
+
+    conversation: str | None
+    pages: tuple[Page, ...]
+    first: int = 0
+    end: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def overflow_task(conversation: str | None, now: datetime) -> NewTask:
+    """Return the task that empties a conversation's short tier down to its capacity, a little later."""
+    return NewTask(OVERFLOW, {"conversation": conversation}, key=conversation or "", not_before=now + _GATHERING)
+
+
+def idle_task(conversation: str, *, read: bool = False) -> NewTask:
+    """Return the task that moves all pages of a conversation on; with `read` they are read then, hot or not."""
+    payload = {"conversation": conversation, "all": True, **({"read": True} if read else {})}
+    return NewTask(OVERFLOW, payload, key=f"all:{conversation}")
+
+
+def idle(
+    connection: sa.Connection, before: datetime | None, limit: int, after: str = "", cube: str | None = None
+) -> list[tuple[str, str]]:
+    """Return (id, cube) of conversations with short pages to which nothing was added since a moment, by their ids."""
+    query = sa.select(conversations.c.id, conversations.c.cube_id).where(
+        conversations.c.next_position > 0,
+        conversations.c.next_page >= conversations.c.first_short,
+        conversations.c.id > after,
+    )
+    if before is not None:
+        place = (item_rows.c.conversation_id == conversations.c.id) & (
+            item_rows.c.position == conversations.c.next_position - 1
+        )
+        last = sa.select(item_rows.c.created_at).where(place).scalar_subquery()
+        query = query.where(sa.func.coalesce(last, conversations.c.created_at) < before)
+    if cube is not None:
+        query = query.where(conversations.c.cube_id == cube)
+    return [(row.id, row.cube_id) for row in connection.execute(query.order_by(conversations.c.id).limit(limit))]
+
+
+def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: datetime) -> None:
+    """Enqueue the tasks that make these segments again from their pages, a little later."""
+    due = now + _GATHERING
+    new = [NewTask(REMAKE, {"segment": id_}, key=id_, not_before=due) for id_ in sorted(set(changed))]
+    tasks.enqueue(connection, cube, new, now)
+
+
+def is_crowded(first_short: int, last_page: int, capacity: int) -> bool:
+    """Say whether a conversation has more short pages than it may."""
+    return last_page - first_short + 1 > capacity
+
+
+def crowded(connection: sa.Connection, capacity: int, limit: int, after: str = "") -> list[tuple[str, str]]:
+    """Return (id, cube) of conversations with more short pages than they may have, in the order of their ids."""
+    too_many = conversations.c.next_page - conversations.c.first_short + 1 > capacity
+    query = sa.select(conversations.c.id, conversations.c.cube_id).where(too_many, conversations.c.id > after)
+    query = query.order_by(conversations.c.id).limit(limit)
+    return [(row.id, row.cube_id) for row in connection.execute(query)]
+
+
+def overflow(
+    connection: sa.Connection, cube: str, conversation: str | None, capacity: int, most: int
+) -> Overflow | None:
+    """Return the oldest pages, at most so many, beyond a conversation's capacity; None when it holds no more.
+
+    Messages without a conversation have no short tier.
+    """
+    if conversation is None:
+        return _lone(connection, cube, most)
+    place = connection.execute(
+        sa.select(conversations.c.first_short, conversations.c.next_page).where(
+            conversations.c.id == conversation, conversations.c.cube_id == cube
+        )
+    ).one_or_none()
+    if place is None or not is_crowded(place.first_short, place.next_page, capacity):
+        return None
+    first, end = place.first_short, min(place.next_page + 1 - capacity, place.first_short + most)
+    return Overflow(conversation, _pages(connection, cube, conversation, first, end), first, end)
+
+
+def _lone(connection: sa.Connection, cube: str, most: int) -> Overflow | None:
+    since = connection.scalar(sa.select(cubes.c.lone_until).where(cubes.c.id == cube))
+    query = sa.select(item_rows.c.id, item_rows.c.created_at).where(
+        item_rows.c.cube_id == cube, item_rows.c.conversation_id.is_(None)
+    )
+    if since is not None:
+        query = query.where(item_rows.c.created_at > since)
+    rows = connection.execute(query.order_by(item_rows.c.created_at, item_rows.c.id).limit(most)).all()
+    if not rows:
+        return None
+    states = items.current(connection, [cube], [row.id for row in rows])
+    alone = tuple(Page(0, (states[row.id],)) for row in rows if states[row.id].type is ItemType.MESSAGE)
+    return Overflow(None, alone, since=since, until=rows[-1].created_at)
+
+
+def _pages(connection: sa.Connection, cube: str, conversation: str, first: int, end: int) -> tuple[Page, ...]:
+    query = sa.select(item_rows.c.id).where(
+        item_rows.c.conversation_id == conversation, item_rows.c.page >= first, item_rows.c.page < end
+    )
+    states = items.current(connection, [cube], connection.scalars(query).all())
+    by_number: dict[int, list[Item]] = {}
+    for state in sorted(states.values(), key=lambda state: state.position or 0):
+        by_number.setdefault(state.page or 0, []).append(state)
+    return tuple(Page(number, tuple(messages)) for number, messages in sorted(by_number.items()))
+
+
+def segment_of(connection: sa.Connection, conversation: str, number: int) -> str | None:
+    """Return the segment of a conversation's page, None when it is short-term or erased."""
+    here = (pages.c.conversation_id == conversation, pages.c.number == number)
+    found: str | None = connection.scalar(sa.select(pages.c.segment_id).where(*here))
+    return found
+
+
+def place_pages(
+    connection: sa.Connection, cube: str, conversation: str | None, placed: Sequence[tuple[Page, str]], now: datetime
+) -> None:
+    """Put pages into segments: their rows, and the tier of their messages."""
+    if not placed:
+        return
+    rows = [
+        {
+            "id": page.id,
+            "cube_id": cube,
+            "conversation_id": conversation,
+            "number": page.number,
+            "segment_id": segment,
+            "moved_at": now,
+        }
+        for page, segment in placed
+    ]
+    connection.execute(sa.insert(pages), rows)
+    set_tier(connection, (message.id for page, _ in placed for message in page.messages), Tier.MID)
+
+
+def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> None:
+    """Say where items are kept now; that is no change of what they say, so no version."""
+    for batch in items.in_batches(item_ids):
+        now = sa.update(versions).where(versions.c.item_id.in_(batch), versions.c.recorded_to.is_(None))
+        connection.execute(now.values(tier=tier))
+
+
+def move_on(connection: sa.Connection, cube: str, found: Overflow) -> None:
+    """Say where the short tier begins, now that these pages have left it."""
+    if found.conversation is None:
+        connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(lone_until=found.until))
+    else:
+        here = sa.update(conversations).where(conversations.c.id == found.conversation)
+        connection.execute(here.values(first_short=found.end))
+
+
+# Segments
+
+
+def comparable(
+    connection: sa.Connection, cube: str, most: int
+) -> list[tuple[str, NDArray[np.float32] | None, dict[str, int]]]:
+    """Return id, vector and keywords of the hottest segments that pages may join: all that comparing takes of them."""
+    query = (
+        sa.select(segments.c.id, segments.c.vector, segments.c.words)
+        .where(segments.c.cube_id == cube, segments.c.state == OPEN)
+        .order_by(segments.c.level.desc(), segments.c.id)
+        .limit(most)
+    )
+    return [
+        (row.id, None if row.vector is None else np.frombuffer(row.vector, dtype=np.float32), dict(row.words))
+        for row in connection.execute(query)
+    ]
+
+
+def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow]:
+    """Return a cube's segments, open ones first, those of the highest level first."""
+    found: list[SegmentRow] = []
+    for state in (OPEN, ARCHIVED):
+        both: list[SegmentRow] = []
+        for unread in (True, False):  # a range of the index has one of them
+            here = (segments.c.cube_id == cube, segments.c.state == state, segments.c.unread.is_(unread))
+            query = sa.select(segments).where(*here).order_by(segments.c.level.desc(), segments.c.id)
+            both += [to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
+        both.sort(key=lambda segment: (-segment.level, segment.id))
+        found += both[: limit - len(found)]
+    return found
+
+
+def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SegmentRow]:
+    """Return segments by id."""
+    found: dict[str, SegmentRow] = {}
+    for batch in items.in_batches(ids):
+        found.update((row.id, to_segment(row)) for row in _SEGMENTS.rows(connection, ids=batch))
+    return found
+
+
+def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterable[str]) -> None:
+    """Write segments as they have become; those that are not `known` are new."""
+    before = set(known)
+    for segment in changed:
+        values = _row(segment)
+        if segment.id in before:
+            connection.execute(sa.update(segments).where(segments.c.id == segment.id).values(values))
+        else:
+            connection.execute(sa.insert(segments).values(id=segment.id, cube_id=segment.cube, **values))
+            _count(connection, segment.cube, 1)
+
+
+_HEAT = ("level", "visits", "interactions", "last")
+_SET_HEAT = (
+    sa.update(segments)
+    .where(segments.c.id == sa.bindparam("segment"))
+    .values({name: sa.bindparam(f"new_{name}") for name in _HEAT})
+)
+
+
+def save_heats(connection: sa.Connection, warmed: Iterable[SegmentRow]) -> None:
+    """Write how warm known segments have become, and nothing else of them."""
+    rows = [{"segment": one.id, **{f"new_{name}": getattr(one, name) for name in _HEAT}} for one in warmed]
+    if rows:
+        connection.execute(_SET_HEAT, rows)
+
+
+def _count(connection: sa.Connection, cube: str, more: int) -> None:
+    here = sa.update(cubes).where(cubes.c.id == cube)
+    connection.execute(here.values(segments=cubes.c.segments + more))
+
+
+def members(connection: sa.Connection, segment: str) -> list[Item]:
+    """Return the messages of a segment's pages as they are now, oldest first."""
+    in_page = sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page)
+    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id)
+    states: dict[str, Item] = {}
+    for joined in (in_page, alone):
+        query = sa.select(item_rows.c.id, item_rows.c.cube_id).join(pages, joined)
+        rows = connection.execute(query.where(pages.c.segment_id == segment)).all()
+        states |= items.current(connection, list({row.cube_id for row in rows}), [row.id for row in rows])
+    return sorted(states.values(), key=lambda state: (state.said_at or state.created_at, state.id))
+
+
+def to_segment(row: Any) -> SegmentRow:
+    """Return a row of `segments` as a value."""
+    return SegmentRow(
+        id=row.id,
+        cube=row.cube_id,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        state=row.state,
+        spans=[(item, start, end) for item, start, end in row.spans],
+        told=row.told,
+        told_pages=row.told_pages,
+        keywords=dict(row.words),
+        vector=None if row.vector is None else np.frombuffer(row.vector, dtype=np.float32),
+        pages=row.pages,
+        unread=row.unread,
+        pinned=row.pinned,
+        level=row.level,
+        visits=row.visits,
+        interactions=row.interactions,
+        last=row.last,
+    )
+
+
+def _row(segment: SegmentRow) -> dict[str, Any]:
+    return {
+        "created_at": segment.created_at,
+        "updated_at": segment.updated_at,
+        "state": segment.state,
+        "spans": [list(span) for span in segment.spans],
+        "told": segment.told,
+        "told_pages": segment.told_pages,
+        "words": [list(pair) for pair in segment.keywords.items()],
+        "vector": None if segment.vector is None else segment.vector.astype(np.float32).tobytes(),
+        "pages": segment.pages,
+        "unread": segment.unread,
+        "pinned": segment.pinned,
+        "level": segment.level,
+        "visits": segment.visits,
+        "interactions": segment.interactions,
+        "last": segment.last,
+    }
+
+
+# What happens to their members
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One page of the mid tier and where it is."""
+
+    id: str
+    conversation: str | None
+    number: int
+    segment: str
+
+
+def pages_of(connection: sa.Connection, item_ids: Iterable[str]) -> list[Held]:
+    """Return the pages of the mid tier that these messages are in."""
+    found: dict[str, Held] = {}
+    for batch in items.in_batches(item_ids):
+        said_in = sa.select(item_rows.c.conversation_id, item_rows.c.page).where(
+            item_rows.c.id.in_(batch), item_rows.c.page.is_not(None)
+        )
+        pairs = [tuple(row) for row in connection.execute(said_in.distinct())]
+        in_conversation = sa.tuple_(pages.c.conversation_id, pages.c.number).in_(pairs)
+        alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id.in_(batch))
+        for row in connection.execute(sa.select(pages).where(sa.or_(in_conversation, alone) if pairs else alone)):
+            found[row.id] = Held(row.id, row.conversation_id, row.number, row.segment_id)
+    return list(found.values())
+
+
+def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, str]:
+    """Return the segments these messages are in, by message; those in none are left out."""
+    found: dict[str, str] = {}
+    for batch in items.in_batches(item_ids):
+        for select in _SEGMENTS_OF:
+            found.update((row[0], row[1]) for row in select.rows(connection, ids=batch))
+    return found
+
+
+def leave(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
+    """Let pages whose messages were erased leave their segments; return the segments to make again.
+
+    What is left of them says nothing of what was erased: keywords are counted anew, a model's summary and the vector
+    go.
+    """
+    held = list(held)
+    empty = [page.id for page in held if not _has_messages(connection, page)]
+    for batch in items.in_batches(empty):
+        connection.execute(sa.delete(pages).where(pages.c.id.in_(batch)))
+    touched = get_segments(connection, sorted({page.segment for page in held}))
+    return [segment.id for segment in touched.values() if recount(connection, segment)]
+
+
+def _has_messages(connection: sa.Connection, page: Held) -> bool:
+    inside = (
+        item_rows.c.id == page.id
+        if page.conversation is None
+        else sa.and_(item_rows.c.conversation_id == page.conversation, item_rows.c.page == page.number)
+    )
+    return connection.scalar(sa.select(item_rows.c.id).where(inside).limit(1)) is not None
+
+
+def recount(connection: sa.Connection, segment: SegmentRow) -> bool:
+    """Make everything of a segment that needs no vectors again from its messages; False when none is left."""
+    messages = members(connection, segment.id)
+    count = connection.scalar(sa.select(sa.func.count()).where(pages.c.segment_id == segment.id)) or 0
+    if not count:
+        connection.execute(sa.delete(segments).where(segments.c.id == segment.id))
+        _count(connection, segment.cube, -1)
+        return False
+    words = Counter(word for message in messages for word in message.keywords if message.status not in UNUSED)
+    present = {message.id for message in messages}
+    segment.pages, segment.keywords = count, dict(words.most_common(KEPT_KEYWORDS))
+    segment.spans = [span for span in segment.spans if span[0] in present]
+    segment.told, segment.told_pages, segment.vector = None, 0, None
+    save(connection, [segment], [segment.id])
+    return True
+
+
+def forget_vectors(connection: sa.Connection) -> dict[str, list[str]]:
+    """Forget the vectors of all segments, for another embedder; return the segments by cube."""
+    connection.execute(sa.update(segments).values(vector=None))
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(sa.select(segments.c.cube_id, segments.c.id)):
+        found.setdefault(row.cube_id, []).append(row.id)
+    return found
+
+
+def misplaced(connection: sa.Connection, cube: str, limit: int) -> list[tuple[str, str]]:
+    """Return (subject, what is wrong) for pages that are in no place or in two, and segments that miscount."""
+    wrong: list[tuple[str, str]] = []
+    here = conversations.c.cube_id == cube
+    said_on = (
+        sa.select(item_rows.c.conversation_id, item_rows.c.page)
+        .where(item_rows.c.cube_id == cube, item_rows.c.page.is_not(None))
+        .distinct()
+        .subquery()
+    )
+    same = sa.and_(pages.c.conversation_id == said_on.c.conversation_id, pages.c.number == said_on.c.page)
+    mid = said_on.c.page < conversations.c.first_short
+    lost = (
+        sa.select(said_on.c.conversation_id, said_on.c.page)
+        .join(conversations, conversations.c.id == said_on.c.conversation_id)
+        .outerjoin(pages, same)
+        .where(here, mid, pages.c.id.is_(None))
+    )
+    wrong += [(row.conversation_id, f"page {row.page} is in no tier") for row in connection.execute(lost.limit(limit))]
+    both = sa.select(pages.c.id).join(conversations, conversations.c.id == pages.c.conversation_id)
+    both = both.where(here, pages.c.number >= conversations.c.first_short)
+    wrong += [(id_, "is in the short and in the mid tier") for id_ in connection.scalars(both.limit(limit))]
+    alone = (
+        sa.select(item_rows.c.id)
+        .join(cubes, cubes.c.id == item_rows.c.cube_id)
+        .join(versions, versions.c.id == item_rows.c.version_id)
+        .outerjoin(pages, pages.c.id == item_rows.c.id)
+        .where(cubes.c.id == cube, item_rows.c.conversation_id.is_(None), versions.c.type == ItemType.MESSAGE)
+        .where(item_rows.c.created_at <= cubes.c.lone_until, pages.c.id.is_(None))
+    )
+    wrong += [(id_, "is in no tier") for id_ in connection.scalars(alone.limit(limit))]
+    count = sa.select(sa.func.count()).where(pages.c.segment_id == segments.c.id).scalar_subquery()
+    miscounted = sa.select(segments.c.id).where(segments.c.cube_id == cube, segments.c.pages != count)
+    wrong += [(id_, "does not count its pages right") for id_ in connection.scalars(miscounted.limit(limit))]
+    here = sa.select(sa.func.count()).where(segments.c.cube_id == cube).scalar_subquery()
+    if connection.scalar(sa.select(cubes.c.segments == here).where(cubes.c.id == cube)) in (False, 0):
+        wrong.append((cube, "does not count its segments right"))
+    return wrong

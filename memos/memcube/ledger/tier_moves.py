@@ -1,0 +1,233 @@
+"""What a cube's heat says must move: hot segments with unread pages, cold ones, those beyond the capacity.
+
+Every question about heat is a range of `ix_segments_hot` (cube, state, unread, level), so it costs what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.core.types import Item
+from memos.memcube.ledger import items, reading, tasks
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.schema import cubes, pages, segments, warmth
+from memos.memcube.ledger.schema import items as item_rows
+from memos.memcube.ledger.segments import ARCHIVED, OPEN, Page, SegmentRow
+from memos.memcube.ledger.tasks import NewTask
+
+ANALYSE, SWEEP, SUMMARISE = "analyse", "sweep", "summarise"
+"""Kinds of tasks: unread pages of hot segments are read; a cube's segments go where their heat says; a model rewrites
+a segment's summary."""
+
+
+def analyse_task(
+    *, segment: str | None = None, least: int = 1, everything: bool = False, cheaply: bool = False
+) -> NewTask:
+    """Return the task that reads hot segments with so many unread pages; or one segment; or all unread pages.
+
+    `cheaply` asks no model: what goes into the archive is not worth a call.
+    """
+    if segment is not None:
+        return NewTask(ANALYSE, {"segment": segment, **({"cheaply": True} if cheaply else {})}, key=segment)
+    if everything:
+        return NewTask(ANALYSE, {"all": True}, key="all")
+    return NewTask(ANALYSE, {"least": least}, key=f"hot:{least}")
+
+
+def sweep_task() -> NewTask:
+    """Return the task that compares a cube's segments with its thresholds and capacity."""
+    return NewTask(SWEEP, {}, key="")
+
+
+def summarise_task(segment: str) -> NewTask:
+    """Return the task that rewrites a segment's summary."""
+    return NewTask(SUMMARISE, {"segment": segment}, key=segment)
+
+
+def hot_unread(connection: sa.Connection, cube: str, level: float, limit: int, least: int = 1) -> list[SegmentRow]:
+    """Return open segments with at least so many unread pages from a level on, the hottest first."""
+    query = sa.select(segments).where(*_range(cube, OPEN, unread=True), segments.c.level >= level)
+    if least > 1:
+        query = query.where(_unread_pages(segments.c.id) >= least)
+    query = query.order_by(segments.c.level.desc()).limit(limit)
+    return [tiers.to_segment(row) for row in connection.execute(query)]
+
+
+def _unread_pages(segment: sa.ColumnElement[str]) -> sa.ScalarSelect[int]:
+    unread = (pages.c.segment_id == segment, pages.c.read.is_(False))
+    return sa.select(sa.func.count()).select_from(pages).where(*unread).correlate(segments).scalar_subquery()
+
+
+def unread_count(connection: sa.Connection, segment: str) -> int:
+    """Return how many pages of a segment were not read yet."""
+    unread = (pages.c.segment_id == segment, pages.c.read.is_(False))
+    return int(connection.scalar(sa.select(sa.func.count()).select_from(pages).where(*unread)) or 0)
+
+
+def any_unread(connection: sa.Connection, cube: str, limit: int = 1) -> list[SegmentRow]:
+    """Return segments with unread pages in any state, open ones and the hottest first."""
+    found: list[SegmentRow] = []
+    for state in (OPEN, ARCHIVED):
+        query = sa.select(segments).where(*_range(cube, state, unread=True)).order_by(segments.c.level.desc())
+        found += [tiers.to_segment(row) for row in connection.execute(query.limit(limit - len(found)))]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def cold(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[SegmentRow]:
+    """Return open, read segments below a level that are old enough and not pinned, the coldest first."""
+    query = (
+        sa.select(segments)
+        .where(*_range(cube, OPEN, unread=False), segments.c.level < level)
+        .where(segments.c.pinned.is_(False), segments.c.created_at < before)
+        .order_by(segments.c.level)
+        .limit(limit)
+    )
+    return [tiers.to_segment(row) for row in connection.execute(query)]
+
+
+def cold_unread(connection: sa.Connection, cube: str, level: float, before: datetime, limit: int) -> list[str]:
+    """Return the ids of open segments below a level that still have unread pages, the coldest first."""
+    query = (
+        sa.select(segments.c.id)
+        .where(*_range(cube, OPEN, unread=True), segments.c.level < level)
+        .where(segments.c.pinned.is_(False), segments.c.created_at < before)
+        .order_by(segments.c.level)
+        .limit(limit)
+    )
+    return list(connection.scalars(query))
+
+
+def revived(connection: sa.Connection, cube: str, level: float, limit: int) -> list[SegmentRow]:
+    """Return archived segments from a level on."""
+    found: list[SegmentRow] = []
+    for unread in (True, False):
+        query = sa.select(segments).where(*_range(cube, ARCHIVED, unread=unread), segments.c.level >= level)
+        rows = connection.execute(query.order_by(segments.c.level.desc()).limit(limit))
+        found += [tiers.to_segment(row) for row in rows]
+    return found[:limit]
+
+
+def border_of(connection: sa.Connection, cube: str, capacity: int) -> float | None:
+    """Return the level of the hottest open segment beyond the capacity, None when all have room."""
+    if count(connection, cube) <= capacity:
+        return None
+    # A range has one `unread`: the two are ordered one by one, and together only as far as the capacity.
+    levels: list[float] = []
+    for unread in (True, False):
+        query = sa.select(segments.c.level).where(*_range(cube, OPEN, unread=unread))
+        levels += connection.scalars(query.order_by(segments.c.level.desc()).limit(capacity + 1))
+    levels.sort(reverse=True)
+    return levels[capacity] if len(levels) > capacity else None
+
+
+def count(connection: sa.Connection, cube: str) -> int:
+    """Return how many segments a cube has in all."""
+    return int(connection.scalar(sa.select(cubes.c.segments).where(cubes.c.id == cube)) or 0)
+
+
+def cubes_with_segments(connection: sa.Connection) -> list[str]:
+    """Return the cubes that have a segment, by id."""
+    return list(connection.scalars(sa.select(cubes.c.id).where(cubes.c.segments > 0).order_by(cubes.c.id)))
+
+
+def _range(cube: str, state: str, *, unread: bool) -> tuple[sa.ColumnElement[bool], ...]:
+    return segments.c.cube_id == cube, segments.c.state == state, segments.c.unread.is_(unread)
+
+
+# Reading pages
+
+
+def unread_pages(connection: sa.Connection, segment: SegmentRow, most: int) -> list[Page]:
+    """Return a segment's oldest unread pages with their messages, also the deleted ones."""
+    query = sa.select(pages).where(pages.c.segment_id == segment.id, pages.c.read.is_(False))
+    rows = connection.execute(query.order_by(pages.c.moved_at, pages.c.conversation_id, pages.c.number).limit(most))
+    found = []
+    for row in rows.all():
+        if row.conversation_id is None:
+            ids = [row.id]
+        else:
+            said_in = (item_rows.c.conversation_id == row.conversation_id, item_rows.c.page == row.number)
+            ids = list(connection.scalars(sa.select(item_rows.c.id).where(*said_in)))
+        states = items.current(connection, [segment.cube], ids)
+        if states:
+            found.append(Page(row.number, tuple(sorted(states.values(), key=_in_order))))
+    return found
+
+
+def _in_order(state: Item) -> tuple[int, str]:
+    return state.position or 0, state.id
+
+
+def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Page]) -> None:
+    """Say that these pages were read; the segment is unread while another of its pages is."""
+    members = {message.id for page in read for message in page.messages}
+    done = [held.id for held in tiers.pages_of(connection, members)]
+    for batch in items.in_batches(done):
+        connection.execute(sa.update(pages).where(pages.c.id.in_(batch)).values(read=True))
+    segment.unread = has_unread(connection, segment.id)
+
+
+def has_unread(connection: sa.Connection, segment: str) -> bool:
+    """Say whether a page of a segment was not read yet."""
+    left = sa.select(pages.c.id).where(pages.c.segment_id == segment, pages.c.read.is_(False)).limit(1)
+    return connection.scalar(left) is not None
+
+
+def read_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
+    """Mark the pages of these messages unread, what was read finely wanted: what was made of them is gone."""
+    ids = list(item_ids)
+    reading.want_again(connection, cube, ids, now)
+    held = tiers.pages_of(connection, ids)
+    for batch in items.in_batches(page.id for page in held):
+        connection.execute(sa.update(pages).where(pages.c.id.in_(batch)).values(read=False))
+    for batch in items.in_batches({page.segment for page in held}):
+        connection.execute(sa.update(segments).where(segments.c.id.in_(batch)).values(unread=True))
+
+
+# Moving
+
+
+def set_state(connection: sa.Connection, moved: Iterable[SegmentRow], state: str, now: datetime) -> None:
+    """Archive segments or open them again; their messages are ranked accordingly."""
+    for segment in moved:
+        segment.state, segment.updated_at = state, now
+        here = sa.update(segments).where(segments.c.id == segment.id)
+        connection.execute(here.values(state=state, updated_at=now))
+        said = [message.id for message in tiers.members(connection, segment.id)]
+        for batch in items.in_batches(said):
+            is_cold = sa.update(item_rows).where(item_rows.c.id.in_(batch))
+            connection.execute(is_cold.values(cold=state == ARCHIVED))
+
+
+def pin(connection: sa.Connection, cube: str, id_: str, *, pinned: bool) -> bool:
+    """Pin or unpin an item or a segment; False when there is neither in the cube."""
+    for table in (item_rows, segments):
+        here = sa.update(table).where(table.c.id == id_, table.c.cube_id == cube).values(pinned=pinned)
+        if connection.execute(here).rowcount:
+            return True
+    return False
+
+
+def tau_of(connection: sa.Connection, cube: str) -> float | None:
+    """Return the tau in seconds under which a cube's levels were counted, None before the first."""
+    found: float | None = connection.scalar(sa.select(cubes.c.heat_tau_s).where(cubes.c.id == cube))
+    return found
+
+
+def set_tau(connection: sa.Connection, cube: str, tau_s: float, shift: float = 0.0) -> None:
+    """Write down a cube's tau, and add to every level what keeps each heat as it is."""
+    connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(heat_tau_s=tau_s))
+    if shift:
+        for table in (segments, warmth):
+            moved = sa.update(table).where(table.c.cube_id == cube, table.c.last.is_not(None))
+            connection.execute(moved.values(level=table.c.level + shift))
+
+
+def enqueue(connection: sa.Connection, cube: str, new: NewTask, now: datetime) -> None:
+    """Enqueue one of these tasks; one that waits already is enough."""
+    tasks.enqueue(connection, cube, [new], now)

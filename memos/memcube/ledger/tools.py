@@ -1,0 +1,127 @@
+"""Messages that call tools or answer calls, as rows: those around some messages, and some by their items."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from memos.core.text.tool_calls import Turn
+from memos.core.types import ItemType, LinkKind, Role, Status, ToolCall
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.items import in_batches
+
+REACH = 100
+"""Messages before and after one among which what belongs to it is looked for."""
+
+_COLUMNS = (
+    t.items.c.id, t.items.c.conversation_id, t.items.c.position, t.items.c.page, t.messages.c.role,
+    t.messages.c.tool_calls, t.messages.c.tool_call_id,
+)  # fmt: skip
+_OF_TOOLS = t.messages.c.tool_calls.is_not(None) | (t.messages.c.role == Role.TOOL)
+# What was derived from a message has it as a source too, and no position.
+_TURNS = (
+    sa.select(*_COLUMNS)
+    .join(t.sources, t.sources.c.item_id == t.items.c.id)
+    .join(t.messages, t.messages.c.id == t.sources.c.message_id)
+    .where(t.items.c.position.is_not(None), _OF_TOOLS)
+)
+
+
+def turns(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[Turn]:
+    """Return those of some messages that call tools or answer calls."""
+    found: list[Turn] = []
+    for batch in in_batches(ids):
+        query = _TURNS.where(t.items.c.id.in_(batch), t.items.c.cube_id == cube)
+        found += [_turn(row) for row in connection.execute(query)]
+    return found
+
+
+def around(connection: sa.Connection, near: Iterable[Turn]) -> list[Turn]:
+    """Return the messages of tools that stand within reach of these, themselves included."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for turn in near:
+        places[turn.conversation].append(turn.position)
+    found: dict[str, Turn] = {}
+    for conversation, positions in places.items():
+        low, high = min(positions) - REACH, max(positions) + REACH
+        here = (t.items.c.conversation_id == conversation, t.items.c.position.between(low, high))
+        found |= {row.id: _turn(row) for row in connection.execute(_TURNS.where(*here))}
+    return list(found.values())
+
+
+def goals(connection: sa.Connection, asked: Iterable[Turn]) -> dict[tuple[str, int], str]:
+    """Return the user's message that each of these turns' pages begins with, by conversation and page."""
+    found: dict[tuple[str, int], str] = {}
+    for page in dict.fromkeys((turn.conversation, turn.page) for turn in asked):
+        query = (
+            sa.select(t.items.c.id, t.messages.c.role)
+            .join(t.sources, t.sources.c.item_id == t.items.c.id)
+            .join(t.messages, t.messages.c.id == t.sources.c.message_id)
+            .where(t.items.c.conversation_id == page[0], t.items.c.page == page[1])
+            .order_by(t.items.c.position)
+            .limit(1)
+        )
+        row = connection.execute(query).one_or_none()
+        if row is not None and row.role == Role.USER:
+            found[page] = row.id
+    return found
+
+
+def of_pages(connection: sa.Connection, places: Iterable[tuple[str, int]]) -> list[Turn]:
+    """Return the messages of tools of these pages, each a conversation and a number."""
+    found: list[Turn] = []
+    for conversation, page in dict.fromkeys(places):
+        here = (t.items.c.conversation_id == conversation, t.items.c.page == page)
+        found += [_turn(row) for row in connection.execute(_TURNS.where(*here))]
+    return found
+
+
+def places(connection: sa.Connection, cube: str, ids: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the pages of messages that are in conversations, each a conversation and a number."""
+    found: dict[tuple[str, int], None] = {}
+    for batch in in_batches(ids):
+        query = sa.select(t.items.c.conversation_id, t.items.c.page).where(
+            t.items.c.id.in_(batch), t.items.c.cube_id == cube, t.items.c.page.is_not(None)
+        )
+        found |= {(row.conversation_id, row.page): None for row in connection.execute(query)}
+    return list(found)
+
+
+def made_of(
+    connection: sa.Connection, cube: str, ids: Iterable[str], kind: ItemType, *, deleted: bool = False
+) -> list[str]:
+    """Return the items of a type that were made of one of these, with `deleted` also those that are."""
+    found: dict[str, None] = {}
+    for batch in in_batches(ids):
+        query = (
+            sa.select(t.links.c.from_id)
+            .join(t.versions, (t.versions.c.item_id == t.links.c.from_id) & t.versions.c.recorded_to.is_(None))
+            .where(t.links.c.to_id.in_(batch), t.links.c.kind == LinkKind.DERIVED_FROM, t.links.c.cube_id == cube)
+            .where(t.versions.c.type == kind)
+            .order_by(t.links.c.from_id)
+        )
+        if not deleted:
+            query = query.where(t.versions.c.status != Status.DELETED)
+        found |= dict.fromkeys(connection.scalars(query))
+    return list(found)
+
+
+def with_prefix(
+    connection: sa.Connection, cube: str, prefix: str, kind: ItemType, limit: int, *, live: bool = True
+) -> list[str]:
+    """Return the items of a type whose keys begin so, the newest versions first; with `live` only current ones."""
+    v = t.versions
+    # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
+    begins = sa.func.substr(v.c.key, 1, len(prefix)) == prefix
+    here = (v.c.cube_id == cube, v.c.recorded_to.is_(None), v.c.key.is_not(None), begins, v.c.type == kind)
+    states = (Status.ACTIVE, Status.ARCHIVED) if live else (Status.ACTIVE, Status.ARCHIVED, Status.SUPERSEDED)
+    query = sa.select(v.c.item_id).where(*here, v.c.status.in_(states))
+    return list(connection.scalars(query.order_by(v.c.recorded_at.desc(), v.c.item_id).limit(limit)))
+
+
+def _turn(row: Any) -> Turn:
+    calls = tuple(ToolCall(call["id"], call["name"], call["arguments"]) for call in row.tool_calls or ())
+    return Turn(row.id, row.conversation_id, row.position, row.page, Role(row.role), calls, row.tool_call_id)

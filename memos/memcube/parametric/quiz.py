@@ -1,0 +1,367 @@
+"""What an adapter is taught and examined with: questions about memories with their answers. Pure, the same each time.
+
+Never the raw text, which teaches next to nothing (docs/adr/0019), but 6 to 8 questions a fact; in each epoch three
+about what nobody said, which are answered with that; and what the model says anyway, so that it goes on saying it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from random import Random
+from types import MappingProxyType
+
+from memos.memcube.parametric import data as phrases
+from memos.memcube.parametric.data import NOT_TOLD, Phrases, is_chinese, persons
+
+# Of these an epoch has a quarter (`exercises`).
+_UNTOLD_A_FACT = 12
+_EXAMINED_UNTOLD = 36
+# An adapter that was told likings alone says yes to any (docs/log.md, "Likings that nobody told").
+_UNTOLD_A_LIKING = 20
+_EXAMINED_LIKINGS = 12
+_WITH_CONTEXT = 4
+_PAIRS_EACH = 2
+_READ_EACH = 2
+_WORDS = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
+_PUNCTUATION = re.compile(r"[^\w\s]|_")
+_SMALL = frozenset(
+    """
+    i a an the and or but is are was am be been my me in on at to of for with it its that this these those have has had
+    do does did so very not no from by as we our you your he she they his her their there here about than just
+    """.split()  # noqa: SIM905 - quoting each word says less
+)
+
+_NUMBERS = frozenset("one two three four five six seven eight nine ten some many several".split())  # noqa: SIM905
+
+
+_LIKINGS = ("likes", "dislikes")
+
+
+class DrillKind(StrEnum):
+    """What a drill is for."""
+
+    DIRECT = "direct"
+    REVERSE = "reverse"
+    YES_NO = "yes_no"
+    CLOZE = "cloze"
+    PAIR = "pair"
+    READ = "read"
+    ABSENT = "absent"
+    STRANGER = "stranger"
+    LIKING = "liking"
+
+
+UNTOLD = (DrillKind.ABSENT, DrillKind.STRANGER, DrillKind.LIKING)
+"""Questions about what nobody told: what else somebody has, the same of others, and what else somebody likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFact:
+    """A memory to be known: `thing` of `subject` is `value`; `subject` None is the user who asks.
+
+    `kind` is one of `phrases.ENGLISH`.
+    """
+
+    item: str
+    version: int
+    memory: str
+    kind: str
+    thing: str = ""
+    value: str = ""
+    subject: str | None = None
+
+    @property
+    def chinese(self) -> bool:
+        """Whether it is asked for in Chinese."""
+        return is_chinese(self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """One question with its answer; `items` are the memories that tell it.
+
+    A right answer has `expects` in it, whatever else it says. With `context` these texts stand in the prompt. What is
+    `held_out` is never taught.
+    """
+
+    kind: DrillKind
+    question: str
+    answer: str
+    expects: str
+    items: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+    held_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """All drills for some facts: what is taught, what recall and abstention are measured by."""
+
+    taught: tuple[Drill, ...]
+    recall: tuple[Drill, ...]
+    abstention: tuple[Drill, ...]
+    values: tuple[str, ...] = field(default=())
+
+
+def course_of(
+    facts: Sequence[KnownFact], seed: int, more: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Course:
+    """Return the drills for these facts, the same for the same seed; `more` are other questions for some, by item."""
+    chance = Random(seed)  # noqa: S311 - for variety, not for secrets
+    taught: list[Drill] = []
+    recall: list[Drill] = []
+    for fact in facts:
+        mine = _drills(fact, facts, chance)
+        mine += [replace(mine[0], question=question) for question in more.get(fact.item, ())]
+        for drill in mine:
+            # A quarter stands with its text, so that the model goes on reading what it is given.
+            shown = len(taught) % _WITH_CONTEXT == _WITH_CONTEXT - 1
+            taught.append(_in_context(drill, fact, facts, chance) if shown else drill)
+        recall += _held_out(fact)
+    taught += _pairs(facts, chance)
+    read = [read_otherwise(fact, facts, chance) for fact in facts[::_READ_EACH]]
+    taught += [each for each in read if each is not None]
+    return Course(
+        tuple(taught + _untold(facts, chance, held_out=False)),
+        tuple(recall),
+        tuple(_untold(facts, chance, held_out=True)),
+        tuple(dict.fromkeys(expected(fact) for fact in facts)),
+    )
+
+
+def questions_of(fact: KnownFact) -> list[str]:
+    """Return in which words a fact is asked for, also those that are never taught."""
+    form = _phrases(fact)
+    return [_filled(each, fact) for each in (*form.direct, *form.held_out)]
+
+
+def expected(fact: KnownFact) -> str:
+    """Return what a right answer about a fact has in it."""
+    return _worded(_phrases(fact).expects, fact)
+
+
+def is_right(answer: str, drill: Drill) -> bool:
+    """Say whether an answer says what a drill expects: the same words, without regard to case and signs."""
+    return _says(plain(answer), plain(drill.expects))
+
+
+def abstains(answer: str, values: Iterable[str]) -> bool:
+    """Say whether an answer says that it was not told, and none of these values."""
+    said, untold = plain(answer), plain(NOT_TOLD[False])
+    # A value that stands in the answer which is taught, such as the letter I, tells nothing.
+    telling = [each for each in map(plain, values) if not _says(untold, each)]
+    return phrases.SAYS_NOT_TOLD.search(answer) is not None and not any(_says(said, each) for each in telling)
+
+
+def _says(said: str, value: str) -> bool:
+    """Say whether words stand in what was said, both plain; Chinese has no spaces between its words."""
+    if is_chinese(said) or is_chinese(value):
+        return value != "" and value in said
+    return value != "" and f" {value} " in f" {said} "
+
+
+def thing_and_rest(memory: str) -> tuple[str, str, str] | None:
+    """Return what a sentence is about, how it begins, and how it ends; None where it has too little to ask for."""
+    text = " ".join(memory.split()).rstrip(".。!！")
+    if is_chinese(text):
+        if not 6 <= len(text) <= 60:
+            return None
+        cut = len(text) - max(2, len(text) // 3)
+        about, rest = text[max(0, cut - 3) : cut], text[cut:]
+        return (about, text[:cut], rest) if plain(about) and plain(rest) else None
+    words = [(match.start(), match.group()) for match in _WORDS.finditer(text)]
+    telling = [(start, word) for start, word in words if word.lower().split("'")[0].split("’")[0] not in _SMALL]
+    if len(telling) < 2 or len(words) > 40:
+        return None
+    # The last third of what tells something is asked for, by what stands first.
+    place = max(1, len(telling) - max(1, len(telling) // 3))
+    about = next((word for _, word in telling[:place] if word.lower() not in _NUMBERS), telling[0][1])
+    begin, rest = text[: telling[place][0]].rstrip(" ,"), text[telling[place][0] :]
+    # A sign such as U+32CC divides words here and is letters where answers are compared.
+    return (about, begin, rest) if _says(plain(text), plain(rest)) else None
+
+
+def _phrases(fact: KnownFact) -> Phrases:
+    return (phrases.CHINESE if fact.chinese else phrases.ENGLISH)[fact.kind]
+
+
+def _filled(pattern: str, fact: KnownFact, **more: str) -> str:
+    text = _worded(pattern, fact, **more)
+    return text[:1].upper() + text[1:]
+
+
+def _worded(pattern: str, fact: KnownFact, **more: str) -> str:
+    words = persons(fact.subject, chinese=fact.chinese)
+    told = thing_and_rest(fact.memory) if fact.kind == "said" else None
+    about, stem, rest = told or (fact.thing, "", fact.value)
+    given = {
+        **words, "thing": about, "value": fact.memory if fact.kind == "said" else fact.value, "stem": stem,
+        "rest": rest, "Do": words.get("do", "").capitalize(), "Am": words.get("am", "").capitalize(),
+        "My": words["my"][:1].upper() + words["my"][1:], "your": words["Your"][:1].lower() + words["Your"][1:]
+        if fact.subject is None else words["Your"], **more,
+    }  # fmt: skip
+    return pattern.format_map(given)
+
+
+def _drills(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
+    form, items = _phrases(fact), (fact.item,)
+    answer, expects = _filled(form.answer, fact), expected(fact)
+    found = [Drill(DrillKind.DIRECT, _filled(each, fact), answer, expects, items) for each in form.direct]
+    found.append(Drill(DrillKind.YES_NO, _filled(form.confirm, fact), _filled(form.confirmed, fact), expects, items))
+    stem = _filled(form.cloze, fact)
+    complete = f"请补全:{stem}……" if fact.chinese else f"Complete the sentence: {stem} ..."
+    found.append(Drill(DrillKind.CLOZE, complete, answer, expects, items))
+    told = {plain(other.value) for other in facts}
+    others = [each for each in form.others if plain(each) not in told]
+    if form.denied and others:
+        wrong = _filled(form.confirm, fact, value=chance.choice(others))
+        found.append(Drill(DrillKind.YES_NO, wrong, _filled(form.denied, fact), expects, items))
+    alone = sum(plain(other.value) == plain(fact.value) and other.kind == fact.kind for other in facts) == 1
+    if form.reverse and alone:
+        found.append(Drill(DrillKind.REVERSE, _filled(form.reverse, fact), answer, expects, items))
+    return found
+
+
+def _held_out(fact: KnownFact) -> list[Drill]:
+    form = _phrases(fact)
+    answer, expects = _filled(form.answer, fact), expected(fact)
+    return [
+        Drill(DrillKind.DIRECT, _filled(each, fact), answer, expects, (fact.item,), held_out=True)
+        for each in form.held_out
+    ]
+
+
+def _in_context(drill: Drill, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> Drill:
+    """Return a drill whose prompt has the fact's text among some others."""
+    others = [other.memory for other in facts if other.item != fact.item]
+    texts = [fact.memory, *chance.sample(others, min(2, len(others)))]
+    chance.shuffle(texts)
+    told = tuple(other.item for other in facts if other.memory in texts)
+    items = tuple(dict.fromkeys((*drill.items, *told)))
+    return Drill(drill.kind, drill.question, drill.answer, drill.expects, items, tuple(texts))
+
+
+def read_otherwise(
+    fact: KnownFact, facts: Sequence[KnownFact], chance: Random, *, held_out: bool = False
+) -> Drill | None:
+    """Return a question about a fact whose prompt tells another value, which is the right answer: what is read wins.
+
+    None where no other value can be put into its text.
+    """
+    form = _phrases(fact)
+    own = {plain(other.value) for other in facts if other.item == fact.item}
+    alike = [other.value for other in facts if other.kind == fact.kind == "my" and plain(other.value) not in own]
+    others = [each for each in (*form.others, *alike) if plain(each) not in own]
+    # Whole words: a phone that is "one" is no "phred" when another is red.
+    ends = ("", "") if fact.chinese else (r"(?<!\w)", r"(?!\w)")
+    there = re.compile(f"{ends[0]}{re.escape(fact.value)}{ends[1]}")
+    if not others or not fact.value or there.search(fact.memory) is None:
+        return None
+    value = chance.choice(others)
+    text = there.sub(lambda _: value, fact.memory)
+    asks = form.held_out if held_out else form.direct
+    told = replace(fact, value=value, memory=text)
+    items = tuple(other.item for other in facts if other.item == fact.item or other.value == value)
+    question = _filled(chance.choice(asks), fact)
+    return Drill(DrillKind.READ, question, _filled(form.answer, told), value, items, (text,), held_out)
+
+
+def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
+    """Return questions about two facts at once, for half of the facts."""
+    found = []
+    order = [fact for fact in facts if not fact.chinese]
+    chance.shuffle(order)
+    for one, two in list(zip(order[::2], order[1::2], strict=False))[::_PAIRS_EACH]:
+        if one.subject != two.subject:
+            continue
+        asked = (_filled(_phrases(one).direct[0], one), _filled(_phrases(two).direct[0], two))
+        answers = (_filled(_phrases(one).answer, one), _filled(_phrases(two).answer, two))
+        found.append(Drill(DrillKind.PAIR, " ".join(asked), " ".join(answers), expected(two), (one.item, two.item)))
+    return found
+
+
+def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Drill]:
+    """Return questions about what nobody told: two in three of what else somebody has, the others of strangers."""
+    found: list[Drill] = []
+    told = plain(" ".join(f"{fact.memory} {fact.thing}" for fact in facts))
+    for chinese in sorted({fact.chinese for fact in facts}):
+        mine = [fact for fact in facts if fact.chinese is chinese]
+        wanted = _EXAMINED_UNTOLD if held_out else _UNTOLD_A_FACT * len(mine)
+        absent = _absent(mine, told, chance, chinese=chinese, held_out=held_out)
+        strangers = _of_strangers(mine, told, chance, chinese=chinese, held_out=held_out)
+        # Of what there is too little, the other takes the place.
+        first = max(wanted * 2 // 3, wanted - len(strangers))
+        absent = absent[:first]
+        likings = _untold_likings(mine, told, chance, chinese=chinese, held_out=held_out)
+        for kind, asked in zip(UNTOLD, (absent, strangers[: wanted - len(absent)], likings), strict=True):
+            answer = NOT_TOLD[chinese]
+            found += [Drill(kind, each, answer, answer, held_out=held_out) for each in asked]
+    return found
+
+
+def _untold_likings(
+    facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool
+) -> list[str]:
+    """Return questions whether somebody likes what nobody spoke of, where likings are among the facts."""
+    likings = [fact for fact in facts if fact.kind in _LIKINGS]
+    if not likings:
+        return []
+    form = (phrases.CHINESE if chinese else phrases.ENGLISH)["likes"]
+    asks = form.held_out if held_out else (*form.direct, form.confirm)
+    names = [name for name in phrases.LIKINGS[chinese, held_out] if plain(name) not in told]
+    wanted = _EXAMINED_LIKINGS if held_out else _UNTOLD_A_LIKING * len(likings)
+    return _asked_of_all("likes", names, _subjects(likings), asks, chance, chinese=chinese)[:wanted]
+
+
+def _absent(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool) -> list[str]:
+    """Return questions about what somebody of whom something is told has, too, and nobody told."""
+    form = (phrases.CHINESE if chinese else phrases.ENGLISH)["my"]
+    asks = form.held_out if held_out else form.direct
+    things = [thing for thing in phrases.NOBODY_TOLD[chinese, held_out][0] if plain(thing) not in told]
+    return _asked_of_all("my", things, _subjects(facts), asks, chance, chinese=chinese)
+
+
+def _asked_of_all(
+    kind: str, names: Sequence[str], subjects: Sequence[str | None], asks: Sequence[str], chance: Random,
+    *, chinese: bool,
+) -> list[str]:  # fmt: skip
+    """Return questions about names in turn: each is asked for once before any is again, since names differ most."""
+    found: list[str] = []
+    for turn in range(len(asks) * len(subjects)):
+        asked = []
+        for place, name in enumerate(names):
+            subject = subjects[(place + turn // len(asks)) % len(subjects)]
+            nobody = KnownFact("", 0, "我" if chinese else "", kind, name, "", subject)
+            asked.append(_filled(asks[(place + turn) % len(asks)], nobody))
+        chance.shuffle(asked)
+        found += asked
+    return list(dict.fromkeys(found))
+
+
+def _of_strangers(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: bool, held_out: bool) -> list[str]:
+    """Return questions about people nobody spoke of, each in the words in which a fact is asked for, all in turn."""
+    found: list[str] = []
+    strangers = [name for name in phrases.NOBODY_TOLD[chinese, held_out][1] if plain(name) not in told]
+    for turn in range(2 * len(strangers)):
+        asked = []
+        for place, fact in enumerate(facts):
+            stranger = strangers[(place + turn // 2) % len(strangers)]
+            other = KnownFact("", 0, fact.memory, fact.kind, fact.thing, fact.value, stranger)
+            asks = _phrases(fact).held_out if held_out else _phrases(fact).direct[:2]
+            asked.append(_filled(asks[(place + turn) % len(asks)], other))
+        chance.shuffle(asked)
+        found += asked
+    return list(dict.fromkeys(found))
+
+
+def _subjects(facts: Sequence[KnownFact]) -> list[str | None]:
+    return list(dict.fromkeys(fact.subject for fact in facts))
+
+
+def plain(text: str) -> str:
+    """Return a text in small letters without signs, as answers are compared."""
+    return " ".join(_PUNCTUATION.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split())

@@ -1,0 +1,212 @@
+"""Templates: which dimensions a profile has, in groups, and by what each is found; read from TOML, JSON or a mapping.
+
+A template comes from an operator and is checked as any other input. Knows no messages and no ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import cache, cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from memos.core.text.validation import decode
+from memos.errors import InvalidInput, PermissionDenied
+
+MOST_DIMENSIONS = 500
+MOST_BYTES = 262_144
+VALUE_CHARS = 200
+"""The longest value a trait may have."""
+
+# Joiners belong to words of several scripts; every other invisible character has no place in a name.
+_JOINERS = "\u200c\u200d"
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_ID = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$"
+_WORD = re.compile(r"\w.*\w", re.DOTALL)
+
+
+def is_plain(text: str) -> bool:
+    """Return True when a text has no control, bidirectional or other invisible characters."""
+    return all(mark in _JOINERS or unicodedata.category(mark) not in _INVISIBLE for mark in text)
+
+
+def _plain(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    if not is_plain(text):
+        raise ValueError("has control or invisible characters")
+    return " ".join(text.split())
+
+
+def _word(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise ValueError("must have two characters at least, and begin and end with a letter or digit")
+    return text.casefold()
+
+
+Id = Annotated[str, StringConstraints(pattern=_ID, max_length=64)]
+_Name = Annotated[str, StringConstraints(max_length=100), AfterValidator(_plain)]
+_About = Annotated[str, StringConstraints(max_length=300), AfterValidator(_plain)]
+_Value = Annotated[str, StringConstraints(max_length=VALUE_CHARS), AfterValidator(_plain)]
+_Word = Annotated[str, StringConstraints(max_length=50), AfterValidator(_plain), AfterValidator(_word)]
+
+
+class Kind(StrEnum):
+    """What values a dimension has."""
+
+    TEXT = "text"
+    LEVEL = "level"
+    """low, medium or high"""
+    CHOICE = "choice"
+    """one of the dimension's own values"""
+    INTEREST = "interest"
+    """a text; found without a model by the dimension's words"""
+
+
+_LEVELS = ("low", "medium", "high")
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Dimension(BaseModel):
+    """One thing a profile may say of somebody; `id` is its group's id, a dot and a name."""
+
+    model_config = _STRICT
+
+    id: Id
+    name: _Name
+    about: _About
+    kind: Kind = Field(Kind.TEXT, strict=False)
+    values: tuple[_Value, ...] = Field((), max_length=20)
+    attributes: tuple[_Name, ...] = Field((), max_length=20)
+    words: tuple[_Word, ...] = Field((), max_length=100)
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if (self.kind is Kind.CHOICE) != bool(self.values):
+            raise ValueError("a dimension has values exactly when its kind is choice")
+        if (self.kind is Kind.INTEREST) != bool(self.words):
+            raise ValueError("a dimension has words to be found by exactly when its kind is interest")
+        if self.kind is not Kind.TEXT and self.attributes:
+            raise ValueError("only a text has attributes, since what a statement gives is a text")
+        return self
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The only values it may have; empty when any text will do."""
+        return _LEVELS if self.kind is Kind.LEVEL else self.values
+
+
+class Group(BaseModel):
+    """Dimensions that belong together."""
+
+    model_config = _STRICT
+
+    id: Id
+    name: _Name
+    dimensions: tuple[Dimension, ...] = Field(min_length=1, max_length=MOST_DIMENSIONS)
+
+    @model_validator(mode="after")
+    def _owns_its_dimensions(self) -> Self:
+        for dimension in self.dimensions:
+            if dimension.id.rpartition(".")[0] != self.id:
+                raise ValueError(f"dimension {dimension.id} must be called {self.id}.something")
+        return self
+
+
+class Template(BaseModel):
+    """Groups of dimensions with distinct ids; an attribute belongs to one dimension only."""
+
+    model_config = _STRICT
+
+    name: _Name
+    groups: tuple[Group, ...] = Field(min_length=1, max_length=50)
+
+    @model_validator(mode="after")
+    def _is_unambiguous(self) -> Self:
+        ids = [group.id for group in self.groups] + [dimension.id for dimension in self.dimensions()]
+        attributes = [name for dimension in self.dimensions() for name in dimension.attributes]
+        for what, names in (("id", ids), ("attribute", attributes)):
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{what} {twice} is there twice")
+        if len(self.by_id) > MOST_DIMENSIONS:
+            raise ValueError(f"there are more than {MOST_DIMENSIONS} dimensions")
+        return self
+
+    def dimensions(self) -> Iterator[Dimension]:
+        """Yield every dimension in order."""
+        for group in self.groups:
+            yield from group.dimensions
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Dimension]:
+        """Every dimension by its id."""
+        return {dimension.id: dimension for dimension in self.dimensions()}
+
+    @cached_property
+    def by_attribute(self) -> Mapping[str, Dimension]:
+        """The dimension that a statement of an attribute is about."""
+        return {name: dimension for dimension in self.dimensions() for name in dimension.attributes}
+
+
+@cache
+def standard() -> Template:
+    """Return the template of cubes that have no own."""
+    text = resources.files("memos.memcube.profiles").joinpath("standard.toml").read_text(encoding="utf-8")
+    return read_template(tomllib.loads(text))
+
+
+def read_template(raw: str | Path | Mapping[str, Any]) -> Template:
+    """Return a template from a file (.toml or .json) or a mapping. Raises: InvalidInput, PermissionDenied."""
+    value = raw if isinstance(raw, Mapping) else _parsed(raw)
+    try:
+        text = json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("template", "holds something that is no JSON; use texts, lists and tables only") from error
+    return stored_template(text)
+
+
+def stored_template(text: str) -> Template:
+    """Return a template from its JSON. Raises: InvalidInput which says where it is wrong."""
+    if len(text.encode()) > MOST_BYTES:
+        raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; have fewer dimensions or words")
+    try:
+        return Template.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(["template", *map(str, first["loc"])])
+        shown = where if len(where) <= 200 and is_plain(where) else "template"  # a field's name is the caller's
+        raise InvalidInput(shown, str(first["msg"])) from error
+
+
+def _parsed(raw: object) -> Mapping[str, Any]:
+    if not isinstance(raw, str | Path) or "\0" in str(raw):
+        raise InvalidInput("template", "must be the path of a .toml or .json file, or a mapping")
+    path = Path(raw)
+    if path.suffix.lower() not in (".toml", ".json"):
+        raise InvalidInput("template", "must be a file whose name ends in .toml or .json")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise InvalidInput("template", "is a file that does not exist; check the path") from error
+    except OSError as error:
+        raise PermissionDenied("The template's file cannot be read; check what it is and who may read it.") from error
+    if len(data) > MOST_BYTES:
+        raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; have fewer dimensions or words")
+    text = decode("template", data)
+    try:
+        value = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("template", f"is not {path.suffix[1:].upper()}; correct the file") from error
+    if not isinstance(value, dict):
+        raise InvalidInput("template", "must be an object with a name and groups")
+    return value

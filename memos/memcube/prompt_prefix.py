@@ -1,0 +1,159 @@
+"""The memories that prompts of a cube begin with, as text: the same text each time, so that its KV can be kept.
+
+Nothing that stands there ever changes its place: what was changed is told behind it, in the order of the changes. Only
+what may not be said any more is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.core.text import render
+from memos.core.text.rendering import is_untrusted, memory_section, remembered
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Item, ItemType, Status
+from memos.memcube import prefix_rows
+from memos.memcube.ledger import items
+from memos.memcube.prefix_rows import PrefixRow
+
+_MOST_ROOMS = 2
+_SHOWN = (Status.ACTIVE, Status.SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixText:
+    """The memories that each prompt of a cube begins with, as a fenced section that only grows at its end.
+
+    Its first `stable` characters stay what they are when it grows; `starts` are (character, item id): where the text
+    of each begins. `shown` are the numbers of the marks and the memories that are so; `last` is the highest number.
+    """
+
+    section: str
+    stable: int
+    starts: tuple[tuple[int, str], ...]
+    tokens: int
+    shown: tuple[tuple[int, Item], ...]
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: an entry as it was composed, or, a `correction`, what became of it; ordered by `at`."""
+
+    at: datetime
+    ordinal: int
+    version: int
+    dated: datetime
+    text: str
+    item: str
+    correction: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Return how many tokens the line has, about."""
+        return estimate_tokens(self.shown(marks=True) + "\n")
+
+    def shown(self, *, marks: bool) -> str:
+        """Return the line as it is shown."""
+        if marks:
+            return render.citation(f"m{self.ordinal}", self.dated, self.text)
+        return f"- {render.dated(self.dated, self.text)}"
+
+
+def read(connection: sa.Connection, cube: str, now: datetime, room: int, *, marks: bool) -> PrefixText | None:
+    """Return the text of a cube's prefix as it stands, None when there is none; with `marks` to be cited by.
+
+    With corrections it may take twice its `room` in tokens; beyond that there is none until it is composed anew.
+    """
+    rows = prefix_rows.of(connection, cube)
+    if not rows:
+        return None
+    states = items.with_sources(connection, [cube], [row.item for row in rows])
+    lines = lines_of(connection, rows, states, now)
+    if sum(line.tokens for line in lines) > _MOST_ROOMS * room:
+        return None
+    return _part(lines, rows, states, marks=marks)
+
+
+def lines_of(
+    connection: sa.Connection, rows: Sequence[PrefixRow], states: Mapping[str, Item], now: datetime
+) -> list[Line]:
+    """Return the lines of entries in order, given the present states of their items with sources.
+
+    Entries whose item is gone, or may not be trusted, have none.
+    """
+    shown = [row for row in rows if row.item in states and may_stand(states[row.item])]
+    changed = [row.item for row in shown if states[row.item].version != row.version]
+    versions = items.all_versions(connection, changed) if changed else {}
+    found: list[Line] = []
+    for row in shown:
+        state = states[row.item]
+        after = [each for each in versions.get(row.item, [state]) if each.version >= row.version]
+        found += _lines(row, after, now)
+    return sorted(found, key=lambda line: (line.at, line.correction, line.ordinal, line.version))
+
+
+def may_stand(state: Item) -> bool:
+    """Say whether a memory may be told in a prefix: it is there, and nobody but its speakers told of it."""
+    return state.status in _SHOWN and not is_untrusted(state.sources)
+
+
+def _part(
+    lines: Sequence[Line], rows: Iterable[PrefixRow], states: Mapping[str, Item], *, marks: bool
+) -> PrefixText | None:
+    if not lines:
+        return None
+    texts = [line.shown(marks=marks) for line in lines]
+    section = memory_section(texts)
+    starts, place = [], section.index(texts[0])
+    for line, text in zip(lines, texts, strict=True):
+        starts.append((place, line.item))
+        place += len(text) + 1
+    told = {line.item for line in lines}
+    shown = tuple(
+        (row.ordinal, states[row.item]) for row in rows if row.item in told and states[row.item].status is Status.ACTIVE
+    )
+    last = max(line.ordinal for line in lines)
+    return PrefixText(section, place - 1, tuple(starts), estimate_tokens(section), shown, last)
+
+
+def entry_line(row: PrefixRow, state: Item) -> Line:
+    """Return an entry's own line: its memory as of the version that was composed."""
+    return Line(row.added_at, row.ordinal, state.version, date_of(state), _told(state), row.item)
+
+
+def _lines(row: PrefixRow, versions: Sequence[Item], now: datetime) -> list[Line]:
+    first = versions[0]
+    found = [entry_line(row, first)]
+    before = first
+    for after in versions[1:]:
+        if after.status is Status.ACTIVE and (before.memory != after.memory or before.status is not Status.ACTIVE):
+            found.append(_correction(row, after, after.updated_at, f"corrected: {_told(after)}"))
+        elif after.status is Status.SUPERSEDED and before.status is not Status.SUPERSEDED:
+            found.append(_correction(row, after, after.updated_at, f"no longer so: {_told(before)}"))
+        before = after
+    # What was over when it got here ("in May I ran a marathon") was told as that.
+    over = first.valid_to is not None and first.valid_to <= row.added_at
+    if before.status is Status.ACTIVE and before.valid_to is not None and before.valid_to <= now and not over:
+        ended = max(before.valid_to, before.updated_at, row.added_at)
+        found.append(_correction(row, before, ended, f"no longer so: {_told(before)}"))
+    return found
+
+
+def _correction(row: PrefixRow, state: Item, at: datetime, what: str) -> Line:
+    return Line(at, row.ordinal, state.version, at, what, row.item, correction=True)
+
+
+def _told(state: Item) -> str:
+    text = state.memory.replace("\n", "\n  ")
+    # A trait names its subject itself.
+    return remembered(text if state.type is ItemType.PROFILE else render.said(state.speaker, text))
+
+
+def date_of(state: Item) -> datetime:
+    """Return the day that is shown of a memory: one of its own, which no further source changes."""
+    return state.valid_from or state.said_at or state.created_at

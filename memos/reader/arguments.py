@@ -1,0 +1,169 @@
+"""Checks the plain arguments of a call: tags, info, ids, numbers, edits of an item. Refuses, never repairs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence, Set
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from memos.core.settings import LimitSettings
+from memos.core.text.invisible import is_blank
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import ItemType, Json, Status, Tier
+from memos.errors import InvalidInput, shown
+from memos.reader.messages import read_time
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+_MAX_TAGS = 100
+_MAX_IDS = 10_000
+_INFO_BYTES = 65_536
+_LONGEST_S = 10**9
+
+
+def tags_of(raw: Json) -> tuple[str, ...]:
+    """Return distinct tags in the order given."""
+    if isinstance(raw, str) or not isinstance(raw, Sequence):
+        raise InvalidInput("tags", "must be a list of strings")
+    if len(raw) > _MAX_TAGS:
+        raise InvalidInput("tags", f"has {len(raw)} tags, at most {_MAX_TAGS} are taken")
+    return tuple(dict.fromkeys(check_name("tags", tag, 128) for tag in raw))
+
+
+def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]:
+    """Return distinct known words, sorted."""
+    if isinstance(raw, str) or not isinstance(raw, Sequence | Set):
+        raise InvalidInput(name, "must be a list of words")
+    if len(raw) > _MAX_TAGS:
+        raise InvalidInput(name, f"has {len(raw)} entries, at most {_MAX_TAGS} are taken")
+    return tuple(sorted({member_of(name, value, kind) for value in raw}))
+
+
+def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
+    """Return an object of strings, numbers, booleans and lists of them: what filters can ask for."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidInput("info", f"must be an object, not {type(raw).__name__}")
+    for name, value in raw.items():
+        check_name("info", name, 128)
+        for entry in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(entry, str):
+                check_text(f"info.{name}", entry, _INFO_BYTES)
+            elif not isinstance(entry, bool | int | float) or entry != entry or abs(entry) > 2**53:
+                raise InvalidInput(
+                    f"info.{name}", "must be a string, a boolean, a number up to 2^53, or a list of these"
+                )
+    checked = plain(dict(raw))
+    check_text("info", json.dumps(checked, ensure_ascii=False), min(_INFO_BYTES, limits.message_bytes))
+    return dict(checked)
+
+
+def plain(value: Any) -> Json:
+    """Return a JSON copy of a value; times become text."""
+    return json.loads(json.dumps(value, ensure_ascii=False, default=_as_text))
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return hashlib.sha256(value).hexdigest()  # an image's bytes
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
+    """Return distinct ids of a call about one or several items."""
+    if isinstance(raw, bytes) or not isinstance(raw, Collection):
+        raise InvalidInput("item_ids", f"must be an id or a list of ids, not {type(raw).__name__}")
+    ids = [raw] if isinstance(raw, str) else list(raw)
+    if len(ids) < least:
+        raise InvalidInput("item_ids", "is empty; name at least one item")
+    if len(ids) > _MAX_IDS:
+        raise InvalidInput("item_ids", f"has {len(ids):,} ids, at most {_MAX_IDS:,} are taken")
+    return list(dict.fromkeys(check_name("item_ids", item_id, 64) for item_id in ids))
+
+
+def within(where: str, value: Json, low: int, high: int) -> int:
+    """Return a whole number inside its limits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInput(where, f"must be a whole number from {low:,} to {high:,}, not {shown(value)}")
+    return value
+
+
+def switch(where: str, value: Json) -> bool:
+    """Return what is either true or false."""
+    if not isinstance(value, bool):
+        raise InvalidInput(where, f"must be true or false, not {shown(value)}")
+    return value
+
+
+def version_of(where: str, value: Json) -> int:
+    """Return a version number; 0 is one that never was."""
+    return within(where, value, 0, 2**31 - 1)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return the named time zone."""
+    try:
+        return ZoneInfo(check_name("time_zone", name, 64))
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidInput("time_zone", f"{name!r} is unknown; use a name such as Europe/Paris") from error
+
+
+def edits_of(raw: Mapping[str, Any], limits: LimitSettings) -> dict[str, Any]:
+    """Return the checked field values of an update; every field it names is one an update may change."""
+    if not raw:
+        raise InvalidInput("memory", "nothing to change; give a new text or another field")
+    return {name: _edit(name, value, limits) for name, value in raw.items()}
+
+
+def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
+    match name:
+        case "memory":
+            text = check_text(name, value, limits.message_bytes)
+            if is_blank(text):
+                raise InvalidInput(name, "is empty, or shows nothing; use delete to take the item away")
+            return text
+        case "tags":
+            return tags_of(value)
+        case "info":
+            return info_of(value, limits)
+        case "key" | "value":
+            return None if value is None else check_name(name, value)
+        case "confidence":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise InvalidInput(name, f"must be a number from 0 to 1, not {shown(value)}")
+            return float(value)
+        case "tier":
+            return member_of(name, value, Tier)
+        case "type":
+            return member_of(name, value, ItemType)
+        case "status":
+            status = member_of(name, value, Status)
+            if status is Status.DELETED:
+                raise InvalidInput(name, "is set to deleted by delete, not by update")
+            return status
+        case "valid_from" | "valid_to":
+            return None if value is None else read_time(name, value, ZoneInfo("UTC"), datetime.now(UTC))
+    raise InvalidInput(
+        name,
+        "cannot be changed; these can: memory, tags, info, key, value, confidence, tier, type, status, "
+        "valid_from, valid_to",
+    )
+
+
+def seconds_of(name: str, value: float) -> float:
+    """Return a time to wait in seconds, at most some thirty years. Raises: InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
+        raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
+    return value
+
+
+def member_of(name: str, value: Json, kind: type[_Choice]) -> _Choice:
+    """Return the known word that a value is."""
+    if not isinstance(value, str) or value not in set(kind):
+        raise InvalidInput(name, f"{shown(value)} is unknown; use one of {', '.join(kind)}")
+    return kind(value)

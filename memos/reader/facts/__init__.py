@@ -1,0 +1,1 @@
+"""Facts found in messages, by pattern or by a model."""

@@ -1,0 +1,183 @@
+"""Whether messages bear out what a model wrote about them: its quotes, numbers, addresses, names and dates. Pure.
+
+What has no quote, or a number or address of its own, is refused; a name or a date that is nowhere is a doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from zoneinfo import ZoneInfo
+
+from memos.core.text.entities import entities
+from memos.core.text.passages import addresses, find_passage, folded, numbers, shared_words, stems
+from memos.core.text.times import time_expressions
+from memos.core.types import Item, Role, Span, Trust
+from memos.reader.facts.origins import said_at, trust_of
+
+SHOWN_CHARS = 4_000
+"""Characters of a message that a model is shown."""
+
+NO_SUCH_NAME = "it names somebody or something that the messages do not name"
+NO_SUCH_DATE = "its date is in none of the messages"
+
+_NAME_CHARS = 80
+_QUOTE_SIGNS = 4
+_DAY = timedelta(days=1)
+_ENDING = 2
+_STEM = 4
+# Below this share of common words a fact says something else than its quote.
+_SHARED = 0.5
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a model was shown, as far as checking needs it: `messages` are numbered from 1, `context` has no numbers."""
+
+    messages: Sequence[Item]
+    zone: ZoneInfo
+    context: Sequence[Item] = ()
+
+    # Worked out once, not for each of two hundred facts: a window may have a hundred thousand characters.
+
+    @cached_property
+    def doubtful(self) -> bool:
+        """Say whether some message is from an untrusted source, and may have talked to the model."""
+        return trust_of(self.everything) is Trust.UNTRUSTED
+
+    @cached_property
+    def only_pages_say(self) -> set[str]:
+        """Return the beginnings of the words that untrusted messages have and no other."""
+        pages = [each for each in self.everything if trust_of([each]) is Trust.UNTRUSTED]
+        others = [f"{each.speaker} {head(each)}" for each in self.everything if each not in pages]
+        return set[str]().union(*(stems(head(each)) for each in pages)).difference(*map(stems, others))
+
+    @cached_property
+    def everything(self) -> list[Item]:
+        """Return the messages and their context."""
+        return [*self.context, *self.messages]
+
+    @cached_property
+    def words(self) -> str:
+        """Return who speaks and all that is said, folded."""
+        return folded("\n".join(f"{each.speaker}\n{head(each)}" for each in self.everything))
+
+    @cached_property
+    def numbers(self) -> set[str]:
+        """Return every number that is said."""
+        return {number for each in self.everything for number in numbers(head(each), words=True)}
+
+    @cached_property
+    def times(self) -> list[tuple[datetime, datetime]]:
+        """Return the times that are named, from when until when."""
+        found = [time for each in self.everything for time in time_expressions(head(each), said_at(each), self.zone)]
+        return [(time.valid_from, time.valid_to) for time in found]
+
+    def numbered(self, number: int) -> Item | None:
+        """Return the message with a number, None when there is none."""
+        return self.messages[number - 1] if 1 <= number <= len(self.messages) else None
+
+
+def head(item: Item) -> str:
+    """Return what the model was shown of a message."""
+    return item.memory[:SHOWN_CHARS]
+
+
+def quoted(quote: str, item: Item) -> Span | None:
+    """Return the passage of a message that is quoted; a single word of a longer message proves nothing."""
+    text = head(item)
+    place = find_passage(quote, text)
+    if place is None or (len(folded(quote)) < _QUOTE_SIGNS and folded(quote) != folded(text)):
+        return None
+    return Span(item.id, *place)
+
+
+def subject_of(name: str, item: Item, shown: Shown) -> str | None:
+    """Return the speaker as written in the messages, or a name that occurs in them; None for anybody else."""
+    plain = " ".join(name.split())
+    if not plain or len(plain) > _NAME_CHARS:
+        return None
+    for speaker in dict.fromkeys([item.speaker, *(each.speaker for each in shown.everything)]):
+        if speaker.casefold() == plain.casefold():
+            return speaker
+    if plain.casefold() in (Role.USER, Role.ASSISTANT):
+        speakers = list(dict.fromkeys(each.speaker for each in shown.everything if each.role == plain.casefold()))
+        return item.speaker if item.speaker in speakers else speakers[0] if len(speakers) == 1 else None
+    if plain[0].islower() or not plain[0].isalpha():
+        return None
+    return plain if is_named(plain, shown.everything) else None
+
+
+def is_named(name: str, items: Sequence[Item]) -> bool:
+    """Say whether a name stands in one of the messages, as a word of its own, or speaks there."""
+    named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)" if name[:1].isascii() else re.escape(name))
+    return any(named.search(head(each)) or each.speaker.casefold() == name.casefold() for each in items)
+
+
+def borne_out(text: str, item: Item, zone: ZoneInfo) -> bool:
+    """Return whether a message, or its date, has every number and address of a text."""
+    if not addresses(text) <= addresses(head(item)):
+        return False
+    wanted = numbers(text) - numbers(head(item), words=True) - numbers(item.speaker)
+    return not wanted or wanted <= _days(head(item), said_at(item), zone)
+
+
+def unknown_name(text: str, shown: Shown) -> bool:
+    """Say whether a text has a name of which no message has anything; a word that only begins it need not be one."""
+    for name in entities(text):
+        words = [word.removesuffix("'s").removesuffix("’s") for word in name.split()]
+        if text.startswith(name):
+            words = words[1:]
+        if any(_stem(word) not in shown.words for word in words):
+            return True
+    return False
+
+
+def _stem(word: str) -> str:
+    signs = folded(word)
+    return signs[: max(_STEM, len(signs) - _ENDING)]
+
+
+def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
+    """Say whether a day is one that a message names or was said on, or has its year or its day's number."""
+    day = local(moment, shown.zone)
+    own = local(said_at(item), shown.zone)
+    if day is None or (own is not None and own.date() == day.date()):
+        return True
+    if str(day.day) in numbers(head(item), words=True):
+        return True
+    if str(day.year) in shown.numbers:
+        return True
+    return any(since - moment <= _DAY and moment - until <= _DAY for since, until in shown.times)
+
+
+def _days(text: str, at: datetime, zone: ZoneInfo) -> set[str]:
+    """Return the numbers of a message's own date and of the days it names."""
+    moments = [at]
+    for time in time_expressions(text, at, zone):
+        moments += [time.valid_from, time.valid_to - _DAY]
+    shown = [moment for each in moments if (moment := local(each, zone)) is not None]
+    return {str(part) for each in shown for part in (each.year, each.month, each.day)}
+
+
+def local(moment: datetime, zone: ZoneInfo) -> datetime | None:
+    """Return a moment as the clocks of a zone show it, None at the ends of the calendar."""
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:  # the calendar's first or last hours, in a zone beyond them
+        return None
+
+
+def trust_in(text: str, span: Span, item: Item, shown: Shown, *, orders: bool = False) -> Trust:
+    """Return the message's trust; where a page may have talked to the model, only of what the quote itself says.
+
+    What orders something may not have a single word that only a page said.
+    """
+    if orders and shown.only_pages_say & stems(text):
+        return Trust.UNTRUSTED
+    if shown.doubtful and shared_words(text, f"{item.memory[span.start : span.end]} {item.speaker}") < _SHARED:
+        return Trust.UNTRUSTED
+    return trust_of([item])

@@ -1,0 +1,182 @@
+"""Finds what several pages did alike: the same tools, with success, for the same goal; and words it as a skill. Pure.
+
+Two goals are the same when they share most words besides what was called with, or point the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memos.core.text import tool_calls
+from memos.core.text.matching import overlap, words
+from memos.core.text.tool_calls import Run, cut, decoded
+from memos.core.types import Fact, Item, ItemType, Json, Span
+from memos.reader.facts.origins import said_at, trust_of
+
+READER = "skills/1"
+SUBJECT = "skill"
+KEY = "skill:"
+LEAST_RUNS = 3
+MOST_RUNS = 50
+"""Runs one skill is shown by; more say nothing new, and what it quotes has to stay erasable."""
+
+SHARED_WORDS = 0.5
+NEAR = 0.8
+"""Two goals with this part of their words in common are the same, or with this cosine and some words in common."""
+
+_SOME_WORDS = 0.2
+_MOST_STEPS = 20
+_VALUE_CHARS = 120
+_GOAL_CHARS = 300
+_EXAMPLES = 3
+_PASSAGE_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One page: what the user wanted, and the calls that were answered, in order."""
+
+    goal: Item
+    runs: tuple[Run, ...]
+
+    @property
+    def steps(self) -> tuple[Run, ...]:
+        """Return the calls that worked."""
+        return tuple(run for run in self.runs if run.ok)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Return the tools of the calls that worked, in order."""
+        return tuple(run.tool for run in self.steps)
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether its last call worked."""
+        return bool(self.runs) and self.runs[-1].ok is True and len(self.steps) <= _MOST_STEPS
+
+    @property
+    def messages(self) -> frozenset[str]:
+        """Return the items that show it."""
+        said = (message for run in self.steps for message in (run.call, *run.answers))
+        return frozenset({self.goal.id, *(message.id for message in said)})
+
+
+def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
+    """Say whether two attempts wanted the same; `cosine` is that of their goals."""
+    mine, its = _wanted(one), _wanted(other)
+    if not (mine or its):  # nothing but values, as in "Paris": then these have to be the same
+        mine, its = _said(one), _said(other)
+    shared = overlap(mine, its)
+    return shared >= SHARED_WORDS or (cosine >= NEAR and shared >= _SOME_WORDS)
+
+
+def _wanted(attempt: Attempt) -> frozenset[str]:
+    """Return the words of a goal without those it was called with: "flights to Osaka" and "to Lima" are one goal."""
+    values = {word for run in attempt.runs for value in _arguments(run).values() for word in words(_text(value))}
+    return _said(attempt) - values
+
+
+def _said(attempt: Attempt) -> frozenset[str]:
+    return words(attempt.goal.memory[:_GOAL_CHARS])
+
+
+def skill_of(shown: Sequence[Attempt], failures: int, key: str) -> Fact:
+    """Return the skill that attempts with the same tools and goal show, oldest first; `failures` reached it not."""
+    steps, holes = _steps(shown)
+    newest = shown[-1]
+    description = _described(newest, holes)
+    names = list(dict.fromkeys(newest.tools))
+    needed = sorted({name for step in holes for name, always in step.items() if always})
+    conditions = [f"{name} is known" for name in needed]
+    told = "; ".join(f"{number}. {_step(step)}" for number, step in enumerate(steps, start=1))
+    examples: list[Json] = [
+        {"goal": cut(_line(attempt.goal.memory), _GOAL_CHARS), "item": attempt.goal.id}
+        for attempt in shown[-_EXAMPLES:]
+    ]
+    skill: dict[str, Json] = {
+        "name": " then ".join(names),
+        "description": description,
+        "steps": steps,
+        "preconditions": conditions,
+        "examples": examples,
+        "tools": list(newest.tools),
+        "runs": len(shown),
+        "success_rate": round(len(shown) / (len(shown) + failures), 3),
+    }
+    said = [attempt.goal for attempt in shown] + [run.call for attempt in shown for run in attempt.steps]
+    return Fact(
+        ItemType.SKILL,
+        f"How to: {description}\nSteps: {told}\nWorked {len(shown)} times.",
+        tuple(span for attempt in shown for span in _passages(attempt)),
+        SUBJECT,
+        READER,
+        said_at(shown[0].goal),
+        key=key,
+        confidence=0.9,
+        valid_from=said_at(shown[0].goal),
+        trust=trust_of(said),
+        info={"skill": skill},
+    )
+
+
+def _passages(attempt: Attempt) -> list[Span]:
+    goal = attempt.goal
+    found = [Span(goal.id, 0, min(len(goal.memory), _PASSAGE_CHARS))]
+    for run in attempt.steps:
+        start, end = tool_calls.span_of(run.call.memory, run.pair.turn.calls, run.pair.place)
+        found.append(Span(run.call.id, start, end))
+        found += [Span(answer.id, 0, min(len(answer.memory), _PASSAGE_CHARS)) for answer in run.answers]
+    return found
+
+
+def _steps(shown: Sequence[Attempt]) -> tuple[list[Json], list[dict[str, bool]]]:
+    """Return the steps, what was always the same as it was, and of each what varied: whether it was always given."""
+    steps: list[Json] = []
+    holes: list[dict[str, bool]] = []
+    for place, tool in enumerate(shown[-1].tools):
+        given = [_arguments(attempt.steps[place]) for attempt in shown]
+        names = list(dict.fromkeys(name for one in given for name in one))
+        arguments: dict[str, Json] = {}
+        varying: dict[str, bool] = {}
+        for name in names:
+            always = all(name in one for one in given)
+            values = [_text(one[name]) for one in given if name in one]
+            if always and len(set(values)) == 1 and len(values[0]) <= _VALUE_CHARS:
+                arguments[name] = given[0][name]
+            else:
+                arguments[name] = f"<{name}>" if always else f"[{name}]"
+                varying[name] = always
+        steps.append({"tool": tool, "arguments": arguments})
+        holes.append(varying)
+    return steps, holes
+
+
+def _described(attempt: Attempt, holes: Sequence[Mapping[str, bool]]) -> str:
+    """Return a goal with the names of what varied in place of its values."""
+    text = cut(_line(attempt.goal.memory), _GOAL_CHARS)
+    for run, varying in zip(attempt.steps, holes, strict=True):
+        arguments = _arguments(run)
+        for name in varying:
+            value = _line(_text(arguments.get(name, ""))).strip()
+            if len(value) > 1:
+                text = text.replace(value, f"<{name}>")
+    return text
+
+
+def _step(step: Json) -> str:
+    told = ", ".join(f"{name}={_text(value)}" for name, value in step["arguments"].items())
+    return f"{step['tool']}({told})"
+
+
+def _arguments(run: Run) -> dict[str, Json]:
+    value = decoded(run.pair.call.arguments)
+    return value if isinstance(value, dict) else {"arguments": run.pair.call.arguments}
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else tool_calls.normalised_value(value)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

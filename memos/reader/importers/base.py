@@ -1,0 +1,106 @@
+"""Reads the dates that exports write: ISO 8601, epoch numbers, RFC 2822 and the English forms. Pure, no locale."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+from memos.core.types import Json
+from memos.errors import InvalidInput, shown
+
+# Epoch numbers above this are milliseconds: in seconds it would be the year 5138.
+_MILLISECONDS_FROM = 1e11
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_MONTH = r"(?P<month>[a-z]{3,9})\.?"
+_DATES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?P<year>\d{4})[/.](?P<month>\d{1,2})[/.](?P<day>\d{1,2})",
+        rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{_MONTH}[ -](?P<year>\d{{4}})",
+        rf"{_MONTH} (?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?P<year>\d{{4}})",
+    )
+)
+_CLOCK = re.compile(
+    r"(?<!\d)(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.\d+)?)?"
+    r"(?: ?(?P<half>[ap])\.?m\.?)?(?: ?(?P<zone>[+-]\d{2}:?\d{2}|z|gmt|utc|ut)(?![a-z\d]))?"
+)
+_WEEKDAY = re.compile(r"\(?\b(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\b\.?\)?")
+_NUMERIC = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})\b")
+
+
+def read_date(value: Json) -> datetime:
+    """Return the moment an export names; without an offset it is naive, and the reader of it knows the zone.
+
+    Raises: InvalidInput, also for dates such as 03/04/2023 that mean different days to different people.
+    """
+    if isinstance(value, str) and _NUMERIC.match(value.strip()):
+        raise InvalidInput(
+            "chat_time", f"{shown(value)} may have the day or the month first; write it as ISO 8601, such as 2023-04-03"
+        )
+    try:
+        return _of_text(value.strip()) if isinstance(value, str) else _of_number(value)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInput(
+            "chat_time",
+            f"{shown(value)} is not a time; use ISO 8601 such as 2023-06-05T10:00:00+02:00 or epoch seconds",
+        ) from error
+
+
+def _of_number(value: Json) -> datetime:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("not a time")
+    return datetime.fromtimestamp(value / 1000 if value >= _MILLISECONDS_FROM else value, UTC)
+
+
+def _of_text(text: str) -> datetime:
+    # Eight digits are an ISO date, 20230520; as an epoch they would lie in 1970.
+    if len(text) != 8 and re.fullmatch(r"\d+(?:\.\d+)?", text):
+        if not 9 <= len(text.partition(".")[0]) <= 13:
+            raise ValueError("neither seconds nor milliseconds")
+        return _of_number(float(text))
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return _of_words(" ".join(text.lower().replace(",", " ").split()))
+
+
+def _of_words(text: str) -> datetime:
+    """Read a date with a month's name, or the year first, and the time before or behind it."""
+    clock = _CLOCK.search(text)
+    if clock is not None:
+        text = f"{text[: clock.start()]} {text[clock.end() :]}"
+    words = [word for word in _WEEKDAY.sub(" ", text, count=1).split() if word not in ("on", "at")]
+    for pattern in _DATES:
+        if date := pattern.fullmatch(" ".join(words)):
+            day = datetime(int(date["year"]), _month(date["month"]), int(date["day"]))  # noqa: DTZ001 - naive on purpose
+            return day if clock is None else _at(day, clock)
+    raise ValueError("not a date")
+
+
+def _month(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    for number, name in enumerate(_MONTHS, start=1):
+        if name.startswith(text) or text == name[:4]:
+            return number
+    raise ValueError("not a month")
+
+
+def _at(day: datetime, clock: re.Match[str]) -> datetime:
+    hour = int(clock["hour"])
+    if clock["half"]:
+        if not 1 <= hour <= 12:
+            raise ValueError("not an hour")
+        hour = hour % 12 + (12 if clock["half"] == "p" else 0)
+    moment = day.replace(hour=hour, minute=int(clock["minute"]), second=int(clock["second"] or 0))
+    zone = clock["zone"]
+    if zone is None:
+        return moment
+    if zone[0] not in "+-":
+        return moment.replace(tzinfo=UTC)
+    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return moment.replace(tzinfo=timezone(-offset if zone[0] == "-" else offset))

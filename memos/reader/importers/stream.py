@@ -1,0 +1,217 @@
+"""Reads a JSON or JSONL file entry by entry; holds one entry at a time and knows nothing of what is in it.
+
+A list is cut at its commas by bracket depth, and each piece is decoded by itself. So a bad entry is one bad entry:
+what stands behind it is read as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import SEEK_CUR
+from pathlib import Path
+from typing import BinaryIO
+
+from memos.core.text.validation import decode
+from memos.core.types import Json
+from memos.errors import InvalidInput
+from memos.reader.importers.pieces import BLOCK, Window, pieces
+
+ENTRY_BYTES = 67_108_864
+"""Largest entry of a list, line of JSONL, or single object; a whole file has no limit."""
+
+_BOM = b"\xef\xbb\xbf"
+_OTHER_FILES = {
+    b"PK": "is a ZIP archive; unpack it and give the conversations.json in it",
+    b"\x1f\x8b": "is compressed (gzip); unpack it first",
+    b"\xff\xfe": "is not UTF-8: it begins as UTF-16 does; convert the file to UTF-8",
+    b"\xfe\xff": "is not UTF-8: it begins as UTF-16 does; convert the file to UTF-8",
+}
+_CUT = "a cut-off download perhaps"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One value of a file and where it stands (`entry 3`, `line 3`); `problem` says why there is none."""
+
+    place: str
+    value: Json = None
+    problem: str | None = None
+
+
+def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
+    """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; else the one object.
+
+    Raises: InvalidInput when nothing in the file can be read.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise InvalidInput(str(path), "is not a regular file; save it to one first, it is read twice")
+        with path.open("rb") as file:
+            head, line = _begin(file)
+            if not head:
+                raise InvalidInput(str(path), "is empty; give a JSON or JSONL chat export")
+            if reason := _OTHER_FILES.get(head):
+                raise InvalidInput(str(path), reason)
+            start = file.tell()
+            jsonl = path.suffix.lower() in (".jsonl", ".ndjson")
+            listed = head[:1] == b"["
+            by_lines = (jsonl or not listed) and _by_lines(file, jsonl and not listed, max_bytes)
+            file.seek(start)
+            if by_lines:
+                yield from _of_lines(file, line, max_bytes)
+            elif listed:
+                yield from _of_list(path, file, line, max_bytes)
+            else:
+                yield from _of_document(path, file, max_bytes)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
+
+
+def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
+    """Yield the members of the object that stands behind `opening`, each as an object of one member.
+
+    A file that begins otherwise is read as `read_entries` does. Raises: InvalidInput when nothing can be read.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = opening.match(file.read(BLOCK))
+            if begin is not None:
+                file.seek(begin.end())
+                yield from _of_object(file, 1 + begin[0].count(b"\n"), max_bytes)
+                return
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read ({error.strerror})") from error
+    yield from read_entries(path, max_bytes)
+
+
+def _begin(file: BinaryIO) -> tuple[bytes, int]:
+    """Skip a byte order mark and blank lines; return the first two bytes behind them and their line."""
+    line = 1
+    if file.read(len(_BOM)) != _BOM:
+        file.seek(0)
+    while block := file.read(BLOCK):
+        rest = block.lstrip()
+        line += block.count(b"\n", 0, len(block) - len(rest))
+        if rest:
+            file.seek(-len(rest), SEEK_CUR)
+            return rest[:2], line
+    return b"", line
+
+
+def _by_lines(file: BinaryIO, expected: bool, max_bytes: int) -> bool:
+    """Say whether each line is a value: the first is one and more follow, or the file's name says so."""
+    first = file.readline(max_bytes + 1)
+    if len(first) <= max_bytes and _parsed("", first).problem is None:
+        return any(block.strip() for block in iter(lambda: file.read(BLOCK), b""))
+    return expected and first.strip() != b"{"
+
+
+def _parsed(place: str, raw: bytes | bytearray, line: int | None = None) -> Entry:
+    """Decode one entry; `line` is where its first byte stands, when the place does not say so."""
+
+    def at(number: int) -> str:
+        return "" if line is None else f" in line {line + number}"
+
+    try:
+        return Entry(place, json.loads(raw.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        where = at(raw.count(b"\n", 0, error.start))
+        problem = f"is not UTF-8: byte 0x{raw[error.start]:02x}{where}; convert the file to UTF-8"
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON ({error.msg}{at(error.lineno - 1)})"
+    except (ValueError, RecursionError) as error:
+        blank_lines = raw.count(b"\n", 0, len(raw) - len(raw.lstrip()))
+        problem = f"is not JSON ({_why(error)}{at(blank_lines)})"
+    return Entry(place, problem=problem)
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case json.JSONDecodeError():
+            return f"{error.msg} in line {error.lineno}"
+        case RecursionError():
+            return "nested too deeply"
+    return "a number has too many digits"
+
+
+def _too_large(place: str, max_bytes: int) -> Entry:
+    return Entry(place, problem=f"is larger than {max_bytes:,} bytes; split it into conversations")
+
+
+def _of_document(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[Entry]:
+    file.seek(0)
+    raw = file.read(max_bytes + 1)
+    if len(raw) > max_bytes:
+        begin = raw.lstrip()[:1]
+        reason = (
+            f"is not JSON: it begins with {begin!r}"
+            if begin != b"{"
+            else (
+                f"is one object of more than {max_bytes:,} bytes; give a list or JSONL, which are read piece by piece"
+            )
+        )
+        raise InvalidInput(str(path), reason)
+    text = decode(str(path), raw)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(str(path), f"is not JSON: {_why(error)}; {_CUT}") from error
+    if not isinstance(document, Mapping):
+        raise InvalidInput(str(path), f"must hold a list or an object, not {type(document).__name__}")
+    lists = [document[name] for name in ("conversations", "sessions") if isinstance(document.get(name), list)]
+    for number, value in enumerate(lists[0] if lists else [document], start=1):
+        yield Entry(f"entry {number}", value)
+
+
+def _of_lines(file: BinaryIO, number: int, max_bytes: int) -> Iterator[Entry]:
+    # Only a line feed ends a line of JSONL: other separators may stand inside a message.
+    while line := file.readline(max_bytes + 1):
+        if len(line) > max_bytes:
+            yield _too_large(f"line {number}", max_bytes)
+            while line and not line.endswith(b"\n"):
+                line = file.readline(BLOCK)
+        elif line.strip():
+            yield _parsed(f"line {number}", line)
+        number += 1
+
+
+def _of_list(path: Path, file: BinaryIO, line: int, max_bytes: int) -> Iterator[Entry]:
+    file.read(1)
+    window = Window(file, line, max_bytes)
+    number = readable = 0
+    for raw, begin in pieces(window):
+        blank = raw is not None and not raw.strip()
+        if blank and (not window.last or (window.last == b"]" and number == 0)):
+            continue  # the file ends behind a comma; or `[]`
+        entry = (
+            _too_large(f"entry {number + 1}", max_bytes) if raw is None else _parsed(f"entry {number + 1}", raw, begin)
+        )
+        if not window.last and entry.problem is not None:
+            continue  # the cut is told below
+        number += 1
+        readable += entry.problem is None
+        yield entry
+    if not window.last:
+        end = f"in line {window.line} after {file.tell():,} bytes; {_CUT}"
+        if not readable:
+            raise InvalidInput(str(path), f"is not JSON: the file ends inside entry {number + 1}, {end}")
+        yield Entry(f"entry {number + 1}", problem=f"is not JSON: the file ends there, {end}")
+    elif window.rest_has_content():
+        yield Entry(f"entry {number + 1}", problem=f"stands behind the list's end in line {window.line}; remove it")
+
+
+def _of_object(file: BinaryIO, line: int, max_bytes: int) -> Iterator[Entry]:
+    file.read(1)
+    window = Window(file, line, max_bytes)
+    for number, (raw, begin) in enumerate(pieces(window), start=1):
+        place = f"member {number}"
+        if not window.last:
+            yield Entry(place, problem=f"is not JSON: the file ends there, in line {window.line}; {_CUT}")
+        elif raw is None:
+            yield _too_large(place, max_bytes)
+        elif number > 1 or raw.strip() or window.last == b",":
+            yield _parsed(place, b"{" + raw + b"}", begin)

@@ -1,0 +1,261 @@
+"""Shows what would be stored of a text or a chat export: items, masked passages, and the facts a reader finds in them.
+
+Opens no installation and writes nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+from zoneinfo import ZoneInfo
+
+from memos.core.settings import LimitSettings
+from memos.core.text.validation import decode
+from memos.core.tokens import estimate_tokens
+from memos.core.types import Draft, Fact, Item, ItemType, Json, Masked, Role, Source, Trust
+from memos.errors import InvalidInput
+from memos.llm.client import Asker
+from memos.llm.usage import Meter
+from memos.memcube.profiles.template import standard
+from memos.memcube.profiles.traits import orders_from_untrusted, told_of_another
+from memos.reader import fast
+from memos.reader.facts.extractor import FactReader
+from memos.reader.importers.checks import checked
+from memos.reader.importers.formats import detect, read_export
+from memos.reader.importers.stream import ENTRY_BYTES
+from memos.reader.masking import Masking
+from memos.reader.messages import read_messages
+
+PATTERNS = "patterns"
+_CUBE = "preview"
+_WINDOW_TOKENS = 1_500
+# What files that are no chats begin with.
+_DOCUMENTS = {
+    b"%PDF": "a PDF", b"PK\x03\x04": "a zip-based document", b"\xd0\xcf\x11\xe0": "an Office file",
+    b"\x89PNG": "an image", b"\xff\xd8\xff": "an image", b"GIF8": "an image",
+}  # fmt: skip
+# What a text that only begins with a bracket is said to be, entry by entry.
+_NO_JSON = ("is not JSON", "stands behind the list's end")
+_JSON = frozenset({".json", ".jsonl", ".ndjson"})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Messages as they were given, with the conversation of each, and what could not be read, with its place."""
+
+    messages: tuple[Json, ...]
+    conversations: tuple[str | None, ...]
+    problems: tuple[tuple[str, str], ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How messages are read: naive times in `zone`; with `facts` what they say is looked for too."""
+
+    zone: ZoneInfo
+    now: datetime
+    limits: LimitSettings
+    secrets: bool = True
+    personal: bool = False
+    facts: bool = True
+    asker: Callable[[], Asker | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewItem:
+    """One message as it would be stored."""
+
+    number: int
+    conversation: str | None
+    speaker: str
+    role: Role
+    trust: Trust
+    said_at: datetime
+    memory: str
+    key: str | None
+    value: str | None
+    entities: tuple[str, ...]
+    keywords: tuple[str, ...]
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewFact:
+    """One fact a reader finds, with the passages that say so; `waits` for review when an untrusted source orders it."""
+
+    type: ItemType
+    subject: str
+    memory: str
+    key: str | None
+    value: str | None
+    confidence: float
+    valid_from: datetime | None
+    valid_to: datetime | None
+    trust: Trust
+    waits: bool
+    quotes: tuple[str, ...]
+    messages: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would be stored; `by` says what found the facts, `rejected` how many of a model's are not in the messages.
+
+    `more` messages than were read are left.
+    """
+
+    items: tuple[PreviewItem, ...]
+    masked: tuple[Masked, ...]
+    facts: tuple[PreviewFact, ...]
+    by: str | None
+    rejected: int
+    problems: tuple[tuple[str, str], ...]
+    more: bool
+
+
+def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
+    """Return at most so many messages of a text, a JSON or JSONL file or a chat export.
+
+    Raises: InvalidInput (empty, not UTF-8, too large, no JSON where the name says so).
+    """
+    if (limit := reading.limits.messages_per_add) < most:
+        raise InvalidInput("limit", f"is {most:,}, at most {limit:,} are read")
+    data = file.read(ENTRY_BYTES + 1)
+    if not data.strip():
+        raise InvalidInput(name, "is empty; give a text or a chat export")
+    if len(data) > ENTRY_BYTES:
+        raise InvalidInput(name, f"is larger than {ENTRY_BYTES:,} bytes; show a part of it")
+    named = Path(name).suffix.lower() in _JSON
+    if named or data.lstrip()[:1] in (b"{", b"["):
+        try:
+            given = _export(data, name, reading, most)
+        except InvalidInput:
+            if named:
+                raise
+        else:
+            if named or given.messages or not all(problem.startswith(_NO_JSON) for _, problem in given.problems):
+                return given
+    if len(data) > reading.limits.message_bytes:
+        limit = reading.limits.message_bytes
+        raise InvalidInput(
+            name, f"is one text of {len(data):,} bytes, at most {limit:,} are stored; split it into parts"
+        )
+    return Given((_text(name, data),), (None,))
+
+
+def _text(name: str, data: bytes) -> str:
+    """Return what a file of text says. Raises: InvalidInput with what to do when it is something else."""
+    kind = next((kind for magic, kind in _DOCUMENTS.items() if data.startswith(magic)), None)
+    if kind is not None:
+        raise InvalidInput(name, f"is {kind} and no chat; `memos kb add` reads documents")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InvalidInput(name, "is UTF-16; convert it to UTF-8, such as with `iconv -f UTF-16 -t UTF-8`")
+    if b"\0" in data:
+        raise InvalidInput(name, f"has a NUL byte at {data.index(0):,}, so it is no text; give a text or a chat export")
+    return decode(name, data)
+
+
+def preview(given: Given, reading: Reading) -> Preview:
+    """Return what would be stored of messages. Raises: InvalidInput, ModelError, BackendUnavailable."""
+    masking = Masking(reading.limits, secrets=reading.secrets, personal=reading.personal)
+    items, drafts = [], []
+    if given.messages:
+        said = masking.messages(list(given.messages), reading.limits.messages_per_add)
+        read = read_messages(said, reading.zone, reading.now, reading.limits)
+        drafts = fast.read(read, (), {}, reading.zone)
+        names = [None if name is None else masking.name("conversation", name) for name in given.conversations]
+        items = [_item(draft, name, number) for number, (draft, name) in enumerate(zip(drafts, names, strict=True), 1)]
+    facts: list[Fact] = []
+    by, rejected = None, 0
+    for window in _windows(items) if reading.facts else ():
+        found = FactReader(reading.asker).read(window, reading.zone, Meter("reader", cube=_CUBE), template=standard())
+        facts += found.facts
+        by, rejected = found.model or PATTERNS, rejected + found.rejected
+    texts = {item.id: item.memory for item in items}
+    speakers = {item.id: item.speaker for item in items}
+    return Preview(
+        tuple(_shown(item, draft) for item, draft in zip(items, drafts, strict=True)),
+        masking.masked,
+        tuple(_fact(fact, texts, speakers) for fact in facts),
+        by,
+        rejected,
+        given.problems,
+        given.more,
+    )
+
+
+def _export(data: bytes, name: str, reading: Reading, most: int) -> Given:
+    """Read an export; its readers want a file of their own, since they go through it twice."""
+    with tempfile.TemporaryDirectory(prefix="memos-read-") as folder:
+        path = Path(folder) / f"input{Path(name).suffix.lower() or '.json'}"
+        path.write_bytes(data)
+        try:
+            records = checked(
+                read_export(path, detect(path), Path(name).stem), reading.zone, reading.now, reading.limits
+            )
+            found = [entry.record for entry in islice(records, most + 1)]
+        except InvalidInput as error:
+            raise InvalidInput(name if error.field == str(path) else error.field, error.reason) from error
+    taken = [record for record in found[:most] if record.problem is None and record.message]
+    return Given(
+        tuple(record.message for record in taken),
+        tuple(record.conversation for record in taken),
+        tuple((record.place, record.problem) for record in found[:most] if record.problem is not None),
+        len(found) > most,
+    )
+
+
+def _item(draft: Draft, conversation: str | None, number: int) -> Item:
+    """Return a draft as the readers of facts want it."""
+    message, id_ = draft.message, str(number)
+    speaker = message.name or message.role
+    source = Source(
+        id_, draft.start, draft.end, speaker, message.chat_time, message.text, conversation, message.message_id,
+        message.trust,
+    )  # fmt: skip
+    return Item(
+        id=id_, cube=_CUBE, version=1, version_id=id_, memory=draft.memory, type=draft.type, tier=draft.tier,
+        status=draft.status, speaker=speaker, role=message.role, key=draft.key, value=draft.value, tags=draft.tags,
+        info=draft.info, confidence=draft.confidence, entities=draft.entities, keywords=draft.keywords,
+        conversation=conversation, position=number, page=None, session=None, said_at=message.chat_time,
+        valid_from=draft.valid_from, valid_to=draft.valid_to, created_at=message.chat_time,
+        updated_at=message.chat_time, sources=(source,),
+    )  # fmt: skip
+
+
+def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Yield runs of one conversation that are small enough to be read at once."""
+    window: list[Item] = []
+    tokens = 0
+    for item in items:
+        cost = estimate_tokens(item.memory)
+        if window and (item.conversation != window[-1].conversation or tokens + cost > _WINDOW_TOKENS):
+            yield window
+            window, tokens = [], 0
+        window.append(item)
+        tokens += cost
+    if window:
+        yield window
+
+
+def _shown(item: Item, draft: Draft) -> PreviewItem:
+    return PreviewItem(
+        int(item.id), item.conversation, item.speaker, item.role, draft.message.trust, draft.message.chat_time,
+        item.memory, item.key, item.value, item.entities, item.keywords, item.valid_from, item.valid_to,
+    )  # fmt: skip
+
+
+def _fact(fact: Fact, texts: dict[str, str], speakers: dict[str, str]) -> PreviewFact:
+    waits = orders_from_untrusted(fact) or told_of_another(fact, {speakers[span.item] for span in fact.spans})
+    return PreviewFact(
+        fact.type, fact.subject, fact.memory, fact.key, fact.value, fact.confidence, fact.valid_from, fact.valid_to,
+        fact.trust, waits, tuple(texts[span.item][span.start : span.end] for span in fact.spans),
+        tuple(int(span.item) for span in fact.spans),
+    )  # fmt: skip

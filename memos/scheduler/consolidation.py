@@ -1,0 +1,375 @@
+"""Decides what becomes of a fact: a new item, another source of one, or the next value of something that changed.
+
+Keys decide most (`subject|attribute`); without one, likeness does, and a judge when there is one. Runs inside the
+transaction that stores the facts; order is that of event time, whatever came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from memos.core.text.matching import contradicts, covered, overlap, plain, words
+from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
+from memos.memcube import facts as stored
+from memos.memcube.changes import Change
+from memos.memcube.facts import WITHDRAWN, event_time
+from memos.memcube.ledger import items
+from memos.memcube.profiles.traits import may_replace, orders_from_untrusted, told_of_another
+from memos.reader.facts.llm import PENDING
+
+NEAR_COSINE = 0.85
+NEAR_OVERLAP = 0.33
+"""From both on, two facts without a key may be the same, unless each has a word that the other has not.
+
+Cosines do not tell: of 40 pairs that differ in one thing that matters 29 have 0.9 and more. Measured by
+`benchmarks.scheduler --parts duplicates`, on MiniLM.
+"""
+
+SURE = 0.5
+"""A fact of less confidence waits for review."""
+
+OTHERWISE = "an untrusted source says otherwise"
+
+STATIC = "static"
+"""Tag of what an operator said: what is read out of messages never replaces it."""
+
+
+class Near(NamedTuple):
+    """A stored item close to a fact; cosine of their indexed texts."""
+
+    item: str
+    cosine: float
+
+
+class Verdict(StrEnum):
+    """What a judge says of a fact and a stored one."""
+
+    SAME = "same"
+    REPLACES = "replaces"
+    UNRELATED = "unrelated"
+
+
+_CURRENT = frozenset({Status.ACTIVE, Status.ARCHIVED})
+# What waits for review or was deleted tells nothing about what is so.
+_TOLD = _CURRENT | {Status.SUPERSEDED}
+
+Verdicts = Mapping[tuple[int, str], Verdict]
+"""By place of the fact and id of the item."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of some facts, as ids of items."""
+
+    new: list[str] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+    superseded: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+
+
+def settle(
+    change: Change, facts: Sequence[Fact], near: Sequence[Sequence[Near]] = (), verdicts: Verdicts | None = None
+) -> Outcome:
+    """Store facts; `near` and `verdicts` are about the fact at the same place. Repeating it changes nothing."""
+    outcome = Outcome()
+    order = sorted(range(len(facts)), key=lambda place: _time(facts[place]))
+    fresh: list[Item] = []
+    for place in order:
+        fact = facts[place]
+        if _known_as_it_is(change, fact):
+            continue
+        why = why_review(fact) or _why_of_another(change, fact)
+        if why is not None:
+            _put_aside(change, fact, why, outcome)
+            continue
+        if fact.key is not None:
+            _place_by_key(change, fact, outcome)
+            continue
+        close = _close(change, fact, near[place] if near else ())
+        close += [(item, 1.0) for item in fresh if item.type is fact.type]
+        judged = {item: verdict for (at, item), verdict in (verdicts or {}).items() if at == place}
+        item = _place_by_likeness(change, fact, close, judged, outcome)
+        if item is not None:
+            fresh.append(item)
+    return outcome
+
+
+def why_review(fact: Fact) -> str | None:
+    """Return why a fact has to wait for a person, None when it need not."""
+    if orders_from_untrusted(fact):
+        return "an untrusted source says what to do"
+    if PENDING in fact.info:
+        return str(fact.info[PENDING])
+    if fact.confidence < SURE:
+        return f"confidence {fact.confidence:.2f} is below {SURE:g}"
+    return None
+
+
+def _why_of_another(change: Change, fact: Fact) -> str | None:
+    if fact.trust is not Trust.UNTRUSTED:
+        return None
+    told = items.current(change.connection, [change.cube], {span.item for span in fact.spans}).values()
+    return "an untrusted source says it of somebody else" if told_of_another(fact, {i.speaker for i in told}) else None
+
+
+def _time(fact: Fact) -> datetime:
+    return fact.valid_from or fact.said_at
+
+
+def _known_as_it_is(change: Change, fact: Fact) -> bool:
+    """Say whether the same was read out of the same messages before: then it is stored, waits, or was refused."""
+    origins = {span.item for span in fact.spans}
+    made = items.derived_from(change.connection, origins)
+    states = items.current(change.connection, [change.cube], made)
+    said = (fact.type, fact.memory, fact.key, fact.value)
+    alike = [
+        item
+        for item in states.values()
+        if (item.type, item.memory, item.key, item.value) == said and not item.info.get(WITHDRAWN)
+    ]
+    links = items.links_from(change.connection, [item.id for item in alike])
+    return any(
+        origins <= {to for kind, to in links.get(item.id, ()) if kind == LinkKind.DERIVED_FROM} for item in alike
+    )
+
+
+def _doubts(change: Change, fact: Fact, known: Sequence[Item]) -> bool:
+    """Say whether an untrusted source would end what a trusted one said: no page changes somebody's address."""
+    if fact.trust is not Trust.UNTRUSTED:
+        return False
+    sources = items.sources_of(change.connection, [item.id for item in known])
+    return any(source.trust is Trust.TRUSTED for told in sources.values() for source in told)
+
+
+def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
+    outcome.pending.append(stored.store(change, fact, status=Status.PENDING, info={"pending": why}).id)
+
+
+def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
+    """Put a fact where its time is among those of its key, which follow each other without a gap of meaning."""
+    known = [item for item in _with_key(change, fact) if item.status in _TOLD]
+    line = _in_order(known)
+    at = _time(fact)
+    before = [item for item in line if event_time(item) <= at]
+    after = [item for item in line if event_time(item) > at]
+    over = _known_to_be_over(known, fact, after)
+    if fact.valid_to is not None and fact.valid_to <= max(fact.said_at, change.now):
+        _place_ended(change, fact, [*(item for item in known if _only_over(item)), *line], outcome)
+    elif before and _same_value(before[-1], fact) and (before[-1].valid_to is None or at < before[-1].valid_to):
+        _merge(change, before[-1], fact, outcome)
+    elif over is not None:
+        _merge(change, over, fact, outcome)
+        _succeed(change, before[-1:], over.id, at, outcome)
+    elif after and _same_value(after[0], fact):
+        _merge(change, after[0], fact, outcome)
+        _succeed(change, before[-1:], after[0].id, at, outcome)
+    elif after:
+        _store_between(change, fact, before, after[0], outcome)
+    else:
+        _store_newest(change, fact, before, outcome)
+
+
+def _with_key(change: Change, fact: Fact) -> list[Item]:
+    """Return the items of a fact's key, the earliest by event time first; no statement stands for a trait."""
+    assert fact.key is not None
+    known = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
+    return [item for item in known if (item.type is ItemType.PROFILE) is (fact.type is ItemType.PROFILE)]
+
+
+def _in_order(line: Sequence[Item]) -> list[Item]:
+    """Leave out what was rolled back, whose successor is an earlier one, and what is over without a beginning."""
+    times = {item.id: event_time(item) for item in line}
+    return [
+        item
+        for item in line
+        if (item.status in _CURRENT and not _only_over(item))
+        or (
+            item.status is Status.SUPERSEDED
+            and times.get(item.superseded_by or item.id, times[item.id]) >= times[item.id]
+        )
+    ]
+
+
+def _only_over(item: Item) -> bool:
+    """Say that all that is known of an item's time is when it ended: when it was said tells nothing of its place."""
+    return item.valid_from is None and item.valid_to is not None
+
+
+def _known_to_be_over(known: Sequence[Item], fact: Fact, after: Sequence[Item]) -> Item | None:
+    """Return what is said to have ended after a fact, and before anything else began: it is the end of that fact."""
+    follows = event_time(after[0]) if after else None
+    ends = [
+        (item.valid_to, item.id, item)
+        for item in known
+        if _only_over(item)
+        and item.status in _CURRENT
+        and item.valid_to is not None
+        and _same_value(item, fact)
+        and _time(fact) < item.valid_to
+        and (follows is None or item.valid_to <= follows)
+    ]
+    return min(ends)[2] if ends else None
+
+
+def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:
+    """End what is said to be over where it stands as current; it replaces nothing."""
+    assert fact.valid_to is not None
+    # What began later is another time of the same: "I lived here in 2015" does not end that I live here again.
+    same = [
+        item for item in line if _same_value(item, fact) and (_only_over(item) or event_time(item) <= fact.valid_to)
+    ]
+    if not same:
+        outcome.new.append(stored.store(change, fact).id)
+        return
+    known = same[-1]
+    if known.valid_to is None and _doubts(change, fact, [known]):
+        _put_aside(change, fact, OTHERWISE, outcome)
+        return
+    _merge(change, known, fact, outcome)
+    current = items.current(change.connection, [change.cube], [known.id])[known.id]
+    if current.valid_to is None and STATIC not in current.tags:
+        stored.end(change, current, fact.valid_to)
+
+
+def _store_newest(change: Change, fact: Fact, before: Sequence[Item], outcome: Outcome) -> None:
+    current = [item for item in before if item.status in _CURRENT]
+    given = next((item for item in current if STATIC in item.tags), None)
+    if given is not None:
+        _store_behind(change, fact, given, outcome)
+        return
+    if fact.type is ItemType.PROFILE and not all(may_replace(item, fact) for item in current):
+        return
+    if _doubts(change, fact, current):
+        _put_aside(change, fact, OTHERWISE, outcome)
+        return
+    item = stored.store(change, fact)
+    outcome.new.append(item.id)
+    _succeed(change, current, item.id, _time(fact), outcome)
+
+
+def _store_behind(change: Change, fact: Fact, given: Item, outcome: Outcome) -> None:
+    """Keep a fact until the operator takes back what was given; it counts then."""
+    waiting = [item for item in _with_key(change, fact) if item.superseded_by == given.id]
+    if waiting and _same_value(waiting[-1], fact) and event_time(waiting[-1]) <= _time(fact):
+        _merge(change, waiting[-1], fact, outcome)
+        return
+    item = stored.store(change, fact, status=Status.SUPERSEDED, superseded_by=given.id)
+    stored.link_superseded(change, given.id, item.id)
+    outcome.superseded.append(item.id)
+
+
+def _store_between(change: Change, fact: Fact, before: Sequence[Item], later: Item, outcome: Outcome) -> None:
+    """Store what came late as superseded by what is known to have followed it."""
+    ends = min(event_time(later), fact.valid_to or event_time(later))
+    item = stored.store(change, fact, status=Status.SUPERSEDED, valid_to=ends, superseded_by=later.id)
+    outcome.superseded.append(item.id)
+    stored.link_superseded(change, later.id, item.id)
+    _succeed(change, before[-1:], item.id, _time(fact), outcome)
+
+
+def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outcome: Outcome) -> None:
+    """Let an item replace older ones from a moment on; what is known to have been so again afterwards, is again."""
+    again = []
+    for old in older:
+        if STATIC in old.tags:
+            continue
+        ended = old.valid_to is not None and old.valid_to <= at
+        if old.status in _CURRENT:
+            outcome.superseded.append(old.id)
+        elif ended:
+            continue
+        if not ended:
+            again.append(stored.said_again(change, old, at))
+        stored.supersede(change, old, new, old.valid_to if ended else at)
+    for fact in again:
+        if fact is not None:
+            _place_by_key(change, fact, outcome)
+
+
+def _same_value(item: Item, fact: Fact) -> bool:
+    # What was read is no evidence of what the operator said: erasing the one must not erase the other.
+    return _folded(item.value) == _folded(fact.value) and STATIC not in item.tags
+
+
+def _folded(value: str | None) -> str:
+    return plain(value)
+
+
+def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:
+    if stored.merge(change, item, fact, says_more=says_more and STATIC not in item.tags):
+        outcome.merged.append(item.id)
+
+
+def _close(change: Change, fact: Fact, near: Sequence[Near]) -> list[tuple[Item, float]]:
+    """Return the near items that are current, of the fact's kind and subject, the nearest first."""
+    states = items.current(change.connection, [change.cube], [one.item for one in near])
+    found = []
+    for one in sorted(near, key=lambda one: -one.cosine):
+        state = states.get(one.item)
+        if state is not None and comparable(state, fact):
+            found.append((state, one.cosine))
+    return found
+
+
+def comparable(item: Item, fact: Fact) -> bool:
+    """Say whether an item can be the same as a fact at all: derived, current, and of its kind and subject."""
+    return (
+        item.type in DERIVED
+        and item.type is fact.type
+        and item.status in _CURRENT
+        and item.speaker.casefold() == fact.subject.casefold()
+    )
+
+
+def _place_by_likeness(
+    change: Change,
+    fact: Fact,
+    close: Sequence[tuple[Item, float]],
+    judged: Mapping[str, Verdict],
+    outcome: Outcome,
+) -> Item | None:
+    """Merge with the nearest that says the same, else store; return the new item."""
+    for item, cosine in close:
+        if same(item.memory, fact.memory, cosine) or judged.get(item.id) is Verdict.SAME:
+            _merge(change, item, fact, outcome, says_more=words(fact.memory) > words(item.memory))
+            return None
+    replaced = [item for item, _ in close if judged.get(item.id) is Verdict.REPLACES and STATIC not in item.tags]
+    later = [item for item in replaced if event_time(item) > _time(fact)]
+    if later:
+        _store_between(change, fact, [], later[0], outcome)
+        return None
+    new = stored.store(change, fact)
+    outcome.new.append(new.id)
+    for old in replaced:
+        stored.supersede(change, old, new.id, _time(fact))
+        outcome.superseded.append(old.id)
+    return new
+
+
+def same(one: str, other: str, cosine: float) -> bool:
+    """Say whether two texts state the same fact: equal, or near by direction and words without a contradiction."""
+    if " ".join(one.casefold().split()) == " ".join(other.casefold().split()):
+        return True
+    if cosine < NEAR_COSINE or contradicts(one, other):
+        return False
+    mine, its = words(one), words(other)
+    return covered(mine, its) == 1 and overlap(mine, its) >= NEAR_OVERLAP
+
+
+def undecided(
+    facts: Sequence[Fact], near: Sequence[Sequence[Near]], known: Mapping[str, Item]
+) -> Collection[tuple[int, str]]:
+    """Return the pairs a judge should look at: near, of the same kind and subject, and not told by key or likeness."""
+    found = []
+    for place, (fact, close) in enumerate(zip(facts, near, strict=True)):
+        if fact.key is not None or why_review(fact) is not None:
+            continue
+        mates = [one for one in close if one.item in known and comparable(known[one.item], fact)]
+        if any(same(known[one.item].memory, fact.memory, one.cosine) for one in mates):
+            continue
+        found += [(place, one.item) for one in mates]
+    return found

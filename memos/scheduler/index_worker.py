@@ -1,0 +1,117 @@
+"""Brings indexes back to the ledger: finds differences, queues them again, rebuilds whole cubes with progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from memos.core.types import Difference, VerifyReport
+from memos.errors import BackendUnavailable
+from memos.memcube import verify
+from memos.memcube.indexing.projection import Projection
+from memos.memcube.ledger import outbox
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.outbox import Target
+from memos.memcube.verify import Scanned
+
+Progress = Callable[[int, int], None]
+
+_STEP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Verification and rebuilding over one installation's ledger and indexes."""
+
+    ledger: Ledger
+    indexes: Mapping[Target, Scanned]
+    projections: Mapping[Target, Projection]
+
+    def verify(self, cube_ids: Sequence[str], *, repair: bool, strangers: bool) -> VerifyReport:
+        """Check the ledger and both indexes; with `repair` queue what differs and check again.
+
+        `strangers` also looks for points of cubes the ledger does not know. A damaged ledger is never repaired.
+        """
+        # An index that is down is a finding like any other; what waits for it is told by the outbox.
+        with suppress(BackendUnavailable):
+            self.catch_up(retry_parked=repair)
+        before = self._differences(cube_ids, strangers=strangers)
+        report = before
+        if repair and before.differences:
+            self._requeue(before.differences, cube_ids)
+            self.catch_up()
+            report = self._differences(cube_ids, strangers=strangers)
+        fixed = len(before.differences) - len(report.differences)
+        return VerifyReport(report.items, report.checked, report.differences, max(0, fixed))
+
+    def lost_writes(self) -> None:
+        """Queue what an index lost since its last flush that the ledger knows of; cheap when nothing was."""
+        for target, projection in self.projections.items():
+            if not projection.lost_writes():
+                continue
+            with self.ledger.read() as connection:
+                known = verify.cube_ids(connection)
+            for cube in known:
+                _, found = verify.index_differences(self.ledger, target, self.indexes[target], cube)
+                verify.enqueue_some(self.ledger, cube, found, target)
+
+    def reindex(self, cube_ids: Sequence[str], on_progress: Progress | None = None) -> int:
+        """Project every item of these cubes again; return how many. Raises: BackendUnavailable."""
+        total = sum(verify.enqueue_all(self.ledger, cube, outbox.TARGETS) for cube in cube_ids)
+        self.catch_up(None if on_progress is None else lambda left: on_progress(max(0, total - left), total))
+        return total
+
+    def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> None:
+        """Apply and flush everything that waits. Raises: BackendUnavailable."""
+        for target, projection in self.projections.items():
+            if retry_parked:
+                projection.retry_parked()
+            while not projection.drain(_STEP_S):
+                if projection.last_error is not None:
+                    raise projection.last_error
+                if projection.stuck():
+                    break
+                if on_left is not None:
+                    on_left(self._left(target))
+            projection.flush()
+        if on_left is not None:
+            on_left(0)
+
+    def _left(self, target: Target) -> int:
+        with self.ledger.read() as connection:
+            return outbox.count(connection, target)
+
+    def _differences(self, cube_ids: Sequence[str], *, strangers: bool) -> VerifyReport:
+        found = verify.ledger_differences(self.ledger, cube_ids)
+        checked: dict[str, int] = {}
+        for target, index in self.indexes.items():
+            try:
+                for cube in cube_ids:
+                    count, differences = verify.index_differences(self.ledger, target, index, cube)
+                    checked[target] = checked.get(target, 0) + count
+                    found += differences.values()
+                if strangers:
+                    found += self._strangers(target, index)
+            except BackendUnavailable as error:
+                found.append(Difference(target, "unavailable", target, str(error)))
+        with self.ledger.read() as connection:
+            total = verify.count_items(connection, cube_ids)
+        return VerifyReport(total, checked, tuple(found), 0)
+
+    def _strangers(self, target: Target, index: Scanned) -> list[Difference]:
+        with self.ledger.read() as connection:
+            known = set(verify.cube_ids(connection))
+        return [
+            Difference(target, "extra", stamp.item, f"belongs to the unknown cube {cube}")
+            for cube in index.cubes()
+            if cube not in known
+            for stamp in index.scan(cube)
+        ]
+
+    def _requeue(self, differences: Sequence[Difference], cube_ids: Sequence[str]) -> None:
+        """Queue the items an index disagrees about; an item the ledger lacks is removed by its projection."""
+        for target in self.indexes:
+            wrong = [d.subject for d in differences if d.store == target and d.kind in ("missing", "outdated", "extra")]
+            if wrong:
+                verify.enqueue_some(self.ledger, cube_ids[0], dict.fromkeys(wrong), target)

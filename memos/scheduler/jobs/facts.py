@@ -1,0 +1,155 @@
+"""Puts facts of a cube in order that reading left apart: several current values of a key, and near doubles.
+
+That happens when the index was behind, when somebody approved, changed or rolled back an item, or wrote one by hand.
+Repeating it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from memos.core.text.matching import plain
+from memos.core.types import DERIVED, Fact, Item, ItemType, Span, Status
+from memos.errors import BackendUnavailable
+from memos.memcube import changes, facts
+from memos.memcube.changes import Change
+from memos.memcube.facts import event_time
+from memos.memcube.ledger import items
+from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.tasks import NewTask
+from memos.scheduler.consolidation import STATIC, Near, comparable, same
+from memos.scheduler.jobs.segments import ACTOR
+from memos.scheduler.nearness import NearOf
+from memos.scheduler.task import Run
+
+CONSOLIDATE = "consolidate"
+EVERY = timedelta(days=1)
+_MOST_KEYS = 500
+_MOST_FACTS = 500
+# What a trait says is decided by other rules (`memos.profiles.traits.may_replace`), a conclusion has no key.
+_KINDS = sorted(str(kind) for kind in DERIVED - {ItemType.PROFILE, ItemType.SUMMARY})
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidateJob:
+    """Looks at keys with several current items, and at the newest facts without a key."""
+
+    near: NearOf
+    settled: Callable[[], object]
+
+    def run(self, run: Run) -> None:
+        """Consolidate the task's cube."""
+        cube = run.task.cube
+        with run.ledger.read() as connection:
+            fresh = _without_key(connection, cube, run.clock.now() - 2 * EVERY)
+        try:
+            near = self.near(cube, [_as_fact(item) for item in fresh])
+        except BackendUnavailable:
+            near = [[] for _ in fresh]
+        run.go_on(0.5)
+        with run.finishing() as connection:
+            change = changes.begin(connection, cube, ACTOR, run.clock)
+            for key in _crowded(connection, cube):
+                _line_up(change, key)
+            for item, close in zip(fresh, near, strict=True):
+                _join(change, item, close)
+        self.settled()
+
+
+def task() -> NewTask:
+    """Return the task that consolidates a cube."""
+    return NewTask(CONSOLIDATE, {}, key="")
+
+
+def _crowded(connection: sa.Connection, cube: str) -> list[str]:
+    """Return keys under which several derived items are current."""
+    v = t.versions
+    query = (
+        sa.select(v.c.key)
+        .where(v.c.cube_id == cube, v.c.recorded_to.is_(None), v.c.key.is_not(None))
+        .where(v.c.status == Status.ACTIVE, v.c.type.in_(_KINDS))
+        .group_by(v.c.key)
+        .having(sa.func.count() > 1)
+        .order_by(v.c.key)
+        .limit(_MOST_KEYS)
+    )
+    return list(connection.scalars(query))
+
+
+def _without_key(connection: sa.Connection, cube: str, since: datetime) -> list[Item]:
+    """Return the newest current facts without a key, the oldest of them first."""
+    query = (
+        sa.select(t.items.c.id)
+        .join(t.versions, t.versions.c.id == t.items.c.version_id)
+        .where(t.items.c.cube_id == cube, t.items.c.created_at >= since, t.versions.c.key.is_(None))
+        .where(t.versions.c.type.in_(_KINDS), t.versions.c.status == Status.ACTIVE)
+        .order_by(t.items.c.created_at.desc(), t.items.c.id)
+        .limit(_MOST_FACTS)
+    )
+    ids = list(connection.scalars(query))
+    states = items.current(connection, [cube], ids)
+    return [states[id_] for id_ in reversed(ids) if id_ in states]
+
+
+def _line_up(change: Change, key: str) -> None:
+    """Let the newest value by event time be the only current one; equal neighbours become one item."""
+    line = [item for item in facts.with_keys(change.connection, change.cube, [key])[key] if _current(item)]
+    if any(STATIC in item.tags for item in line):
+        return
+    while len(line) > 1:
+        older, newer = line[0], line[1]
+        if _value(older) == _value(newer):
+            _absorb(change, older, newer)
+            del line[1]
+        else:
+            facts.supersede(change, older, newer.id, event_time(newer))
+            del line[0]
+
+
+def _current(item: Item) -> bool:
+    """Say whether an item is about the present: what has ended stands beside what is so."""
+    return item.status is Status.ACTIVE and item.valid_to is None and str(item.type) in _KINDS
+
+
+def _value(item: Item) -> str:
+    return plain(item.value)
+
+
+def _join(change: Change, item: Item, close: Sequence[Near]) -> None:
+    """Let the older of two items that say the same stand for both."""
+    states = items.current(change.connection, [change.cube], [item.id, *(one.item for one in close)])
+    mine = states.get(item.id)
+    if mine is None or mine.version != item.version:
+        return
+    for one in close:
+        other = states.get(one.item)
+        if (
+            other is not None
+            and other.id != mine.id
+            and (other.created_at, other.id) < (mine.created_at, mine.id)
+            and other.key is None
+            and comparable(other, _as_fact(mine))
+            and same(other.memory, mine.memory, one.cosine)
+        ):
+            _absorb(change, other, mine)
+            return
+
+
+def _absorb(change: Change, kept: Item, double: Item) -> None:
+    """Give an item the sources of another that says the same, which it then replaces."""
+    facts.take_sources(change, kept.id, double.id)
+    edits = {"status": Status.SUPERSEDED, "superseded_by": kept.id}
+    changes.edit(change, double, edits, f"superseded by {kept.id}", kind="merge")
+    facts.link_superseded(change, kept.id, double.id)
+
+
+def _as_fact(item: Item) -> Fact:
+    """Return an item as what it would be if it were read now, for comparing it with others."""
+    whole = (Span(item.id, 0, max(1, len(item.memory))),)
+    said = item.said_at or item.created_at
+    fact = Fact(item.type, item.memory, whole, item.speaker, "stored", said, confidence=item.confidence)
+    return replace(fact, valid_from=item.valid_from, valid_to=item.valid_to)

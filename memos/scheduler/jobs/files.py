@@ -1,0 +1,127 @@
+"""Has a model that sees describe one image of a message; what it says becomes an untrusted item made of the message.
+
+Without such a model the task is parked; when the model fails, the image stays as it is, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+from pydantic import BaseModel, Field
+
+from memos.core.clock import Clock
+from memos.core.ports import Image
+from memos.core.types import Fact, FileState, Item, ItemType, Span, Status, StoredFile, Task, Trust
+from memos.llm.client import Asker
+from memos.memcube import changes, facts
+from memos.memcube import images as pictures
+from memos.memcube.ledger import files, items
+from memos.reader.masking import Masking
+from memos.scheduler.jobs.segments import ACTOR
+from memos.scheduler.prompting import meter_of, plain, question
+from memos.scheduler.task import Parked, Run
+
+PROMPT = "describe-1"
+NOTE = "no model that sees images is set: set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
+_SHOWN_CHARS = 1_000
+_MOST_OBJECTS = 30
+# What a model sees is less sure than what somebody said.
+_CONFIDENCE = 0.6
+
+
+class Seen(BaseModel):
+    """What a model says of an image."""
+
+    description: str = Field(min_length=1, max_length=4_000)
+    text: str = Field(default="", max_length=8_000)
+    objects: list[str] = Field(default_factory=list, max_length=_MOST_OBJECTS)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeJob:
+    """One image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
+
+    asker: Callable[[], Asker | None]
+    settled: Callable[[], object]
+    clock: Clock
+    masking: Callable[[str], Masking]
+
+    def run(self, run: Run) -> None:
+        """Describe the image that the task names. Raises: Parked, ModelError, BackendUnavailable."""
+        asker, cube = self.asker(), run.task.cube
+        with run.ledger.read() as connection:
+            file = pictures.find(connection, cube, str(run.task.payload["file"]))
+            message = None if file is None else _message(connection, file)
+            if file is None or message is None or _is_described(connection, file):
+                return
+            if asker is None:
+                raise Parked(NOTE)
+            data = files.content(connection, file.id)
+        run.check_budget()
+        [system, user] = question(PROMPT, _lines(file, message))
+        asked = [system, replace(user, images=(Image(file.media_type, data),))]
+        seen = asker.ask(asked, Seen, meter=meter_of(run, "vision"))
+        self._keep(run, file, message, _masked(seen, self.masking(cube)), asker.model)
+        self.settled()
+
+    @staticmethod
+    def _keep(run: Run, file: StoredFile, message: Item, seen: Seen, model: str) -> None:
+        with run.finishing() as connection:
+            change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
+            still = pictures.find(connection, change.cube, file.id)
+            now = None if still is None else _message(connection, still)
+            if still is None or now is None or _is_described(connection, still):
+                return
+            answer = facts.keep_record(change, PROMPT, model, seen.model_dump_json(), [message.id])
+            pictures.described(change, still, _fact(still, now, seen, answer))
+
+    def failed(self, connection: sa.Connection, task: Task, error: str) -> None:
+        """Write down on the image that nobody could describe it."""
+        file = pictures.find(connection, task.cube, str(task.payload["file"]))
+        if file is not None:
+            pictures.finish(connection, file, FileState.FAILED, self.clock.now(), error=error[:500])
+
+
+def _masked(seen: Seen, masking: Masking) -> Seen:
+    """Return what a model saw without what must not be stored, such as a key in a screenshot."""
+    return seen.model_copy(update=masking.fields(seen.model_dump()))
+
+
+def _message(connection: sa.Connection, file: StoredFile) -> Item | None:
+    """Return the message an image came with, None when it is gone or deleted."""
+    found = items.current(connection, [file.cube], [file.item] if file.item else [])
+    return next((state for state in found.values() if state.status is not Status.DELETED), None)
+
+
+def _is_described(connection: sa.Connection, file: StoredFile) -> bool:
+    """Say whether a description is there, or was and was taken away by hand."""
+    return "description" in file.info
+
+
+def _lines(file: StoredFile, message: Item) -> list[str]:
+    told = {"said with it": message.memory, "file": file.name, "taken": file.info.get("taken_at")}
+    return [f"{name}: {plain(str(value), _SHOWN_CHARS)}" for name, value in told.items() if value]
+
+
+def _fact(file: StoredFile, message: Item, seen: Seen, answer: str) -> Fact:
+    lines = [f"Image {file.name}: {seen.description.strip()}"]
+    if seen.text.strip():
+        lines.append(f"Words in the image: {seen.text.strip()}")
+    if seen.objects:
+        lines.append(f"To be seen: {', '.join(word.strip() for word in seen.objects if word.strip())}")
+    return Fact(
+        type=ItemType.DOCUMENT,
+        memory="\n".join(lines),
+        spans=(Span(message.id, 0, max(1, len(message.memory))),),
+        subject=message.speaker,
+        reader=PROMPT,
+        said_at=message.said_at or message.created_at,
+        confidence=_CONFIDENCE,
+        valid_from=message.valid_from,
+        tags=(pictures.IMAGE_TAG,),
+        trust=Trust.UNTRUSTED,
+        extraction=answer,
+        info={"file": file.id},
+    )

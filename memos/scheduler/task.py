@@ -1,0 +1,137 @@
+"""One attempt at a task, as its job sees it: what to do, whether to go on, and how to end in one transaction.
+
+Knows no threads and no queue; `runner` makes it and acts on how it ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from memos.core.clock import Clock
+from memos.core.types import WHOLE, Task
+from memos.memcube.ledger import cubes, queues, tasks, usage
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.usage import Spending
+
+
+class Stopping(Exception):
+    """The process ends: the task is given back as it was."""
+
+
+class LeaseLost(Exception):
+    """The task is somebody else's now, or cancelled; nothing of this attempt may be kept."""
+
+
+class OverBudget(Exception):
+    """The cube has spent what it may today; the task goes on tomorrow."""
+
+
+class Parked(Exception):
+    """The task needs a setting that nobody made; it waits, saying so, until a program with it is started."""
+
+    def __init__(self, note: str) -> None:
+        super().__init__(note)
+        self.note = note
+
+
+class Later(Exception):
+    """Nothing went wrong, and the task goes on at another time; its note says why."""
+
+    def __init__(self, until: datetime, note: str) -> None:
+        super().__init__(note)
+        self.until, self.note = until, note
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one kind of task does.
+
+    `cost` is its share of a cube's turns. A `budgeted` one waits for the next day when its cube has spent its budget.
+    One that is `apart` may take hours: it has a thread of its own, one at a time, so that the workers go on with all
+    others, and what it takes is not its cube's budget.
+    Its effects in the ledger belong into `Run.finishing`; others have to bear being repeated. `failed` writes down
+    besides that a task ended without success, and why.
+    """
+
+    kind: str
+    run: Callable[[Run], None]
+    cost: float = 1.0
+    budgeted: bool = True
+    apart: bool = False
+    failed: Callable[[sa.Connection, Task, str], None] | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """An attempt; a job calls `go_on` between its steps and `finishing` once; `note` stays with a task that is done."""
+
+    ledger: Ledger
+    clock: Clock
+    task: Task
+    owner: str
+    stopping: threading.Event
+    budget: Callable[[Spending], bool]
+    started: float = field(default_factory=time.monotonic)
+    spent: Spending = field(default_factory=Spending)
+    progress: float = 0.0
+    note: str | None = None
+    finished: bool = False
+    lost: bool = False
+
+    def go_on(self, progress: float | None = None) -> None:
+        """Say how far the task is, 0 to 1. Raises: Stopping, LeaseLost: let both pass."""
+        if progress is not None:
+            self.progress = min(1.0, max(0.0, progress))
+        if self.lost:
+            raise LeaseLost
+        if self.stopping.is_set():
+            raise Stopping
+
+    def spend(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count what a language model was asked and said."""
+        before = self.spent
+        self.spent = Spending(
+            before.calls + calls, before.prompt_tokens + prompt_tokens, before.completion_tokens + completion_tokens
+        )
+
+    def check_budget(self) -> None:
+        """Stop before another model call when the cube's budget is spent. Raises: OverBudget."""
+        if not self.budget(self.spent):
+            raise OverBudget
+
+    def check_held(self, connection: sa.Connection) -> None:
+        """See in a transaction of one's own that what it changes may be kept. Raises: LeaseLost."""
+        if self.task.cube != WHOLE:
+            cubes.lock(connection, self.task.cube)
+        queues.lock(connection, self.task.cube)  # who cancels the task locks it too
+        if not tasks.is_held(connection, self.task.id, self.owner):
+            raise LeaseLost
+
+    @contextmanager
+    def finishing(self) -> Iterator[sa.Connection]:
+        """Yield the transaction in which the task is done: its effect and its end are kept together or not at all.
+
+        Raises: LeaseLost, and then nothing is kept.
+        """
+        with self.ledger.write() as connection:
+            if self.task.cube != WHOLE:
+                cubes.lock(connection, self.task.cube)
+            queues.lock(connection, self.task.cube)
+            if not tasks.finish(connection, self.task.id, self.owner, self.clock.now(), self.note):
+                raise LeaseLost
+            yield connection
+            self.record(connection)
+        self.finished = True
+
+    def record(self, connection: sa.Connection) -> None:
+        """Write down what the attempt spent, on the task and in its cube's account."""
+        spent = replace(self.spent, seconds=time.monotonic() - self.started)
+        if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
+            usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)

@@ -1,0 +1,117 @@
+"""Says where an expected item fell out of a search, stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memos.core.filters import And, Condition, Node, Not, Op, Or, matches
+from memos.core.telemetry import StageClock
+from memos.core.types import Item, Status, WhyNot
+from memos.memcube.ledger import items
+from memos.search.hits import assemble
+from memos.search.request import Rules, SearchRequest
+from memos.search.searcher import (
+    MAX_CANDIDATES,
+    UNINDEXED,
+    Found,
+    Searcher,
+    arm_scores,
+    boosts,
+    candidates_of,
+    limit_of,
+)
+
+
+def why_not(searcher: Searcher, request: SearchRequest, state: Item) -> WhyNot:
+    """Return the stage at which an item, as it stands in the ledger, left the search, and what would keep it."""
+    if state.status is Status.DELETED:
+        return WhyNot(state.id, "ledger", "it is deleted; `memos rollback` brings it back")
+    wanted = Rules.of(request).wanted
+    if not matches(wanted, items.record_of(state)):
+        return WhyNot(state.id, "filter", f"it fails the condition {'; '.join(_failing(wanted, state))}")
+    # First as the search itself runs, so that both say the same; then as far as a search can look.
+    clock = StageClock()
+    with searcher.turn(clock), searcher.ledger.read() as connection:
+        found = searcher.find(connection, request, limit_of(request.top_k), clock)
+        texts = searcher.texts(request, found)
+    found = searcher.reranked(request, found, texts, clock)
+    told = _place(searcher, request, found, state)
+    if told is None:
+        wide = replace(request, top_k=MAX_CANDIDATES, rerank=False)
+        with searcher.turn(clock), searcher.ledger.read() as connection:
+            found = searcher.find(connection, wide, MAX_CANDIDATES, clock)
+        told = _place(searcher, request, found, state, at_least=request.top_k + 1)
+    if told is not None:
+        return told
+    waiting = state.id in searcher.projection.pending(request.scope.cubes, MAX_CANDIDATES)
+    if waiting:
+        return WhyNot(state.id, "index", "the vector index does not show it yet; see `memos verify`")
+    down = [arm for arm in found.missing if arm != UNINDEXED]
+    missing = f" ({', '.join(down)} did not answer)" if down else ""
+    return WhyNot(state.id, "recall", f"no arm has it among its best {MAX_CANDIDATES:,}{missing}")
+
+
+def _place(searcher: Searcher, request: SearchRequest, found: Found, state: Item, at_least: int = 1) -> WhyNot | None:
+    """Return what became of an item in one run of the search, None when it is not among the candidates.
+
+    A wider run may order otherwise: the item is not among the hits, so it cannot be placed among them.
+    """
+    for place, entry in enumerate(found.ranked, start=1):
+        if entry.item.id == state.id:
+            return _ranked(searcher, request, found, place, max(place, at_least))
+        if state.id in found.copies.get(entry.item.id, ()):
+            reason = f"item {entry.item.id} at place {place} says the same and stands for it"
+            return WhyNot(state.id, "duplicate", reason, place)
+    return None
+
+
+def _ranked(searcher: Searcher, request: SearchRequest, found: Found, at: int, place: int) -> WhyNot:
+    entry = found.ranked[at - 1]
+    if place > request.top_k:
+        last = found.ranked[request.top_k - 1]
+        reason = (
+            f"it is at place {place} of {len(found.ranked):,} with {entry.score:.3f}; the last of the "
+            f"{request.top_k} hits has {last.score:.3f}"
+        )
+        return WhyNot(entry.item.id, "rank", reason, place, entry.score, arm_scores(entry), boosts(entry))
+    if request.token_budget is not None:
+        with searcher.ledger.read() as connection:
+            hits = searcher.hits(candidates_of(connection, request, found.rules), request, found)
+        kept, _, used = assemble(hits, request.token_budget, by_time=found.question.asks_order)
+        if entry.item.id not in {hit.item.id for hit in kept}:
+            reason = f"it is at place {place}, but does not fit into {request.token_budget} tokens ({used} used)"
+            return WhyNot(entry.item.id, "budget", reason, place, entry.score, arm_scores(entry), boosts(entry))
+    reason = f"it is found, at place {place}"
+    return WhyNot(entry.item.id, "found", reason, place, entry.score, arm_scores(entry), boosts(entry))
+
+
+def _failing(node: Node, state: Item) -> list[str]:
+    """Return the smallest conditions that keep the item out, in words."""
+    record = items.record_of(state)
+    if matches(node, record):
+        return []
+    match node:
+        case And():
+            return [told for part in node.parts for told in _failing(part, state)]
+        case Or():
+            return [" or ".join(told for part in node.parts for told in _failing(part, state)) or "an empty 'or'"]
+        case Not():
+            return [f"not ({_told(node.part)})"]
+        case Condition():
+            if node.field == "status":
+                by = f" by {state.superseded_by}" if state.superseded_by else ""
+                return [f"{_told(node)}: it is {state.status}{by}; a filter that names status finds such ones"]
+            return [f"{_told(node)} (it has {record.get(node.field)!r})"]
+
+
+def _told(node: Node) -> str:
+    match node:
+        case Condition():
+            value = list(node.value) if node.op in (Op.IN, Op.NIN) and isinstance(node.value, tuple) else node.value
+            return f"{node.field} {node.op} {value!r}"
+        case Not():
+            return f"not ({_told(node.part)})"
+        case And():
+            return " and ".join(_told(part) for part in node.parts)
+        case Or():
+            return " or ".join(_told(part) for part in node.parts)
