@@ -27,8 +27,7 @@ from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvShape, Prefix, Promp
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import ChatSettings
 from memos.errors import MemosError, UnfitAnswer
-from memos.memcube.activation.blocks import Tier
-from memos.memcube.activation.chain import fingerprint_of
+from memos.memcube.activation.blocks import Tier, fingerprint_of
 from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore
 

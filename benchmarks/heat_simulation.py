@@ -25,8 +25,7 @@ from benchmarks.data import load_locomo
 from benchmarks.hot_sets import Coldest, HotSet, arc, by_levels, lfu, lru
 from benchmarks.report import Report, figures_table, positive, progress
 from benchmarks.traces import Trace, locomo_messages, locomo_sessions, zipf
-from memos.scheduler.heat import NEVER, ForwardDecay, tau_for
-from memos.scheduler.policy import MemoryOsPolicy
+from memos.scheduler.heat import NEVER, ForwardDecay, MemoryOsPolicy, tau_for
 from memos.scheduler.rules import PRESETS
 
 CAPACITIES = (0.01, 0.05, 0.2)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from benchmarks.traces import Trace
-from memos.scheduler.policy import Access, Policy, Warmth
+from memos.scheduler.heat import Access, Policy, Warmth
 
 Key = Any  # what compares; a higher one stays
 

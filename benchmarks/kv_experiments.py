@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.dialogues import Dialogues
 from benchmarks.report import progress
 from memos.core.kv_cache import BLOCK_TOKENS
-from memos.memcube.activation import compact
+from memos.memcube.activation import blocks as compact
 
 _BEFORE, _MOVED, _QUERY = 128, 256, 32
 _VIRTUAL = 64

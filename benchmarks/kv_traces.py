@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from memos.core.kv_cache import BLOCK_TOKENS
-from memos.memcube.activation.blocks import Block, Tier, empty
-from memos.memcube.activation.chain import block_keys, usable_blocks
+from memos.memcube.activation.blocks import Block, Tier, block_keys, empty, usable_blocks
 from memos.memcube.activation.store import BlockStore
 
 DAYS, TURNS = 30, 1_000

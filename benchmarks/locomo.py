@@ -26,7 +26,7 @@ from benchmarks.metrics import all_at, any_at, first_seen, fitting, frac_at, mea
 from benchmarks.report import CannotRun, Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation, source_messages
 from memos import MemOS, Settings
-from memos.core.text import render
+from memos.core.text import rendering as render
 from memos.core.tokens import estimate_tokens
 from memos.search.hits import assemble
 

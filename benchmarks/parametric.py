@@ -22,7 +22,7 @@ from benchmarks.random_models import SHAPES, random_model
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
 from memos.backends.local.torch_threads import let_threads_sleep
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Recipe
 
 PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap", "merging")
 

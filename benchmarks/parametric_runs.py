@@ -21,17 +21,16 @@ from memos import MemOS, Settings
 from memos.backends.local.adapters import LocalAdapters
 from memos.backends.local.loading import Loaded
 from memos.backends.lora.training import LoraTraining
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import ADAPTER_FILE, Exercise, LentAdapter, Recipe
 from memos.core.ports import ChatMessage
-from memos.core.recipes import ADAPTER_FILE, Exercise, LentAdapter
 from memos.core.settings import ParametricSettings
 from memos.kernel.chat.prompting import SYSTEM, request_of
 from memos.kernel.chat.results import Question
-from memos.memcube.parametric import general, training
+from memos.memcube.parametric import data as general
+from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds, Examination, Measures, prompt_of
-from memos.memcube.parametric.exercises import with_memories
 from memos.memcube.parametric.quiz import Drill, KnownFact, is_right, read_otherwise
-from memos.memcube.parametric.training import Lessons
+from memos.memcube.parametric.training import Lessons, with_memories
 
 _SWAPS = 20
 _WARM_STEPS, _TIMED_STEPS = 2, 20

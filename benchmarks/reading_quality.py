@@ -17,7 +17,7 @@ from benchmarks.labelled import Labelled, Score
 from benchmarks.report import Report, figures_table
 from memos.core.types import Fact, Item, ItemType, Message, Role, Source, Status, Tier
 from memos.llm.usage import Meter
-from memos.reader import fast
+from memos.reader import messages as fast
 from memos.reader.facts.extractor import FactReader
 
 _SAID = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memos import MemOS, Settings
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Recipe
 from memos.core.settings import ChatSettings, ParametricSettings
 from memos.errors import UnfitAnswer
 from memos.memcube.parametric.examination import Bounds

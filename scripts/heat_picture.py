@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from memos.core.settings import HeatSettings
-from memos.scheduler.heat import tau_for
-from memos.scheduler.policy import Access, Policy, Warmth
+from memos.scheduler.heat import Access, Policy, Warmth, tau_for
 from memos.scheduler.rules import HeatRules, rules_of, wanted_tau
 
 DAYS = 60

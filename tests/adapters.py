@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memos import MemOS
-from memos.core.lora import CARD, FILES, MANIFEST, digests
-from memos.core.recipes import ADAPTER_FILE
+from memos.core.lora import ADAPTER_FILE, CARD, FILES, MANIFEST, digests
 from memos.kernel.adapters.service import Adapters
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen

@@ -12,7 +12,7 @@ from typing import Any
 from memos.core.clock import Clock, SystemClock, to_micros
 from memos.core.types import Fingerprint
 from memos.memcube.backup.files import Ticker
-from memos.memcube.dump import dump_check
+from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import load as loading
 from memos.memcube.dump import write as dumping
 from memos.memcube.dump.check import Bounds

@@ -29,7 +29,7 @@ from memos.memcube.backup import rows
 from memos.memcube.changes import Change, Request
 from memos.memcube.ledger import cubes, items, retention
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.reader import fast
+from memos.reader import messages as fast
 from memos.reader.messages import read_messages
 
 ODD = "line\u2028separator \u2029 🎉👩‍👩‍👧 שלום عربي \x85 \x1f tab\t cr\r e\u0301 \U0010ffff"

@@ -17,10 +17,10 @@ from safetensors.numpy import load, save
 
 from memos import MemOS
 from memos.core.clock import new_id
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Recipe
 from memos.core.settings import ParametricSettings
 from memos.errors import Conflict, IntegrityError, InvalidInput
-from memos.memcube.activation.chain import is_adapted
+from memos.memcube.activation.blocks import is_adapted
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump.load import Loaded
 from memos.memcube.ledger import adapters as adapter_rows

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.backends.lora.trainer import AdapterTrainer
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Recipe
 from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from memos.core.types import Item
 from memos.errors import (
@@ -33,7 +33,8 @@ from memos.errors import (
 )
 from memos.kernel.adapters.service import Adapter
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.parametric import general, training
+from memos.memcube.parametric import data as general
+from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
 from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder

@@ -12,15 +12,13 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.core.identities import Right
-from memos.core.lora import CONFIG, FILES
-from memos.core.recipes import ADAPTER_FILE
+from memos.core.lora import ADAPTER_FILE, CONFIG, FILES
 from memos.core.settings import ParametricSettings
 from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
-from memos.kernel.adapters.adapter_export import EXPORTED
 from memos.kernel.adapters.service import Adapter, open_export
 from memos.kernel.adapters.training import pruned
-from memos.kernel.adapters.transfer import WEIGHTS
+from memos.kernel.adapters.transfer import EXPORTED, WEIGHTS
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.adapters import AdapterState

@@ -22,7 +22,7 @@ from typer.main import get_command
 from memos import MemOS
 from memos.cli import app as cli
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, NotFound, PermissionDenied
-from memos.memcube.lock import FolderLock
+from memos.memcube.installation import FolderLock
 from memos.version import __version__
 from tests import forks
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from memos import MemOS
 from memos.cli.app import app
 from memos.core.settings import Settings
-from memos.memcube.dump import sealing
+from memos.memcube.dump import container as sealing
 from tests.fakes import WordEmbedder
 
 SECRET = "correct horse battery"

@@ -19,9 +19,9 @@ from memos.core.settings import ChatSettings, ImageSettings
 from memos.core.types import FileState, ItemType, TaskState, Trust
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError, NotFound
 from memos.kernel.relocation import restore
-from memos.reader.facts.origins import trust_of
+from memos.reader.facts.grounding import trust_of
 from memos.scheduler.jobs.files import NOTE, PROMPT, Seen
-from memos.scheduler.prompting import instructions
+from memos.scheduler.learning import instructions
 from tests.fakes import WordEmbedder
 from tests.pictures import part, photo, picture
 from tests.scripted_chat import ScriptedChat

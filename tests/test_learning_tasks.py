@@ -31,10 +31,11 @@ from memos.kernel import memos as kernel
 from memos.kernel.adapters import training as trainings
 from memos.kernel.adapters.training import AdapterTraining
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger import queues as usage
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import LEARN
+from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.ledger.usage import Spending
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
 from memos.scheduler.periodic import LEARNING, chores_of

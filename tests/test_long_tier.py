@@ -18,7 +18,7 @@ from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.scheduler.consolidation import settle
-from memos.scheduler.jobs import sweep
+from memos.scheduler.jobs import segments as sweep
 from tests.fakes import FixedClock, WordEmbedder
 
 PARIS = {"role": "user", "name": "Caroline", "content": "I live in Paris.", "chat_time": "2026-03-01T10:00"}

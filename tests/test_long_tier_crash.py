@@ -27,7 +27,7 @@ from datetime import timedelta
 from memos import MemOS, Settings
 from memos.core.identities import Right
 from memos.memcube.ledger import segments as tiers
-from memos.scheduler.jobs import sweep
+from memos.scheduler.jobs import segments as sweep
 from memos.core.settings import HeatSettings
 from tests.fakes import WordEmbedder
 tiers._GATHERING = sweep.GRACE = timedelta(0)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from memos import Settings
-from memos.core.lora_recipe import Recipe, next_seed, recipe_with, taught_alike
+from memos.core.lora import Recipe, next_seed, recipe_with, taught_alike
 from memos.core.settings import ParametricSettings
 
 

@@ -19,8 +19,8 @@ from pydantic import SecretStr
 from memos import MemOS, Settings
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
 from memos.kernel.relocation import backup, migrate, restore, settings_of
-from memos.memcube.backup.moving import copy_ledger
-from memos.memcube.lock import FolderLock
+from memos.memcube.backup.restore import copy_ledger
+from memos.memcube.installation import FolderLock
 from tests import forks
 from tests.fakes import WordEmbedder
 from tests.ledgers import BIG, ODD, contents, sqlite_ledger

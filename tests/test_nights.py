@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memos.core.nights import Night
-from memos.core.settings import ParametricSettings
+from memos.core.settings import Night, ParametricSettings
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.core.streaming import Answering, EventData, without_reasoning
-from memos.kernel.chat.marks import Marks, without_marks
+from memos.kernel.chat.chat import Marks, without_marks
 
 EVENTS = 'data: {"a": 1}\n\n: comment\nevent: x\ndata:two\ndata: lines é\n\nid: 7\n\ndata\ndata: [DONE]\n\n'
 

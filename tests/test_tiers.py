@@ -19,11 +19,11 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
+from memos.scheduler.accesses import Triggers
 from memos.scheduler.jobs.segments import OverflowJob
 from memos.scheduler.periodic import Chore
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job
-from memos.scheduler.triggers import Triggers
 from tests import forks
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import end_leases

@@ -27,14 +27,15 @@ from memos.core.types import Fact, ItemType, Scope, Span
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.kernel.statistics import BUSIEST, Asked, overview
 from memos.memcube import facts
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.segments import SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.ledger.usage import Spending
 from memos.scheduler.task import Job, Run
 from tests.fakes import HeldClock, WordEmbedder
 from tests.ledgers import Store

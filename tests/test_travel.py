@@ -26,7 +26,7 @@ from memos.core.types import ItemType, Status
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.access.guard import limited
 from memos.memcube.dump import container as dump_zip
-from memos.memcube.dump import sealing
+from memos.memcube.dump import container as sealing
 from tests.dumps import TakenApart
 from tests.fakes import WordEmbedder
 from tests.pictures import part, picture

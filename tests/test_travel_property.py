@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memos import MemOS, Settings
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.types import Item, Status, Tier
-from memos.memcube.dump import sealing
+from memos.memcube.dump import container as sealing
 from tests.examples import share
 from tests.fakes import WordEmbedder
 

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from memos import MemOS
 from memos.backends.openai import vllm as vllm_adapters
 from memos.core.clock import new_id
-from memos.core.lora_recipe import Recipe
-from memos.core.recipes import LentAdapter
+from memos.core.lora import LentAdapter, Recipe
 from memos.core.settings import ParametricSettings
 from memos.errors import BackendUnavailable
 from memos.kernel.chat.results import ChatResult

@@ -16,9 +16,8 @@ from starlette.routing import Route
 from memos.api.families import Refused
 from memos.api.local import routes as local
 from memos.api.mounting import MCP, Families
-from memos.api.observability import Metrics
-from memos.api.requests import RequestLog
-from memos.api.v1.errors import show
+from memos.api.observability import Metrics, RequestLog
+from memos.api.v1.common import show
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
 from memos.version import __version__

@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup, TaskStatus
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from memos.api.later import Later
 from memos.kernel.memos import MemOS
+
+# Applications that are made when they are first asked, or behind the back of those who ask others.
+
+log = logging.getLogger("memos.api")
+
+
+async def _nothing() -> None:
+    pass
+
+
+class Later:
+    """An application that `make` makes, in a thread; `begin` is awaited once before it is asked anything."""
+
+    def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] = _nothing) -> None:
+        self._make, self._begin = make, begin
+        self._lock = anyio.Lock()
+        self._app: ASGIApp | None = None
+
+    async def ready(self) -> ASGIApp:
+        """Return the application, made now if nobody asked for it before."""
+        if self._app is None:
+            async with self._lock:
+                if self._app is None:
+                    made = await to_thread.run_sync(self._make)
+                    await self._begin()
+                    self._app = made
+        return self._app
+
+    async def prepare(self) -> None:
+        """Make it before somebody asks; what goes wrong is said to who asks."""
+        try:
+            await self.ready()
+        except Exception:
+            log.exception("a family of routes cannot be made")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await (await self.ready())(scope, receive, send)
+
 
 if TYPE_CHECKING:
     from memos.api.mcp.http import Mcp

@@ -5,16 +5,26 @@ Each application has a registry of its own; nothing is counted for the whole pro
 
 from __future__ import annotations
 
+import json
+import logging
+import re
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TextIO
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memos.core.clock import new_id
 from memos.core.telemetry import Work
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
@@ -145,3 +155,121 @@ def _families(totals: InstallationTotals) -> Iterator[Metric]:
         caches.add_metric((cache, "yes"), hits)
         caches.add_metric((cache, "no"), misses)
     yield from (tokens, tiers, tasks, outbox, events, caches)
+
+
+# Gives every request an id and one line in the log: method, route, status, time; never a key or a memory.
+
+log = logging.getLogger("memos.requests")
+
+_GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_HEADER = b"x-request-id"
+
+request_id: ContextVar[str] = ContextVar("memos_request_id", default="-")
+"""The id of the request that is being answered."""
+
+
+class RequestLog:
+    """Takes a caller's `X-Request-Id` or makes one, gives it back, and logs how the request ended."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and log it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(_HEADER, b"")
+        id_ = given.decode() if _GIVEN.fullmatch(given) else new_id()
+        status, began = 500, time.perf_counter()
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[_HEADER.decode()] = id_
+            await send(message)
+
+        token = request_id.set(id_)
+        self._metrics.began()
+        try:
+            await self._app(scope, receive, named)
+        finally:
+            request_id.reset(token)
+            ended = Ended(scope["method"], route_of(scope), status, time.perf_counter() - began)
+            self._metrics.ended(ended)
+            asked = {"request_id": id_, "method": ended.method, "route": ended.route}
+            log.info("request", extra={**asked, "status": status, "ms": round(ended.seconds * 1000, 1)})
+
+
+def route_of(scope: Scope) -> str:
+    """Return a request's route as a pattern, without ids; where none matched, nothing of the path."""
+    route = scope.get("route")
+    pattern = getattr(route, "path_format", None) or getattr(route, "path", None)
+    # The root path is where a family of routes is mounted; the rest of what was asked for is left out.
+    return f"{scope.get('root_path', '')}{pattern or ''}" or "none"
+
+
+# The server's log: one line of JSON an entry on standard error, with the request's id; never a key or a memory's text.
+
+_KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
+# They log each call with its address, which may hold what was asked, or each step of theirs.
+_TALKATIVE = (
+    "alembic",
+    "apscheduler",
+    "httpx2",
+    "httpx",
+    "httpcore",
+    "httpcore2",
+    "openai",
+    "neo4j",
+    "qdrant_client",
+    "urllib3",
+)
+_PLACES = 12
+
+
+class JsonLines(logging.Formatter):
+    """Makes a record one line of JSON; with `quotes` the messages of exceptions are in it."""
+
+    def __init__(self, *, quotes: bool = False) -> None:
+        super().__init__()
+        self._quotes = quotes
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        told: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage(),
+            "request_id": request_id.get(),
+        }  # fmt: skip
+        told |= {name: value for name, value in vars(record).items() if name not in _KNOWN}
+        if record.exc_info and record.exc_info[1] is not None:
+            told["error"] = self._error(record.exc_info[1])
+        return json.dumps(told, ensure_ascii=True, default=lambda value: type(value).__name__)
+
+    def _error(self, error: BaseException) -> dict[str, Any]:
+        # Without the source lines that tracebacks quote, and without messages.
+        frames = traceback.extract_tb(error.__traceback__, limit=-_PLACES)
+        told: dict[str, Any] = {
+            "type": f"{type(error).__module__}.{type(error).__qualname__}",
+            "where": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+        }
+        if self._quotes:
+            told["says"] = str(error)
+        cause = error.__cause__ or error.__context__
+        return told if cause is None else {**told, "cause": f"{type(cause).__module__}.{type(cause).__qualname__}"}
+
+
+def to_stream(level: str, stream: TextIO | None = None) -> logging.Handler:
+    """Send all that is logged from this level on to a stream, standard error by default; return what does it."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines(quotes=level == "debug"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return handler

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memos.api.requests import request_id, route_of
+from memos.api.observability import request_id, route_of
 from memos.core.telemetry import Work
 from memos.version import __version__
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from memos.api.auth import check_still
-from memos.api.views import error_view
+from memos.api.serialization import error_view
 from memos.core.types import Json
 from memos.errors import MemosError
 

@@ -28,24 +28,18 @@ from rich.console import Console
 from typer.main import get_command_name
 from typer.models import TyperInfo
 
-from memos.api.views import error_view
+from memos.api.serialization import error_view
 from memos.cli.chat import chat_app
-from memos.cli.cli_cubes import cubes_app
 from memos.cli.cli_doctor import doctor_app
 from memos.cli.cli_kv import kv_app
-from memos.cli.cli_mcp import mcp_app
-from memos.cli.cli_preview import preview_app
-from memos.cli.cli_reading import reading_app
-from memos.cli.cli_review import review_app
-from memos.cli.cli_upkeep import upkeep_app
-from memos.cli.cubes import travel_app
-from memos.cli.installation import moving_app
-from memos.cli.knowledge import kb_app
-from memos.cli.memories import memories_app
+from memos.cli.cubes import cubes_app, travel_app
+from memos.cli.installation import moving_app, upkeep_app
+from memos.cli.knowledge import kb_app, preview_app
+from memos.cli.memories import memories_app, reading_app
 from memos.cli.models import adapters_app
 from memos.cli.profile import profile_app
-from memos.cli.review import retention_app
-from memos.cli.server import serve_app
+from memos.cli.review import retention_app, review_app
+from memos.cli.server import mcp_app, serve_app
 from memos.cli.shared import AsJson, DataDir, console, errors, opened, show
 from memos.cli.tasks import tasks_app
 from memos.cli.tiers import tiers_app

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from memos.cli.shared import Actor, AsJson, DataDir, console, errors, opened, say, say_masked, show
-from memos.core.text.render import visible
+from memos.core.text.rendering import visible
 from memos.core.text.validation import decode
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import InvalidInput, MemosError

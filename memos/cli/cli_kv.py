@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from memos.cli.shared import Actor, AsJson, CubeName, DataDir, console, opened, say, show
-from memos.core.text.render import visible
+from memos.core.text.rendering import visible
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import IntegrityError
 

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from memos.cli.shared import Actor, AsJson, CubeName, DataDir, cell, console, errors, opened, progress_bar, say, show
-from memos.core.text.render import visible
+from memos.core.text.rendering import visible
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.kernel.adapters.comparison import SeenMemory
 from memos.kernel.adapters.service import Adapter

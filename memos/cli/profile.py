@@ -10,8 +10,8 @@ import typer
 from memos.cli.shared import Actor, AsJson, CubeName, DataDir, opened, say, show
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import InvalidInput
-from memos.memcube.profiles.model import Profile, ProfileDiff, Trait
 from memos.memcube.profiles.template import Template
+from memos.memcube.profiles.views import Profile, ProfileDiff, Trait
 
 profile_app = typer.Typer(
     help="Look at what is known of people, and steer it.", no_args_is_help=True, rich_markup_mode=None

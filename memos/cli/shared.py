@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from memos.api import endpoint
-from memos.api.views import view
+from memos.api.serialization import view
 from memos.core.settings import Settings
-from memos.core.text.render import visible
+from memos.core.text.rendering import visible
 from memos.core.types import Masked
 from memos.errors import BackendUnavailable, InvalidInput
 from memos.kernel.memos import MemOS

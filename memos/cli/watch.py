@@ -20,9 +20,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from memos.api.views import view
+from memos.api.serialization import view
 from memos.cli.shared import AsJson, CubeName, DataDir, console, opened, show
-from memos.core.text.render import visible
+from memos.core.text.rendering import visible
 from memos.core.types import DEFAULT_CUBE, Event, TaskState
 from memos.errors import InvalidInput, shown
 from memos.kernel.statistics import Overview

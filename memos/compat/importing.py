@@ -2,17 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from memos.compat import names
-from memos.core.types import LOCAL_OWNER
+from memos.core.types import LOCAL_OWNER, Json
 from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.importing import Import, ImportSummary, OnBad, Part, import_parts
 from memos.kernel.memos import MemOS
 from memos.reader.importers.memoryos import FORMAT, Owner, owners, records
+
+# The free-form metadata of MemoryOS programs, as items and prompts take it. Pure.
+
+
+def info_of(meta_data: Json) -> dict[str, Json]:
+    """Return metadata as an item's info takes it: what is nested becomes JSON text. Raises: InvalidInput."""
+    if meta_data is None:
+        return {}
+    if not isinstance(meta_data, Mapping):
+        raise InvalidInput("meta_data", f"must be an object, not {type(meta_data).__name__}")
+    return {name: _flat(value) for name, value in meta_data.items() if value is not None}
+
+
+def _flat(value: Json) -> Json:
+    scalars = value if isinstance(value, list | tuple) else [value]
+    if all(isinstance(each, str | bool | int | float) for each in scalars):
+        return value
+    return _dumped("meta_data", value)
+
+
+def metadata_of(metadata: Json) -> Mapping[str, Json] | None:
+    """Return metadata about a conversation when a prompt can show it. Raises: InvalidInput."""
+    if metadata is None:
+        return None
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput("user_conversation_meta_data", f"must be an object, not {type(metadata).__name__}")
+    _dumped("user_conversation_meta_data", metadata)
+    return metadata
+
+
+def _dumped(where: str, value: Json) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(where, "cannot be written as JSON; use text, numbers, lists and objects") from error
+
+
+# Names of cubes and conversations for whatever ids MemoryOS programs use: stable, storable, never two ids alike. Pure.
+
+KNOWLEDGE = "memoryos knowledge"
+"""Conversation of imported knowledge and profiles, which nobody said."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_READABLE_CHARS = 32
+
+
+def check_id(where: str, value: Json) -> str:
+    """Return an id of any length and with any characters. Raises: InvalidInput when it is no text or blank."""
+    if not isinstance(value, str):
+        raise InvalidInput(where, f"must be text, not {type(value).__name__}")
+    if not value.strip():
+        raise InvalidInput(where, "is empty; give an id")
+    return value
+
+
+def cube_of_user(user_id: str) -> str:
+    """Return the cube that holds a user's memory."""
+    return f"memoryos-user-{_safe(user_id)}"
+
+
+def cube_of_assistant(assistant_id: str) -> str:
+    """Return the cube that holds an assistant's imported knowledge, which all its users share."""
+    return f"memoryos-assistant-{_safe(assistant_id)}"
+
+
+def conversation_with(assistant_id: str) -> str:
+    """Return the conversation, in a user's cube, that the user has with an assistant."""
+    return f"with-{_safe(assistant_id)}"
+
+
+def _safe(given: str) -> str:
+    if _PLAIN.fullmatch(given):
+        return given
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", given)[:_READABLE_CHARS]
+    # The tilde is in no plain id, so no plain one can be spelt like this.
+    return f"~{readable}~{hashlib.sha256(given.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
 
 DEFAULT_ASSISTANT = "default_assistant_profile"
 
@@ -40,7 +119,7 @@ def import_memoryos(
     users = [owner for owner in found if owner.kind == "user"]
     if cube is not None and len(users) > 1:
         raise InvalidInput("cube", f"would mix {len(users)} users; leave it out, each then gets a cube")
-    talk = conversation or names.conversation_with(_assistant(found))
+    talk = conversation or conversation_with(_assistant(found))
     parts: list[Part] = []
     new: dict[str, Owner] = {}
     for owner in found:
@@ -50,7 +129,7 @@ def import_memoryos(
             raise NotFound("cube", cube)
         if zone is None:
             new[target] = owner
-        read = partial(records, owner, folder, talk, names.KNOWLEDGE)
+        read = partial(records, owner, folder, talk, KNOWLEDGE)
         parts.append(Part(target, zone or ZoneInfo(memos.settings.time_zone), read))
 
     def make_cubes() -> None:
@@ -73,7 +152,7 @@ def _assistant(found: list[Owner]) -> str:
 
 
 def _cube_of(owner: Owner) -> str:
-    return names.cube_of_user(owner.id) if owner.kind == "user" else names.cube_of_assistant(owner.id)
+    return cube_of_user(owner.id) if owner.kind == "user" else cube_of_assistant(owner.id)
 
 
 def _zone(memos: MemOS, cube: str, actor: str) -> ZoneInfo | None:

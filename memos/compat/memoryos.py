@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from memos.compat.importing import DEFAULT_ASSISTANT
-from memos.compat.names import check_id
-from memos.compat.opening import Model, Shape, embedder_of, filled, log, number, settings_of, whole
-from memos.compat.sharing import INSTALLATIONS
+from memos.compat.importing import DEFAULT_ASSISTANT, check_id
+from memos.compat.opening import INSTALLATIONS, Model, Shape, embedder_of, filled, log, number, settings_of, whole
 from memos.compat.user_memory import Extent, Manner, UserMemory
 from memos.core.ports import ChatModel
 from memos.core.types import Json

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
+from memos.core.ports import ChatModel
 from memos.core.settings import ChatSettings, HeatSettings, Settings
 from memos.core.text.validation import check_text
 from memos.core.types import Json
-from memos.errors import InvalidInput, shown
+from memos.errors import Conflict, InvalidInput, MemosError, shown
+from memos.kernel.memos import MemOS
 
 log = logging.getLogger("memos.compat")
 
@@ -157,3 +162,67 @@ def _checked(where: str, **values: Any) -> ChatSettings:
     except ValidationError as error:
         reason = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
         raise InvalidInput(where, reason.removeprefix("Value error, ")) from error
+
+
+# Installations that several objects of one process use together: opened by the first, closed by the last.
+
+
+@dataclass(slots=True)
+class _Shared:
+    """One open installation, what it was asked for with, and how many use it."""
+
+    memos: MemOS
+    parameters: Mapping[str, object]
+    users: int = 1
+
+
+class Installations:
+    """The open installations of a process, by folder; thread-safe."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, _Shared] = {}
+        self._lock = threading.Lock()
+
+    def borrow(
+        self, folder: Path, settings: Settings, parameters: Mapping[str, object], chat_model: ChatModel | None
+    ) -> MemOS:
+        """Return the folder's installation; each `borrow` wants one `give_back`.
+
+        `parameters` are those of the caller that hold for all of it, by name.
+        Raises: Conflict (open with other parameters), and what `MemOS.open` raises.
+        """
+        wanted = {**parameters, "chat_model": chat_model}
+        with self._lock:
+            shared = self._open.get(folder)
+            if shared is None:
+                self._open[folder] = _Shared(MemOS.open(folder, settings=settings, chat_model=chat_model), wanted)
+                return self._open[folder].memos
+            others = sorted(name for name in wanted if wanted[name] != shared.parameters[name])
+            if others:
+                raise Conflict(
+                    f"{folder} is open in this program with another {' and '.join(others)}: give the same, or close "
+                    "the other objects first."
+                )
+            shared.users += 1
+            return shared.memos
+
+    def give_back(self, folder: Path) -> None:
+        """Close the installation when nobody else uses it."""
+        with self._lock:
+            shared = self._open[folder]
+            shared.users -= 1
+            if shared.users == 0:
+                del self._open[folder]
+                shared.memos.close()
+
+    def close_all(self) -> None:
+        """Close what was never given back; for the end of the program."""
+        with self._lock:
+            while self._open:
+                _, shared = self._open.popitem()
+                with suppress(MemosError):  # what was not flushed is replayed at the next open
+                    shared.memos.close()
+
+
+INSTALLATIONS = Installations()
+atexit.register(INSTALLATIONS.close_all)

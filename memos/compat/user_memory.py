@@ -11,21 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
-from memos.compat import names
-from memos.compat.importing import described
-from memos.compat.metadata import info_of, metadata_of
+from memos.compat import importing as names
+from memos.compat.importing import described, info_of, metadata_of
 from memos.compat.opening import filled
-from memos.compat.pages import Place, exchange_of, known_of, note_of, with_sources
-from memos.compat.prompts import Context, Exchange, Known, compose
+from memos.compat.prompts import Context, Exchange, Known, Place, compose, exchange_of, known_of, note_of, with_sources
 from memos.core.text.validation import check_text
 from memos.core.types import Item, ItemType, Json, Role, Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel.memos import MemOS
 from memos.llm.client import Asker
 from memos.llm.usage import Meter
-from memos.memcube.ledger import items, paging
+from memos.memcube.ledger import items
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import tier_moves as paging
 from memos.reader.importers.memoryos import ASSISTANT_KNOWLEDGE, PROFILE, USER_KNOWLEDGE
 from memos.reader.messages import read_time
 

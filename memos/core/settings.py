@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -21,11 +25,95 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from memos.core.lora_recipe import recipe_with
-from memos.core.nights import Night
-from memos.core.settings_file import SettingsFile
+from memos.core.lora import recipe_with
+from memos.errors import InvalidInput
+
+# The hours of each day in which long work may be done that nobody asked for. Pure.
+
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])")
+_DAY, _LEAST = timedelta(days=1), timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """From one time of the day in UTC until another, which may be on the day after."""
+
+    start: time
+    length: timedelta
+
+    @classmethod
+    def read(cls, text: str) -> Night:
+        """Read `02:00-05:00`. Raises: ValueError (another form, or less than an hour)."""
+        found = _HOURS.fullmatch(text)
+        if found is None:
+            raise ValueError("must be hours such as 02:00-05:00")
+        from_hour, from_minute, to_hour, to_minute = map(int, found.groups())
+        length = timedelta(hours=to_hour - from_hour, minutes=to_minute - from_minute) % _DAY
+        if length < _LEAST:
+            raise ValueError("must be an hour or more")
+        return cls(time(from_hour, from_minute), length)
+
+    def end(self, now: datetime) -> datetime | None:
+        """Return when the night ends that it is now, None by day."""
+        for start in (self._start(now), self._start(now) - _DAY):
+            if start <= now < start + self.length:
+                return start + self.length
+        return None
+
+    def next(self, now: datetime) -> datetime:
+        """Return when the next night begins."""
+        start = self._start(now)
+        return start if start > now else start + _DAY
+
+    def _start(self, now: datetime) -> datetime:
+        return datetime.combine(now.astimezone(UTC).date(), self.start, UTC)
+
+
+# Reads settings from a TOML file; knows of settings only the names of their fields.
+
+
+class SettingsFile(PydanticBaseSettingsSource):
+    """The file that the field `config` names, as the arguments or the environment set it; nothing without one."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return nothing: the file is read as a whole."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return what the file says. Raises: InvalidInput (no such file, no TOML, an unknown name)."""
+        given = self.current_state.get("config")
+        return {} if not given else read(Path(given).expanduser(), self.settings_cls)
+
+
+def read(path: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """Return a file's settings, each of which is a field. Raises: InvalidInput."""
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("config", f"{path} cannot be read ({error.strerror}); name a TOML file") from error
+    except ValueError as error:  # what it says may be a password
+        raise InvalidInput(
+            "config", f"{path} is no TOML in UTF-8; write it like `[server]` and `port = 8765`"
+        ) from error
+    _check(told, model, str(path), "")
+    return told
+
+
+def _check(told: dict[str, Any], model: type[BaseModel], path: str, prefix: str) -> None:
+    for name, value in told.items():
+        field = model.model_fields.get(name)
+        if field is None or (not prefix and name == "config"):
+            close = difflib.get_close_matches(name, model.model_fields, 1)
+            hint = f"did you mean `{prefix}{close[0]}`?" if close else "docs/settings.md lists them"
+            raise InvalidInput("config", f"{path} has the unknown setting `{prefix}{name:.60}`; {hint}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            if not isinstance(value, dict):
+                raise InvalidInput("config", f"{path}: `{prefix}{name}` is a group; write it as [{prefix}{name}]")
+            _check(value, field.annotation, path, f"{prefix}{name}.")
+
 
 _HOST = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]*(%\w+)?")
 Purpose = Literal["reader", "chat", "judge", "vision"]

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import ParamSpec, Protocol, TypeVar
 
+from memos.core.clock import Clock
 from memos.core.identities import Right
-from memos.core.settings import Settings
+from memos.core.settings import LimitSettings, Settings
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
-from memos.errors import Conflict, InvalidInput, shown
+from memos.errors import Conflict, ConnectionLost, InvalidInput, shown
 from memos.kernel.access.guard import Guard
+from memos.memcube.changes import Changing
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
@@ -106,3 +110,73 @@ class Scopes:
             # Into the object taken before reading: what was forgotten meanwhile stays forgotten.
             heads.update(found)
         return heads
+
+
+# What `MemOS` lends to its parts, so that their calls are checked, and change things, as its own do; no behaviour.
+
+
+class Scoping(Protocol):
+    """Checks actor and cubes of a call and its right to them; one that `embeds` needs the cubes' own embedder."""
+
+    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
+        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
+        ...
+
+
+class ScopingItem(Protocol):
+    """Checks actor and item of a call; without a cube it is about the one that the item is in."""
+
+    def __call__(
+        self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
+    ) -> Scope:
+        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
+        ...
+
+
+class Known(Protocol):
+    """Checks an actor and cubes of a call that is about what is in no scope: tasks, events, counts."""
+
+    def __call__(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+        """Return the cubes, without any those the actor has a role on; None is all. Raises: as `Scoping`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """The ledger and the ways to it of one open installation.
+
+    `check_open` is for what reads before it has a scope; `settle` lets the indexes follow as long as a caller waits,
+    `purge` finishes erasures, `readable` says which cubes an actor has a role on, None for all, and `masking` makes
+    what masks the texts of one call.
+    """
+
+    ledger: Ledger
+    clock: Clock
+    limits: LimitSettings
+    check_open: Callable[[], None]
+    scoping: Scoping
+    scoping_item: ScopingItem
+    changing: Changing
+    settle: Callable[[], bool]
+    purge: Callable[[], None]
+    readable: Callable[[str], frozenset[str] | None]
+    masking: Callable[[Scope], Masking]
+
+
+# Repeats calls that only read when the ledger's connection broke under them; knows no call.
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def repeated(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Make a method that only reads try once more when the ledger's connection broke under it."""
+
+    @wraps(method)
+    def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        try:
+            return method(*given, **named)
+        except ConnectionLost:
+            return method(*given, **named)
+
+    return twice

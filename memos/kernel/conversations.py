@@ -9,8 +9,9 @@ from datetime import datetime
 from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
-from memos.kernel.handles import Handles
-from memos.memcube.ledger import items, paging
+from memos.kernel.context import Handles
+from memos.memcube.ledger import items
+from memos.memcube.ledger import tier_moves as paging
 from memos.memcube.ledger.segments import Page
 from memos.reader.arguments import ids_of, within
 

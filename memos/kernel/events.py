@@ -16,7 +16,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.errors import ConnectionLost, InvalidInput
-from memos.kernel.handles import Known
+from memos.kernel.context import Known
 from memos.memcube.ledger import events as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.events import Wanted

@@ -13,9 +13,8 @@ from memos.core.types import LOCAL_OWNER, Mode
 from memos.errors import Conflict, InvalidInput
 from memos.kernel.memos import MemOS
 from memos.reader.arguments import member_of
-from memos.reader.importers.checks import CheckedRecord, checked
-from memos.reader.importers.formats import Format, detect, read_export
-from memos.reader.importers.record import ExportRecord
+from memos.reader.importers.base import ExportRecord
+from memos.reader.importers.formats import CheckedRecord, Format, checked, detect, read_export
 
 OnBad = Literal["stop", "skip"]
 

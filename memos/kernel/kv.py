@@ -16,11 +16,11 @@ from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import BackendUnavailable, UnfitAnswer
 from memos.kernel.chat.prompting import request_of
 from memos.kernel.chat.results import Question, Recalled
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.kernel.local_models import Activations
 from memos.llm.client import Asker
 from memos.llm.usage import Call, Meter
-from memos.memcube import prefix_rows
+from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube import prompt_prefix as prefix_text
 from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, tasks

@@ -21,9 +21,7 @@ from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.kernel.adapters.serving import AdapterLending
-from memos.memcube.activation.blocks import Array, Block, Tier
-from memos.memcube.activation.chain import fingerprint_of
-from memos.memcube.activation.compact import COMPACT
+from memos.memcube.activation.blocks import COMPACT, Array, Block, Tier, fingerprint_of
 from memos.memcube.activation.prefill import Prefill
 from memos.memcube.activation.store import BlockStore, KvStats
 from memos.memcube.ledger import adapters as adapter_rows

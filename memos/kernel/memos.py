@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from memos.core.clock import Clock, SystemClock
 from memos.core.filters import parse
 from memos.core.identities import Right
-from memos.core.lora_recipe import recipe_with
+from memos.core.lora import recipe_with
 from memos.core.ports import ChatModel, Embedder, Reranker
 from memos.core.settings import Settings
 from memos.core.telemetry import Listeners
@@ -61,28 +61,21 @@ from memos.kernel.adapters.transfer import AdapterArrival, remove_ended
 from memos.kernel.chat.chat import Chat
 from memos.kernel.chat.chat import Doors as ChatDoors
 from memos.kernel.chat.recalling import Recalling
-from memos.kernel.context import Scopes
+from memos.kernel.context import Handles, Scopes, repeated
 from memos.kernel.conversations import Exchanges
-from memos.kernel.cubes import Cubes, Making
-from memos.kernel.documents import Documents
+from memos.kernel.cubes import Cubes, Knowledge, Making
+from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
 from memos.kernel.feedback import correct
-from memos.kernel.fine_reading import FineReading
-from memos.kernel.handles import Handles
 from memos.kernel.idempotency import Idempotency
-from memos.kernel.images import Images
-from memos.kernel.knowledge import Knowledge
 from memos.kernel.kv import Kv
-from memos.kernel.listing import Page, listed, page
 from memos.kernel.maintenance import Upkeep
-from memos.kernel.memories import Adding
+from memos.kernel.memories import Adding, FineReading, Page, listed, page
 from memos.kernel.opening import Parts, assemble
 from memos.kernel.profiles import Profiles
-from memos.kernel.recalling import Kind, recall
-from memos.kernel.repeated import repeated
 from memos.kernel.retention import Retention
 from memos.kernel.review import Review
-from memos.kernel.search import Reranked, by_reranker, by_vectors_and_words, check_given
+from memos.kernel.search import Kind, Reranked, by_reranker, by_vectors_and_words, check_given, recall
 from memos.kernel.statistics import Asked, Overview, overview
 from memos.kernel.submissions import Submissions
 from memos.kernel.tasks import Tasks
@@ -103,20 +96,20 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
 from memos.memcube.ledger.files import READ
 from memos.memcube.parametric.forgetting import Forgotten
-from memos.memcube.prefix_rows import COMPOSE
+from memos.memcube.prompt_prefix import COMPOSE
 from memos.memcube.retraction import withdraw
-from memos.reader import fast
+from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, member_of, version_of, within
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.messages import read_messages, read_time
+from memos.scheduler.heat import Access
+from memos.scheduler.index_worker import Worker
 from memos.scheduler.jobs.prefix import ComposeJob
 from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
-from memos.scheduler.nearness import Nearness
-from memos.scheduler.policy import Access
+from memos.scheduler.learning import Nearness
 from memos.scheduler.scheduler import Means, Scheduler
 from memos.scheduler.task import Job
-from memos.scheduler.worker import Worker
 from memos.search.explain import why_not
 from memos.search.patience import PatientReranker
 from memos.search.request import SearchRequest

@@ -20,8 +20,7 @@ import sqlalchemy as sa
 
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
-from memos.backends.encoders.cache import CachedEmbedder
-from memos.backends.encoders.fingerprints import E5, MINILM
+from memos.backends.encoders.cache import E5, MINILM, CachedEmbedder
 from memos.backends.graph import ladybug
 from memos.backends.graph.ladybug import LadybugGraph
 from memos.backends.qdrant import embedded as qdrant_edge
@@ -54,20 +53,18 @@ from memos.core.settings import (
 from memos.core.types import Fingerprint
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
 from memos.kernel.access.quotas import Quotas
-from memos.kernel.adapters.serving import AdapterLending
-from memos.kernel.adapters.trainings import Trainings
+from memos.kernel.adapters.serving import AdapterLending, Trainings
 from memos.kernel.local_models import Activations
-from memos.llm.askers import Askers
-from memos.memcube.backup.moving import unfinished_copy
-from memos.memcube.indexing.followers import POINT_FORMAT, VectorFollower
-from memos.memcube.indexing.graph import GraphFollower
+from memos.llm.client import Askers
+from memos.memcube.backup.restore import unfinished_copy
+from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
 from memos.memcube.indexing.projection import Follower, OwnProjection, Projection
 from memos.memcube.indexing.shared_projection import SharedProjection
+from memos.memcube.installation import FolderLock
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import last_alone, set_alone
-from memos.memcube.lock import FolderLock
 from memos.memcube.parametric import forgetting
 from memos.memcube.parametric.forgetting import Forgotten
 from memos.search.chat_reranker import ChatReranker
@@ -523,7 +520,7 @@ def _open_model(
     if served is None or base is None or model != settings.chat_model:
         return _open_chat(model)
     from memos.backends.openai.chat import OpenAIChat  # noqa: PLC0415 - loads openai
-    from memos.backends.openai.vllm_chat import VllmChat  # noqa: PLC0415 - loads openai
+    from memos.backends.openai.vllm import VllmChat  # noqa: PLC0415 - loads openai
 
     return VllmChat(OpenAIChat(model), served, lending, str(base.model))
 

@@ -14,17 +14,16 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
 from memos.errors import InvalidInput, NotFound, shown
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import templates
 from memos.memcube.profiles import stored as traits
 from memos.memcube.profiles import views
-from memos.memcube.profiles.model import Profile, ProfileDiff, Trait, TraitEntry
-from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template
+from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template, value_for
 from memos.memcube.profiles.traits import STATIC, dimension_of, trait
-from memos.memcube.profiles.values import value_for
-from memos.reader import fast
+from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
+from memos.reader import messages as fast
 from memos.reader.arguments import within
 from memos.reader.messages import read_messages, read_time
 from memos.scheduler import consolidation as consolidate

@@ -26,12 +26,10 @@ from memos.kernel.memos import MemOS
 from memos.memcube.backup import backups, rows
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.files import Progress, disk_errors
-from memos.memcube.backup.moving import copy_ledger, unfinished_copy
-from memos.memcube.backup.restore import restore_archive
-from memos.memcube.installation import PATHS
+from memos.memcube.backup.restore import copy_ledger, restore_archive, unfinished_copy
+from memos.memcube.installation import PATHS, FolderLock
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.memcube.lock import FolderLock
 
 
 @dataclass(frozen=True, slots=True)

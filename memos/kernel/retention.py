@@ -19,7 +19,7 @@ from memos.core.types import (
     Status,
 )
 from memos.errors import Conflict, InvalidInput, NotFound, shown
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.memcube import changes
 from memos.memcube.ledger import retention as rows
 from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 from memos.core.identities import Right
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, PendingItem, Scope, Status
 from memos.errors import Conflict
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, pending, tasks
 from memos.memcube.ledger import tier_moves as moves
-from memos.reader import fast
+from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, version_of, within
 from memos.scheduler.jobs import facts as tidy
 

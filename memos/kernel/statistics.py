@@ -14,8 +14,9 @@ import sqlalchemy as sa
 
 from memos.core.types import Segment, Task, TaskState
 from memos.errors import InvalidInput
-from memos.memcube.ledger import events, usage
+from memos.memcube.ledger import events
 from memos.memcube.ledger import queries as counts
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queries import Head, Stored
 from memos.memcube.ledger.segments import ARCHIVED, OPEN

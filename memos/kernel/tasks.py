@@ -10,14 +10,14 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, WHOLE, Task, TaskState
 from memos.errors import InvalidInput, PermissionDenied
-from memos.kernel.handles import Known
+from memos.kernel.context import Known
 from memos.memcube.ledger import queues
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
 from memos.reader.arguments import within
 from memos.scheduler.runner import Runner
-from memos.scheduler.waiting import polls
+from memos.scheduler.task import polls
 
 Tasks_ = list[Task]  # `list` is a method here
 

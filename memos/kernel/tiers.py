@@ -12,7 +12,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from memos.core.text import render
+from memos.core.text import rendering as render
 from memos.core.text.rendering import NOTICE, fenced, has_fence, is_untrusted, speaker_of
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, ItemType, SearchResult, Status

@@ -14,14 +14,15 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Draft, Item, ItemType, Json, Role
 from memos.errors import InvalidInput
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.memcube import tool_schemas
 from memos.memcube import tools as trajectories
 from memos.memcube.changes import Change
-from memos.memcube.ledger import cubes, items, tool_tasks
+from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import tools as tool_rows
+from memos.memcube.ledger import tools as tool_tasks
 from memos.reader.arguments import within
-from memos.reader.tools import ToolDefinition, read_tools
+from memos.reader.messages import ToolDefinition, read_tools
 
 _MOST = 10_000
 

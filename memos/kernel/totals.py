@@ -14,9 +14,10 @@ from memos.backends.encoders.cache import CachedEmbedder
 from memos.core.clock import Clock
 from memos.core.types import LOCAL_OWNER, TaskState
 from memos.kernel.access.quotas import Quotas
-from memos.llm.askers import Askers
-from memos.memcube.ledger import events, usage
+from memos.llm.client import Askers
+from memos.memcube.ledger import events
 from memos.memcube.ledger import queries as counts
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queries import Whole
 from memos.memcube.ledger.segments import ARCHIVED, OPEN

@@ -20,21 +20,29 @@ from memos.core.text.validation import check_name, check_new_id
 from memos.core.types import LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, MemosError
 from memos.kernel.access.service import Doors
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.kernel.local_models import Activations
 from memos.memcube.backup.files import Progress, Ticker, created, disk_errors, sync_folder
 from memos.memcube.changes import Charge
 from memos.memcube.dump import adapters as dump_adapters
-from memos.memcube.dump import dump_check
+from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import kv as dump_kv
 from memos.memcube.dump import load as loading
 from memos.memcube.dump import write as dumping
 from memos.memcube.dump.check import Bounds
-from memos.memcube.dump.container import DumpReader, DumpWriter, is_suspicious
+from memos.memcube.dump.container import (
+    MAGIC,
+    DumpReader,
+    DumpWriter,
+    Sealer,
+    check_passphrase,
+    is_sealed,
+    is_suspicious,
+    unseal,
+)
 from memos.memcube.dump.format import POINTS, DumpManifest
 from memos.memcube.dump.ids import Ids
 from memos.memcube.dump.load import Load, Loaded
-from memos.memcube.dump.sealing import MAGIC, Sealer, check_passphrase, is_sealed, unseal
 from memos.memcube.dump.settle import Target
 from memos.memcube.dump.vectors import LentVectors
 from memos.memcube.indexing.followers import SAME_TEXTS, VectorFollower

@@ -22,7 +22,7 @@ from memos.core.clock import Clock, new_id
 from memos.core.text.redaction import mask
 from memos.core.types import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
 from memos.errors import Conflict, NotFound
-from memos.memcube import prefix_rows
+from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.ledger import cubes, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers

@@ -17,15 +17,16 @@ from memos.core.clock import new_id
 from memos.core.text.matching import words
 from memos.core.types import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
 from memos.memcube import images as pictures
-from memos.memcube import prefix_rows
+from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats, templates, tool_tasks
+from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats, templates
 from memos.memcube.ledger import idempotency as submissions
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import tools as tool_tasks
 from memos.memcube.ledger.engine import Ledger
 
 _PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache", "activation", "parametric"), "purging")

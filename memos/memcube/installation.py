@@ -5,8 +5,19 @@ A test walks a real installation and fails for a table or path that is not named
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
+import os
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from memos.errors import BackendUnavailable, PermissionDenied
 
 
 class Holds(StrEnum):
@@ -94,7 +105,7 @@ PATHS: tuple[Holder, ...] = (
     Holder("adapters", Holds.TEXT, _FORGET, _ADAPTERS, "ledger"),
     Holder("served", Holds.IDS, "memos.backends.openai.vllm.VllmAdapters.keep_only", "", "program"),
     Holder("holder", Holds.IDS, "", "memos.kernel.opening.assemble", "program"),
-    Holder("lock", Holds.IDS, "", "memos.memcube.lock.FolderLock", "program"),
+    Holder("lock", Holds.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )
 
 # A backup keeps what was erased after it was made; it is told so, and a restore leaves it out.
@@ -104,3 +115,62 @@ BACKUP_PATHS: tuple[Holder, ...] = (
     Holder("manifest.json", Holds.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
     Holder("erased.jsonl", Holds.IDS, "", "memos.memcube.backup.backups.read_erased", ""),
 )  # fmt: skip
+
+
+# One process at a time in an embedded folder: an advisory file lock that names its holder.
+
+
+class FolderLock:
+    """Held from `acquire` to `release`; the operating system drops it when the process dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Take the lock. Raises: BackendUnavailable naming the holder, PermissionDenied."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _unwritable(self._path.parent, error) from error
+        file = os.fdopen(descriptor, "r+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = file.read()
+            file.close()
+            raise BackendUnavailable(
+                f"{self._path.parent} is in use by {_name(holder)}: end that program, or choose another --data-dir."
+            ) from error
+        try:
+            file.seek(0)
+            file.truncate()
+            json.dump(
+                {"pid": os.getpid(), "program": Path(sys.argv[0]).name, "since": f"{datetime.now(UTC):%F %T}Z"}, file
+            )
+            file.flush()
+        except OSError as error:
+            with suppress(OSError):  # closing tries to write what is left once more
+                file.close()
+            raise _unwritable(self._path.parent, error) from error
+        self._file = file
+
+    def release(self) -> None:
+        """Give the lock back; safe to call twice."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _name(holder: str) -> str:
+    try:
+        told = json.loads(holder)
+        return f"process {told['pid']} ({told['program']}, since {told['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _unwritable(folder: Path, error: OSError) -> PermissionDenied | BackendUnavailable:
+    if error.errno == errno.ENOSPC:
+        return BackendUnavailable(f"The disk that holds {folder} is full: free some space and repeat.")
+    return PermissionDenied(f"Cannot write {folder} ({error.strerror}): make it writable or choose another --data-dir.")

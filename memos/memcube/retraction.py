@@ -16,9 +16,10 @@ from memos.memcube import images as pictures
 from memos.memcube import tools as trajectories
 from memos.memcube.changes import Change
 from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
-from memos.memcube.ledger import items, tool_tasks
+from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import tools as tool_tasks
 
 
 def withdraw(change: Change, origins: Collection[str]) -> list[str]:

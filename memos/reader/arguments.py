@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from memos.core.settings import LimitSettings
-from memos.core.text.invisible import is_blank
-from memos.core.text.validation import check_name, check_text
+from memos.core.text.validation import check_name, check_text, is_blank
 from memos.core.types import ItemType, Json, Status, Tier
 from memos.errors import InvalidInput, shown
 from memos.reader.messages import read_time

@@ -5,15 +5,64 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from memos.core.settings import LimitSettings
-from memos.core.text.invisible import is_blank
-from memos.core.text.validation import check_name, check_text
-from memos.core.types import Json, Message, Picture, Role, ToolCall, Trust
+from memos.core.text.entities import entities
+from memos.core.text.keywords import keywords
+from memos.core.text.statements import key_of, statements
+from memos.core.text.times import time_expressions
+from memos.core.text.validation import check_name, check_text, is_blank
+from memos.core.types import Draft, Json, Message, Picture, Role, ToolCall, Trust
 from memos.errors import InvalidInput, shown
 from memos.reader.images import ImageParts, without_bytes
+
+# The fast reader: one draft a message, its names, keywords, times and first-person facts found by pattern.
+
+READER = "fast/3"
+# Patterns look for what people say of themselves; a pasted megabyte is not that.
+_SCAN_CHARS = 4_000
+
+
+def read(messages: Sequence[Message], tags: Sequence[str], info: Mapping[str, Json], zone: ZoneInfo) -> list[Draft]:
+    """Return one draft for each message, the text as written, its span the whole message; days are those of `zone`."""
+    return [_draft(message, tuple(tags), info, zone) for message in messages]
+
+
+def stated(text: str, speaker: str, role: Role, said_at: datetime | None, zone: ZoneInfo) -> dict[str, Any]:
+    """Return key, value, entities, keywords and validity of a text, as its speaker's words at that time.
+
+    The first time it names is when what it tells of was or will be; without one that is when it was said.
+    """
+    head = text[:_SCAN_CHARS]
+    found = statements(head) if role is Role.USER else []
+    first = found[0] if found else None
+    times = time_expressions(head, said_at, zone) if said_at is not None and role is not Role.TOOL else ()
+    return {
+        "key": key_of(speaker, first.attribute) if first else None,
+        "value": first.value if first else None,
+        "entities": entities(head) if role is not Role.TOOL else (),
+        "keywords": keywords(head) if role is not Role.TOOL else (),
+        "valid_from": times[0].valid_from if times else said_at,
+        "valid_to": times[0].valid_to if times else None,
+    }
+
+
+def _draft(message: Message, tags: tuple[str, ...], info: Mapping[str, Json], zone: ZoneInfo) -> Draft:
+    return Draft(
+        message=message,
+        memory=message.text,
+        start=0,
+        end=len(message.text),
+        reader=READER,
+        tags=tags,
+        info=info if message.duration_s is None else {**info, "duration_s": message.duration_s},
+        **stated(message.text, message.name or message.role, message.role, message.chat_time, zone),
+    )
+
 
 _KEYS = frozenset({"role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust"})
 _DURATIONS = {"duration_s": 1.0, "duration_ms": 1_000.0}
@@ -225,3 +274,89 @@ def _parse_time(value: Json) -> datetime:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError("not a time")
     return datetime.fromtimestamp(value / 1000 if value >= _MILLISECONDS_FROM else value, UTC)
+
+
+# Reads definitions of tools in OpenAI's shape; refuses what is malformed. Knows no ledger.
+
+MOST_TOOLS = 512
+"""Definitions one call takes."""
+
+_MOST_BYTES = 65_536
+_TOLD_CHARS = 1_000
+_SHAPE = "must look like {'type': 'function', 'function': {'name', 'description', 'parameters'}}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """One tool: its definition as a message of JSON, and what memory says of it."""
+
+    name: str
+    description: str
+    memory: str
+    message: Message
+
+
+def read_tools(raw: Json, now: datetime, limits: LimitSettings) -> list[ToolDefinition]:
+    """Return definitions in order, the last one of each name. Raises: InvalidInput naming the tool and field."""
+    if raw is None:
+        return []
+    if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Sequence):
+        raise InvalidInput("tools", f"must be a list of definitions, not {type(raw).__name__}")
+    if len(raw) > MOST_TOOLS:
+        raise InvalidInput("tools", f"has {len(raw):,} definitions, at most {MOST_TOOLS} are taken; add them in parts")
+    read = [_tool(f"tools[{place}]", entry, now, limits) for place, entry in enumerate(raw)]
+    return list({tool.name: tool for tool in read}.values())
+
+
+def _tool(where: str, raw: Json, now: datetime, limits: LimitSettings) -> ToolDefinition:
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("function"), Mapping):
+        raise InvalidInput(where, _SHAPE)
+    if raw.get("type", "function") != "function":
+        raise InvalidInput(f"{where}.type", "is unknown; use function")
+    check_name(f"{where}.function.name", raw["function"].get("name"))
+    try:
+        text = json.dumps(raw["function"], ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
+    check_text(where, text, _MOST_BYTES)
+    # What holds for the text of any message holds for this one.
+    [message] = read_messages(
+        [{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now, limits
+    )  # fmt: skip
+    function = _function(where, message.text)
+    name = check_name(f"{where}.function.name", function.get("name"))
+    description = function.get("description") or ""
+    told = check_text(f"{where}.function.description", description, _MOST_BYTES).strip()
+    memory = check_text(where, f"{name}({_parameters(where, function)}): {told or 'a tool'}", _MOST_BYTES)
+    return ToolDefinition(name, told[:_TOLD_CHARS], memory, message)
+
+
+def _function(where: str, text: str) -> Mapping[str, Json]:
+    try:
+        function = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
+    if not isinstance(function, Mapping):
+        raise InvalidInput(where, _SHAPE)
+    return function
+
+
+def _parameters(where: str, function: Mapping[str, Json]) -> str:
+    """Return parameters as people write them: `from: string, date?: string`."""
+    parameters = function.get("parameters")
+    if parameters is None:
+        return ""
+    if not isinstance(parameters, Mapping):
+        raise InvalidInput(f"{where}.function.parameters", "must be a JSON schema, an object")
+    properties = parameters.get("properties", {})
+    required = parameters.get("required", [])
+    if not isinstance(properties, Mapping) or not isinstance(required, Sequence):
+        raise InvalidInput(f"{where}.function.parameters", "must be a JSON schema with properties and required")
+    return ", ".join(
+        f"{name}{'' if name in required else '?'}: {_type(schema)}" for name, schema in properties.items()
+    )  # fmt: skip
+
+
+def _type(schema: Json) -> str:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return kind if isinstance(kind, str) else "any"

@@ -23,10 +23,9 @@ from memos.llm.client import Asker
 from memos.llm.usage import Meter
 from memos.memcube.profiles.template import standard
 from memos.memcube.profiles.traits import orders_from_untrusted, told_of_another
-from memos.reader import fast
+from memos.reader import messages as fast
 from memos.reader.facts.extractor import FactReader
-from memos.reader.importers.checks import checked
-from memos.reader.importers.formats import detect, read_export
+from memos.reader.importers.formats import checked, detect, read_export
 from memos.reader.importers.stream import ENTRY_BYTES
 from memos.reader.masking import Masking
 from memos.reader.messages import read_messages

@@ -5,27 +5,140 @@ Knows no segments and no windows: which messages are read, and what is said of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
+from pydantic import BaseModel, Field
 
-from memos.core.types import Fact, Item
+from memos.core.filters import Condition, Op
+from memos.core.ports import ArmQuery, ChatMessage, Embedder, Vector, VectorIndex, VectorSearch
+from memos.core.text import rendering as render
+from memos.core.types import Arm, Fact, Item
 from memos.errors import BackendUnavailable
+from memos.llm.client import Asker
+from memos.llm.usage import Call, Meter
 from memos.memcube import facts
 from memos.memcube.changes import Change
+from memos.memcube.facts import event_time
 from memos.memcube.ledger import cubes, items
 from memos.memcube.profiles.stored import template_of
 from memos.memcube.profiles.template import Template
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
 from memos.scheduler import consolidation as consolidate
-from memos.scheduler.consolidation import Near, Outcome, Verdicts
-from memos.scheduler.judging import Judge
-from memos.scheduler.nearness import NearOf
-from memos.scheduler.prompting import meter_of
+from memos.scheduler.consolidation import Near, Outcome, Verdict, Verdicts
 from memos.scheduler.task import Run
+
+# Finds stored items that a fact may be the same as: those of its type whose indexed text points the same way.
+
+_NEAREST = 5
+LEAST_COSINE = 0.55
+"""Below it two facts have nothing to do with each other; a judge is not asked about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """Asks the vector index; what it does not show yet is not near, and is merged another time."""
+
+    index: VectorIndex
+    embedder: Embedder
+
+    def of(self, cube: str, facts: Sequence[Fact]) -> list[list[Near]]:
+        """Return for each fact the nearest items of its type. Raises: BackendUnavailable, ModelError."""
+        if not facts:
+            return []
+        vectors = self.embedder.embed_documents([render.said(fact.subject, fact.memory) for fact in facts])
+        return [self._near(cube, fact, vector) for fact, vector in zip(facts, vectors, strict=True)]
+
+    def _near(self, cube: str, fact: Fact, vector: Vector) -> list[Near]:
+        kind = Condition("type", Op.EQ, str(fact.type))
+        request = VectorSearch((cube,), (ArmQuery(Arm.TURN, vector),), _NEAREST, kind, None, live=True)
+        [found] = self.index.search(request)
+        return [Near(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
+
+
+NearOf = Callable[[str, Sequence[Fact]], list[list[Near]]]
+"""Returns for each fact of a cube the items near it."""
+
+
+# What every question of a job to a model shares: a versioned prompt, what was said as fenced data, and who pays.
+
+
+def question(prompt: str, lines: Iterable[str]) -> list[ChatMessage]:
+    """Return the messages that ask by a prompt of this package about some lines of data."""
+    data = "\n".join(["<data>", *lines, "</data>"])
+    return [ChatMessage("system", instructions(prompt)), ChatMessage("user", data)]
+
+
+def instructions(prompt: str) -> str:
+    """Return the text of a prompt by its name and version, as in "judge-1"."""
+    return (files("memos.scheduler") / "prompts" / f"{prompt}.txt").read_text(encoding="utf-8")
+
+
+def plain(text: str, chars: int) -> str:
+    """Return the beginning of a text on one line that cannot close the fence around it."""
+    return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
+
+
+def meter_of(run: Run, purpose: str) -> Meter:
+    """Return a meter whose calls are counted as spent by a task."""
+
+    def spend(call: Call) -> None:
+        if not call.cached:
+            run.spend(1, call.tokens.prompt, call.tokens.completion)
+
+    return Meter(purpose, cube=run.task.cube, task=run.task.id, tell=spend)
+
+
+# Asks a model about facts that keys and likeness leave open; what it says about anything else counts for nothing.
+
+PROMPT = "judge-1"
+_MOST_PAIRS = 20
+_SHOWN_CHARS = 300
+
+
+class PairVerdict(BaseModel):
+    """What becomes of one numbered pair."""
+
+    pair: int
+    verdict: Verdict
+
+
+class Judgement(BaseModel):
+    """The verdicts of one answer."""
+
+    verdicts: list[PairVerdict] = Field(default_factory=list, max_length=200)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """At most one call for the facts of one reading; without a model nothing is decided."""
+
+    asker: Callable[[], Asker | None]
+
+    def decide(
+        self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: Meter
+    ) -> Verdicts:
+        """Return verdicts for pairs of (place of a fact, item). Raises: ModelError, BackendUnavailable."""
+        asker = self.asker() if pairs else None
+        if asker is None:
+            return {}
+        asked = list(pairs)[:_MOST_PAIRS]
+        lines = [_line(number, facts[place], known[item]) for number, (place, item) in enumerate(asked, start=1)]
+        answer = asker.ask(question(PROMPT, lines), Judgement, meter=meter)
+        return {asked[one.pair - 1]: one.verdict for one in answer.verdicts if 1 <= one.pair <= len(asked)}
+
+
+def _line(number: int, fact: Fact, item: Item) -> str:
+    said = fact.valid_from or fact.said_at
+    return f"{number}. stored ({event_time(item):%F}): {_shown(item.memory)} | new ({said:%F}): {_shown(fact.memory)}"
+
+
+def _shown(text: str) -> str:
+    return plain(text, _SHOWN_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

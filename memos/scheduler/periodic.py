@@ -16,7 +16,8 @@ from memos.core.clock import Clock
 from memos.core.settings import UpkeepSettings
 from memos.core.types import WHOLE
 from memos.errors import MemosError
-from memos.memcube.ledger import leases, tasks
+from memos.memcube.ledger import queues as leases
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Runner

@@ -25,11 +25,12 @@ from memos.core.clock import Clock
 from memos.core.settings import TaskSettings
 from memos.core.types import Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, MemosError, ModelError
-from memos.memcube.ledger import queues, tasks, usage
+from memos.memcube.ledger import queues, tasks
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.postgres import MOST_SKEW
+from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import Delay, Lease
-from memos.memcube.ledger.usage import Spending
 from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, Parked, Run, Stopping
 
 _POLL_S = 1.0

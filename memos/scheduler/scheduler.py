@@ -16,41 +16,35 @@ from memos.core.clock import Clock
 from memos.core.settings import Settings
 from memos.core.types import Hit, Segment, Tier
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
-from memos.llm.askers import Askers
-from memos.memcube import changes, prefix_rows
+from memos.llm.client import Askers
+from memos.memcube import changes
+from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.changes import Change
 from memos.memcube.images import DESCRIBE
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import reading, tasks, tool_tasks
+from memos.memcube.ledger import reading, tasks
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger import tools as tool_tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import NewTask
 from memos.reader.facts.extractor import FactReader
 from memos.reader.masking import Masking
-from memos.scheduler.accesses import Accesses, warmth_of
-from memos.scheduler.cube_rules import CubeRules
+from memos.scheduler.accesses import Accesses, Triggers, warmth_of
+from memos.scheduler.heat import Access
 from memos.scheduler.jobs import facts as tidy
-from memos.scheduler.jobs.analyse import AnalyseJob
 from memos.scheduler.jobs.facts import ConsolidateJob
 from memos.scheduler.jobs.files import DescribeJob
-from memos.scheduler.jobs.read import ReadJob
+from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
 from memos.scheduler.jobs.reflect import task as reflect_task
-from memos.scheduler.jobs.remake import RemakeJob
-from memos.scheduler.jobs.segments import OverflowJob, TurnsOf, summary
+from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
-from memos.scheduler.jobs.summarise import SummariseJob
-from memos.scheduler.jobs.sweep import SweepJob, move
-from memos.scheduler.judging import Judge
-from memos.scheduler.learning import Learner
-from memos.scheduler.nearness import NearOf
+from memos.scheduler.learning import Judge, Learner, NearOf
 from memos.scheduler.periodic import Periodic, chores_of
-from memos.scheduler.policy import Access
-from memos.scheduler.rules import rules_of
+from memos.scheduler.rules import CubeRules, rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job, Run
-from memos.scheduler.triggers import Triggers
 
 _CROWDED_AT_ONCE = 500
 _MOST_TALKS = 100_000

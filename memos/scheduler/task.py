@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,9 +17,12 @@ import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.core.types import WHOLE, Task
-from memos.memcube.ledger import cubes, queues, tasks, usage
+from memos.errors import BackendTimeout, BackendUnavailable
+from memos.memcube.ledger import cubes, queues, tasks
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.usage import Spending
+from memos.memcube.ledger.queues import Spending
+from memos.reader.arguments import seconds_of
 
 
 class Stopping(Exception):
@@ -135,3 +139,38 @@ class Run:
         spent = replace(self.spent, seconds=time.monotonic() - self.started)
         if tasks.spent(connection, self.task.id, spent.tokens, spent.seconds):
             usage.add(connection, self.task.cube, self.task.kind, self.clock.now(), spent)
+
+
+# Waits for background work from outside: looks now and again, and gives up in time.
+
+_POLLS_S = (0.02, 0.5)
+_UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", default=None)
+
+
+@contextmanager
+def waiting_until(stop: threading.Event) -> Iterator[None]:
+    """Have what waits inside give up once the event is set: whoever asked is gone, or the program ends."""
+    token = _UNTIL.set(stop)
+    try:
+        yield
+    finally:
+        _UNTIL.reset(token)
+
+
+def polls(timeout_s: float | None) -> Iterator[None]:
+    """Yield now and again, more and more rarely.
+
+    Raises: BackendTimeout when the time is over, BackendUnavailable (told to stop).
+    """
+    deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
+    pause, slowest = _POLLS_S
+    stop = _UNTIL.get()
+    while True:
+        yield
+        if deadline is not None and time.monotonic() >= deadline:
+            raise BackendTimeout(f"Not ended after {timeout_s:g} s; the work goes on. Wait again, or longer.")
+        if stop is None:
+            time.sleep(pause)
+        elif stop.wait(pause):
+            raise BackendUnavailable("The server ends; the work goes on when it runs again. Wait again then.")
+        pause = min(slowest, pause * 1.5)

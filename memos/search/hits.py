@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from memos.core.text import render
+import sqlalchemy as sa
+
+from memos.core.text import rendering as render
 from memos.core.text.rendering import NOTICE, fenced, is_untrusted, speaker_of
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Hit
+from memos.core.types import Arm, Hit, ItemType
+from memos.memcube.ledger import items
+from memos.search.question import Intent, Question
+from memos.search.rank import Ranked, Recalled
+
+# Lets what a call of a tool came to stand before the messages that it sums up, when a question asks for that.
+
+
+def told_by_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
+    """Return by message the best recalled call that it is part of, or that was made for what it asks.
+
+    Nothing unless the question asks whether something was done before, and with what result.
+    """
+    if Intent.DONE not in question.intents:
+        return {}
+    calls = [entry for entry in pool if entry.item.type == ItemType.TOOL_TRAJECTORY]
+    if not calls:
+        return {}
+    links = items.links_from(connection, [entry.item.id for entry in calls])
+    found: dict[str, str] = {}
+    for entry in sorted(calls, key=lambda entry: (-entry.fused.score, entry.item.id)):
+        for _, message in links.get(entry.item.id, ()):
+            found.setdefault(message, entry.item.id)
+    return found
 
 
 def assemble(hits: Sequence[Hit], token_budget: int, *, by_time: bool = False) -> tuple[tuple[Hit, ...], str, int]:
@@ -50,3 +76,30 @@ def _line(number: int, hit: Hit) -> str:
 
 def _at(hit: Hit) -> datetime | None:
     return hit.sources[0].at if hit.sources else hit.item.valid_from
+
+
+# How likely a candidate answers the question, from 0 to 1, the same in every search. Pure.
+
+# A logistic fit over 21,740 ranked candidates of the given LoCoMo and BEAM conversations, gold and others weighing
+# alike; by folds over conversations its area under the ROC curve is 0.80. docs/log.md has bins and what 0.45 keeps.
+# The cosines are MiniLM's: another embedder's spread otherwise, and the same number then means something else.
+_COSINE = 2.739
+_TURN_TERMS = 0.570
+_WINDOW_TERMS = 0.635
+_BIAS = -2.705
+_NOT_AMONG_VECTORS = 0.36
+"""Cosine of a candidate no vector arm recalled: just under what a usual one that is not gold has (0.39)."""
+
+
+def relevance(entry: Ranked, terms: int) -> float:
+    """Return how likely a candidate is gold if as many candidates were gold as not; `terms` are the question's."""
+    scores = {arm: score for arm, _rank, score, _gave in entry.votes}
+    cosine = max(scores.get(Arm.TURN, 0.0), scores.get(Arm.WINDOW, 0.0)) or _NOT_AMONG_VECTORS
+    by_term = max(1, terms)
+    logit = (
+        _COSINE * cosine
+        + _TURN_TERMS * scores.get(Arm.TURN_BM25, 0.0) / by_term
+        + _WINDOW_TERMS * scores.get(Arm.WINDOW_BM25, 0.0) / by_term
+        + _BIAS
+    )
+    return 1 / (1 + math.exp(-logit))

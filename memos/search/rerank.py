@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from memos.core.clock import from_micros
-from memos.core.text import render
+from memos.core.text import rendering as render
 from memos.errors import ModelError
 from memos.memcube.ledger.items import Brief
 from memos.search.fusion import Vote

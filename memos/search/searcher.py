@@ -35,18 +35,14 @@ from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import items, speakers
 from memos.memcube.ledger.engine import Ledger
-from memos.search.candidates import Candidates
-from memos.search.done_before import told_by_calls
 from memos.search.fusion import Fused, fuse
-from memos.search.hits import assemble
+from memos.search.hits import assemble, relevance, told_by_calls
 from memos.search.patience import PatientReranker
-from memos.search.question import Intent, Question, put_to, read_question
+from memos.search.question import Intent, Question, of_spans, put_to, read_question
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
-from memos.search.recall import recall
-from memos.search.relevance import relevance
+from memos.search.recall import Candidates, recall
 from memos.search.request import Rules, SearchRequest
 from memos.search.rerank import ARM, shown, with_scores
-from memos.search.spans import of_spans
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40

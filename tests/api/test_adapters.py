@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from memos.core.clock import new_id
-from memos.core.recipes import ADAPTER_FILE
-from memos.kernel.adapters.adapter_export import EXPORTED
+from memos.core.lora import ADAPTER_FILE
+from memos.kernel.adapters.transfer import EXPORTED
 from memos.memcube.parametric.forgetting import FOLDER
 from tests.adapters import SIZE, active, with_a_model, with_card, with_files
 from tests.api.conftest import Server

@@ -23,10 +23,10 @@ from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api import serialization as wire
 from memos.api.app import create_app
-from memos.api.local import calls
-from memos.api.local.background import in_background
+from memos.api.local import routes as calls
 from memos.api.local.client import served
 from memos.api.local.routes import alone
+from memos.api.local.sharing import in_background
 from memos.cli import app as cli
 from memos.core.settings import HeatSettings, IndexSettings, LimitSettings
 from memos.core.tokens import Tokens

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.testclient import TestClient
 
 from memos import Settings
-from memos.api import logs
+from memos.api import observability as logs
 from memos.api.app import create_app
 from memos.api.tracing import Tracing
 from memos.errors import BackendUnavailable, ModelError

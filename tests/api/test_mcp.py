@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
-from memos.api.local.background import in_background
+from memos.api.local.sharing import in_background
 from memos.api.serving import first_key
 from memos.core.settings import IndexSettings, LimitSettings
 from tests.fakes import WordEmbedder

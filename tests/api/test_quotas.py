@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.api.attempts import Attempts
+from memos.api.auth import Attempts
 from memos.core.identities import Caller, Identity, IdentityKind, Key, KeyLimits, NewKey, Right
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings

@@ -25,8 +25,8 @@ import pytest
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
-from memos.api.local.background import in_background
 from memos.api.local.client import served
+from memos.api.local.sharing import in_background
 from memos.api.serving import first_key
 from memos.core.ports import Vector
 from memos.core.settings import IndexSettings, LimitSettings, ServerSettings

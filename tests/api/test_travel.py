@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from memos.memcube.dump import sealing
+from memos.memcube.dump import container as sealing
 from tests.api.conftest import Server
 
 SECRET = {"X-Memos-Passphrase": "grüne Wiese 1".encode()}

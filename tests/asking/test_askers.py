@@ -12,7 +12,7 @@ from memos import MemOS, Settings
 from memos.core.ports import ChatMessage
 from memos.core.settings import ChatSettings
 from memos.errors import BackendUnavailable
-from memos.llm.askers import Askers
+from memos.llm.client import Askers
 from memos.llm.usage import Meter
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memos.llm.json_text import json_values
+from memos.llm.client import json_values
 
 VALUE = {"city": "Lyon", "tags": ["a", {"b": 1}]}
 TEXT = json.dumps(VALUE)

@@ -21,7 +21,7 @@ import pytest
 
 from memos.backends import child
 from memos.backends.lora.trainer import AdapterTrainer
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Recipe
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.memcube.parametric.examination import Examined
 from tests import forks
@@ -214,8 +214,8 @@ ORPHAN = """
 import os, signal, sys, threading
 from memos.backends.lora.trainer import AdapterTrainer
 from memos.core.ports import ChatMessage
-from memos.core.lora_recipe import Recipe
-from memos.core.recipes import Exercise
+from memos.core.lora import Recipe
+from memos.core.lora import Exercise
 trainer = AdapterTrainer()
 trainer.open(sys.argv[1], Recipe(epochs=100_000, imitation=0, replay=0))
 trainer.prepare([Exercise((ChatMessage("user", "Where do I live?"),), "In Lyon.")])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.backends.qdrant import edge_keys
-from memos.backends.qdrant.edge_keys import KEYS_FILE, PointKeys
+from memos.backends.qdrant import embedded_process as edge_keys
+from memos.backends.qdrant.embedded_process import KEYS_FILE, PointKeys
 
 
 def refuse(points: Sequence[int]) -> Mapping[int, str]:

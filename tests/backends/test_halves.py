@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-halves = pytest.importorskip("memos.backends.lora.halves", reason="needs the extra `local`: make setup-local")
+halves = pytest.importorskip("memos.backends.lora.resources", reason="needs the extra `local`: make setup-local")
 
 
 @pytest.mark.parametrize(

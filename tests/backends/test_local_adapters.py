@@ -23,9 +23,8 @@ from memos.backends.local import adapters as local_adapters  # noqa: E402
 from memos.backends.local.loading import Loaded, ready  # noqa: E402
 from memos.backends.local.model import LocalModel  # noqa: E402
 from memos.core.kv_cache import Fill, Prefix  # noqa: E402
-from memos.core.lora import CONFIG  # noqa: E402
+from memos.core.lora import ADAPTER_FILE, CONFIG, LentAdapter  # noqa: E402
 from memos.core.ports import ChatReply, ChatRequest  # noqa: E402
-from memos.core.recipes import ADAPTER_FILE, LentAdapter  # noqa: E402
 from memos.core.settings import ChatSettings  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
 from tests.adapters import sealed  # noqa: E402

@@ -16,15 +16,13 @@ from tests.backends import tiny_models  # skips without the extra `local`
 torch, DynamicCache = tiny_models.torch, tiny_models.transformers.DynamicCache
 
 from memos.backends.local.kv_buffer import KvBuffer, TorchDevice  # noqa: E402
-from memos.backends.local.loading import Loaded, load, ready  # noqa: E402
-from memos.backends.local.local_turns import Turns  # noqa: E402
+from memos.backends.local.loading import Loaded, Turns, load, ready  # noqa: E402
 from memos.backends.local.model import LocalModel  # noqa: E402
 from memos.core.kv_cache import KvShape, Prefix, Prompt  # noqa: E402
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest, Image  # noqa: E402
 from memos.core.settings import ChatSettings  # noqa: E402
 from memos.errors import BackendUnavailable, InvalidInput, ModelError, UnfitAnswer  # noqa: E402
-from memos.memcube.activation.blocks import Tier  # noqa: E402
-from memos.memcube.activation.chain import block_keys, fingerprint_of  # noqa: E402
+from memos.memcube.activation.blocks import Tier, block_keys, fingerprint_of  # noqa: E402
 from memos.memcube.activation.prefill import Prefill  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
 from tests.fakes import FixedClock  # noqa: E402

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memos.core.lora_recipe import Recipe
-from memos.core.recipes import Exercise
+from memos.core.lora import Exercise, Recipe
 from memos.errors import IntegrityError
 from memos.memcube.parametric.examination import prompt_of
 from tests.backends import tiny_models

@@ -22,7 +22,7 @@ import pytest
 import stamina.instrumentation
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from memos.backends import endpoint_client
+from memos.backends import http as endpoint_client
 from memos.backends.openai.chat import OpenAIChat
 from memos.backends.openai.requests import strict_schema
 from memos.backends.openai.responses import retry_after_s, without_reasoning

@@ -32,10 +32,8 @@ from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.qdrant import server_client as qdrant_calls
-from memos.backends.qdrant.filters import compile_search
-from memos.backends.qdrant.qdrant_points import INTEGERS, KEYWORDS
-from memos.backends.qdrant.server import QdrantServerIndex
-from memos.backends.qdrant.server_filters import ServerDialect
+from memos.backends.qdrant.filters import INTEGERS, KEYWORDS, compile_search
+from memos.backends.qdrant.server import QdrantServerIndex, ServerDialect
 from memos.core.filters import parse
 from memos.core.ports import ArmQuery, VectorPoint, VectorSearch
 from memos.core.settings import QdrantSettings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memos.backends.openai.rate_limit import RateLimit
+from memos.backends.openai.chat import RateLimit
 
 
 class Hand:

@@ -15,8 +15,7 @@ from benchmarks.data import load_locomo
 from benchmarks.heat_simulation import BASELINES, OURS, counted, figures_of, levels_of, repeats
 from benchmarks.hot_sets import Coldest, HotSet, arc, by_levels, lfu, lru
 from benchmarks.traces import Trace, locomo_messages, locomo_sessions, zipf
-from memos.scheduler.heat import ForwardDecay
-from memos.scheduler.policy import Access, DecayPolicy, MemoryOsPolicy, Policy, Warmth
+from memos.scheduler.heat import Access, DecayPolicy, ForwardDecay, MemoryOsPolicy, Policy, Warmth
 from memos.scheduler.rules import PRESETS
 from tests.benchmarks.samples import LOCOMO, write
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from memos import MemOS, Settings
-from memos.compat import names
+from memos.compat import importing as names
 from memos.compat.memoryos import MemoryOS, Memoryos
-from memos.compat.sharing import INSTALLATIONS
+from memos.compat.opening import INSTALLATIONS
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError
 from memos.memcube.ledger import segments as tiers
 from tests.fakes import WordEmbedder

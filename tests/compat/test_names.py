@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.compat import names
+from memos.compat import importing as names
 from memos.core.text.validation import check_name
 from memos.errors import InvalidInput
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memos.compat.opening import OPENAI_URL, Model, Shape, embedder_of, settings_of
-from memos.scheduler.policy import MemoryOsPolicy
+from memos.scheduler.heat import MemoryOsPolicy
 from memos.scheduler.rules import PRESETS, rules_of
 
 

@@ -16,8 +16,8 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.segments import SegmentRow
-from memos.scheduler.cube_rules import CubeRules
 from memos.scheduler.heat import tau_for
+from memos.scheduler.rules import CubeRules
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MANY = 5_000

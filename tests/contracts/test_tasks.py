@@ -14,11 +14,13 @@ import sqlalchemy as sa
 
 from memos.core.types import Task, TaskState
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import leases, queues, tasks, usage
+from memos.memcube.ledger import queues, tasks
+from memos.memcube.ledger import queues as leases
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import Delay, Lease, NewTask, Wanted
-from memos.memcube.ledger.usage import Spending
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -17,8 +17,8 @@ from memos.core.types import Fingerprint
 from memos.errors import Conflict, InvalidInput, MemosError
 from memos.memcube import installation as holders
 from memos.memcube.backup.files import Ticker
+from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import container as dump_zip
-from memos.memcube.dump import dump_check
 from memos.memcube.dump.check import Bounds
 from memos.memcube.dump.container import DumpReader
 from memos.memcube.dump.format import STAYING, TABLES

@@ -12,7 +12,7 @@ import pytest
 
 from memos.errors import Conflict
 from memos.memcube.backup import rows
-from memos.memcube.backup.moving import copy_ledger, unfinished_copy
+from memos.memcube.backup.restore import copy_ledger, unfinished_copy
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from tests import forks
 from tests.ledgers import Store, chains, contents, fill, sqlite_ledger, waiting
@@ -153,7 +153,7 @@ def test_a_target_with_memories_is_refused(source: Ledger, target: Ledger) -> No
 CHILD = """
 import sys, time
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.backup.moving import copy_ledger
+from memos.memcube.backup.restore import copy_ledger
 def tell(done, total):
     print(done, total, flush=True)
     time.sleep(0.02)  # else a reader that has to wait for a core would kill what is finished

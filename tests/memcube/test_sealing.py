@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from memos.errors import InvalidInput
-from memos.memcube.dump import sealing
-from memos.memcube.dump.sealing import Sealer, check_passphrase, is_sealed, unseal
+from memos.memcube.dump import container as sealing
+from memos.memcube.dump.container import Sealer, check_passphrase, is_sealed, unseal
 
 SECRET = check_passphrase("correct horse")
 HEADER = 52

@@ -9,8 +9,7 @@ import pytest
 
 from memos.core.types import Role, Trust
 from memos.memcube.profiles.extraction import TraitsAnswer, instructions, traits_of
-from memos.memcube.profiles.template import standard
-from memos.memcube.profiles.values import cleaned
+from memos.memcube.profiles.template import cleaned, standard
 from tests.profiles.facts import message
 
 MESSAGES = [

@@ -16,9 +16,9 @@ from memos import MemOS, Settings
 from memos.core.types import DEFAULT_CUBE, Fact, Role, Span, Status
 from memos.errors import Conflict, IntegrityError, InvalidInput, NotFound
 from memos.memcube.profiles.extraction import TraitsAnswer, traits_of
-from memos.memcube.profiles.model import Trait
 from memos.memcube.profiles.template import standard
 from memos.memcube.profiles.traits import find_traits
+from memos.memcube.profiles.views import Trait
 from tests.fakes import FixedClock, WordEmbedder
 from tests.profiles.facts import DAY, preference, say, statement
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from memos.backends.encoders.minilm import MiniLmEmbedder
 from memos.core.ports import DocumentPages, Page
-from memos.reader.chunking import PROSE_TOKENS, WHOLE_TOKENS, Mark, Passage, passages
-from memos.reader.documents import read
+from memos.reader.documents import PROSE_TOKENS, WHOLE_TOKENS, Mark, Passage, passages, read
 from tests.fakes import WordEmbedder
 
 WORDS = WordEmbedder().split

@@ -18,8 +18,7 @@ from memos.core.settings import ImageSettings, LimitSettings
 from memos.core.types import Message
 from memos.errors import InvalidInput
 from memos.reader.arguments import plain
-from memos.reader.image_headers import read_header
-from memos.reader.images import ImageParts
+from memos.reader.images import ImageParts, read_header
 from memos.reader.messages import read_messages
 from tests.pictures import animation, chunk, data_url, part, photo, picture, png_of
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.core.types import Item, Status
-from memos.reader.facts.llm import shown_tokens
-from memos.reader.facts.windows import Room, window
+from memos.reader.facts.llm import Room, shown_tokens, window
 from tests.reader.talk import said
 
 PLAIN = said("word " * 20)

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.scheduler.heat import ForwardDecay, MemoryOsHeat
-from memos.scheduler.policy import WEIGHTS, Access, DecayPolicy, MemoryOsPolicy, Policy, Warmth
+from memos.scheduler.heat import (
+    WEIGHTS,
+    Access,
+    DecayPolicy,
+    ForwardDecay,
+    MemoryOsHeat,
+    MemoryOsPolicy,
+    Policy,
+    Warmth,
+)
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, WEEK = timedelta(days=1), timedelta(days=7)

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from memos.core.settings import HeatSettings, Settings
 from memos.errors import InvalidInput
-from memos.scheduler.heat import ForwardDecay, MemoryOsHeat, tau_for
-from memos.scheduler.policy import DecayPolicy, MemoryOsPolicy
+from memos.scheduler.heat import DecayPolicy, ForwardDecay, MemoryOsHeat, MemoryOsPolicy, tau_for
 from memos.scheduler.rules import HeatRules, Thresholds, named_policy, rules_of, wanted_tau
 
 

@@ -19,11 +19,12 @@ from memos.core.clock import SystemClock
 from memos.core.settings import TaskSettings
 from memos.core.types import WHOLE, Task, TaskState
 from memos.errors import BackendUnavailable, InvalidInput, ModelError
+from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
-from memos.memcube.ledger.usage import Spending
 from memos.scheduler.runner import Limits, Runner
 from memos.scheduler.task import Job, Later, LeaseLost, Parked, Run
 from tests import forks

@@ -6,8 +6,8 @@ import pytest
 
 from memos.memcube.ledger.items import Brief
 from memos.search.fusion import Vote
+from memos.search.hits import relevance
 from memos.search.rank import Ranked
-from memos.search.relevance import relevance
 
 
 def entry(**scores: float) -> Ranked:

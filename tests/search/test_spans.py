@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.core.filters import matches
-from memos.search.question import read_question
-from memos.search.spans import Span, of_spans
+from memos.search.question import Span, of_spans, read_question
 
 ASKED = datetime(2023, 12, 20, 12, tzinfo=UTC)
 

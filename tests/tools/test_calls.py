@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.outcomes import error_type, worked
-from memos.core.text.tool_calls import Turn, normalised, pairs, shown_call, span_of, written
+from memos.core.text.tool_calls import Turn, error_type, normalised, pairs, shown_call, span_of, worked, written
 from memos.core.types import Role, ToolCall
 
 

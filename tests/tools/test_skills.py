@@ -10,7 +10,8 @@ import pytest
 from memos import MemOS
 from memos.core.identities import Right
 from memos.core.types import LinkKind
-from memos.memcube.ledger import items, tool_tasks
+from memos.memcube.ledger import items
+from memos.memcube.ledger import tools as tool_tasks
 from memos.reader.facts.skills import MOST_RUNS
 from tests.tools.talk import call, idle, result, skills, user
 

@@ -4,10 +4,8 @@ Importing them imports neither the server nor an engine. Both make the same requ
 and read the answers, `calls` says when one is sent again, `blocking` and `asynchronous` send.
 """
 
-from memos.api.client.address import Options
-from memos.api.client.asynchronous import AsyncStreamed
-from memos.api.client.blocking import Streamed
-from memos.api.client.clients import MemOSClient
-from memos.api.client.clients_async import AsyncMemOSClient
+from memos.api.client.asynchronous import AsyncMemOSClient, AsyncStreamed
+from memos.api.client.blocking import MemOSClient, Streamed
+from memos.api.client.calls import Options
 
 __all__ = ["AsyncMemOSClient", "AsyncStreamed", "MemOSClient", "Options", "Streamed"]

@@ -8,12 +8,28 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 import httpx2
 
-from memos.api.client.address import Address, Options
-from memos.api.client.calls import Call, Download, Reply, Stream, Waiting, exchange
+from memos.api.client import openmem, own_activation
+from memos.api.client import v1_cubes as own_cubes
+from memos.api.client import v1_cubes as own_travel
+from memos.api.client import v1_models as own_adapters
+from memos.api.client import v1_requests as own_memories
+from memos.api.client import v1_requests as own_tasks
+from memos.api.client.calls import (
+    Address,
+    Call,
+    Choices,
+    Download,
+    Options,
+    Reply,
+    Stream,
+    Waiting,
+    address_of,
+    exchange,
+)
 from memos.api.client.results import ChatAnswer
 from memos.api.client.transport import (
     CHUNK_BYTES,
@@ -205,3 +221,209 @@ def sends_chat(
     send: Any = sends
     method: Callable[Concatenate[Holder, P], ChatAnswer | Streamed[str]] = send(describe)
     return method
+
+
+# The parts of `MemOSClient`, named as those of `MemOS`: cubes, sharing, users, memories, tasks, adapters, others.
+
+
+class Memories:
+    """What is remembered, one by one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    add = sends(own_memories.add)
+    search = sends(own_memories.search)
+    feedback = sends(own_memories.feedback)
+    get = sends(own_memories.get)
+    list = sends(own_memories.list_)
+    update = sends(own_memories.update)
+    delete = sends(own_memories.delete)
+    history = sends(own_memories.history)
+    rollback = sends(own_memories.rollback)
+    erase = sends(own_memories.erase)
+    erase_receipt = sends(own_memories.erase_receipt)
+
+
+class Cubes:
+    """The cubes of an installation."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    create = sends(own_cubes.create_cube)
+    list = sends(own_cubes.list_cubes)
+    get = sends(own_cubes.get_cube)
+    change = sends(own_cubes.change_cube)
+    drop = sends(own_cubes.drop_cube)
+    dump = sends(own_travel.dump_cube)
+    load = sends(own_travel.load_cube)
+    inspect = sends(own_travel.inspect_dump)
+
+
+class Sharing:
+    """Who may do what with a cube."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    grant = sends(own_cubes.grant)
+    revoke = sends(own_cubes.revoke)
+    grants = sends(own_cubes.grants)
+
+
+class Users:
+    """Users, agents and groups."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    me = sends(own_cubes.me)
+    create = sends(own_cubes.create_user)
+    list = sends(own_cubes.list_users)
+    get = sends(own_cubes.get_user)
+    enable = sends(own_cubes.enable_user)
+    members = sends(own_cubes.members)
+    join = sends(own_cubes.join)
+    leave = sends(own_cubes.leave)
+
+
+class Keys:
+    """Keys of users and agents."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    create = sends(own_cubes.create_key)
+    list = sends(own_cubes.list_keys)
+    limit = sends(own_cubes.limit_key)
+    revoke = sends(own_cubes.revoke_key)
+
+
+class Tasks:
+    """Background work."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    list = sends(own_tasks.list_tasks)
+    get = sends(own_tasks.get_task)
+    retry = sends(own_tasks.retry_task)
+    cancel = sends(own_tasks.cancel_task)
+    wait = sends(own_tasks.wait_task)
+    follow = sends(own_tasks.follow_task)
+
+
+class Events:
+    """What was done to cubes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    list = sends(own_tasks.list_events)
+    follow = sends(own_tasks.follow_events)
+
+
+class Adapters:
+    """What of a cube is learned by a model in the server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    list = sends(own_adapters.list_adapters)
+    get = sends(own_adapters.get_adapter)
+    preview = sends(own_adapters.preview_learning)
+    allow = sends(own_adapters.allow_learning)
+    disallow = sends(own_adapters.disallow_learning)
+    train = sends(own_adapters.train_adapter)
+    retrain = sends(own_adapters.retrain_adapter)
+    activate = sends(own_adapters.activate_adapter)
+    rollback = sends(own_adapters.rollback_adapter)
+    diff = sends(own_adapters.diff_adapters)
+    forget = sends(own_adapters.forget_learned)
+    learn_again = sends(own_adapters.learn_again)
+    remove = sends(own_adapters.remove_adapter)
+    export = sends(own_adapters.export_adapter)
+
+
+class Kv:
+    """What prompts of a cube begin with, and what of it models in the server keep."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    show = sends(own_activation.show_prefix)
+    compose = sends(own_activation.compose_prefix)
+    warm = sends(own_activation.warm_prefix)
+    drop = sends(own_activation.drop_kv)
+    stats = sends(own_activation.kv_stats)
+    verify = sends(own_activation.verify_kv)
+
+
+# `MemOSClient`: every request a client can make, as a method that waits for the answer.
+
+
+class MemOSClient:
+    """A client of a memstrata server; thread-safe. Close it, or use it as a context manager.
+
+    `base_url` may name `/api/openmem/v1` or only the server; without it `MEMOS_BASE_URL` says it, else it is the local
+    server. Without `api_key` it is that of `MEMOS_API_KEY`. `is_global` is taken from old programs and must be false.
+    Raises: InvalidInput.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        is_global: str | bool = "false",
+        **options: Unpack[Choices],
+    ) -> None:
+        self._share(Connection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
+
+    def _share(self, connection: Connection) -> None:
+        self._connection = connection
+        self.memories, self.cubes, self.sharing = Memories(connection), Cubes(connection), Sharing(connection)
+        self.users, self.keys = Users(connection), Keys(connection)
+        self.tasks, self.events, self.adapters = Tasks(connection), Events(connection), Adapters(connection)
+        self.kv = Kv(connection)
+
+    def using(self, **options: Unpack[Choices]) -> Self:
+        """Return this client with other options for the calls made through it; closing one closes both.
+
+        Raises: InvalidInput.
+        """
+        other = type(self).__new__(type(self))
+        other._share(self._connection.using(self._connection.options.changed(**options)))
+        return other
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    add_message = sends(openmem.add_message)
+    get_message = sends(openmem.get_message)
+    search_memory = sends(openmem.search_memory)
+    get_memory = sends(openmem.get_memory)
+    get_memory_by_id = sends(openmem.get_memory_by_id)
+    update_memory = sends(openmem.update_memory)
+    delete_memory = sends(openmem.delete_memory)
+    add_feedback = sends(openmem.add_feedback)
+    get_task_status = sends(openmem.get_task_status)
+    create_knowledgebase = sends(openmem.create_knowledgebase)
+    delete_knowledgebase = sends(openmem.delete_knowledgebase)
+    add_knowledgebase_file_json = sends(openmem.add_knowledgebase_file_json)
+    add_knowledgebase_file_form = sends(openmem.add_knowledgebase_file_form)
+    get_knowledgebase_file = sends(openmem.get_knowledgebase_file)
+    delete_knowledgebase_file = sends(openmem.delete_knowledgebase_file)
+    extract_memory = sends(openmem.extract_memory)
+    rerank = sends(openmem.rerank)
+    bind_profile_template = sends(openmem.bind_profile_template)
+    edit_profile = sends(openmem.edit_profile)
+    delete_profile = sends(openmem.delete_profile)
+    chat = sends_chat(openmem.chat)

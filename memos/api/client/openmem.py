@@ -14,9 +14,18 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from memos.api.client import results
-from memos.api.client.address import Misused
-from memos.api.client.calls import Call, Model, Reply, Stream, as_model, encoded, repeatable_with
-from memos.api.client.failures import failure, strange
+from memos.api.client.calls import (
+    Call,
+    Misused,
+    Model,
+    Reply,
+    Stream,
+    as_model,
+    encoded,
+    failure,
+    repeatable_with,
+    strange,
+)
 from memos.api.client.results import Plain
 from memos.core.types import Json
 

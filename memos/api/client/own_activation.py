@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memos.api.client import values_kv
+from memos.api.client import values as values_kv
 from memos.api.client.calls import Call, Reply, as_model
-from memos.api.client.own import changing, getting, path_of
+from memos.api.client.v1_requests import changing, getting, path_of
 
 # A server loads the model, computes a whole prefix, or reads a whole disk tier before it says anything.
 _SILENT_S = 300.0

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import httpx2
 
-from memos.api.client.address import Address, Misused, Options
-from memos.api.client.calls import Call, Reply, problem
+from memos.api.client.calls import Address, Call, Misused, Options, Reply, problem
 from memos.core.clock import new_id
 from memos.errors import BackendTimeout, BackendUnavailable, ConnectionLost, MemosError
 from memos.version import __version__

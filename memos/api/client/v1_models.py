@@ -7,8 +7,8 @@ from pathlib import Path
 
 from memos.api.client import values
 from memos.api.client.calls import Call, Download, Reply, as_model
-from memos.api.client.own import as_list, changing, getting, nothing, path_of, queried
-from memos.api.client.own_travel import new_file
+from memos.api.client.v1_cubes import new_file
+from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of, queried
 
 # A server copies and checks all files before it says anything.
 _SILENT_S = 300.0

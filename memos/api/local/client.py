@@ -20,9 +20,8 @@ from pydantic import BaseModel, ValidationError
 
 from memos.api import serialization as wire
 from memos.api.endpoint import Endpoint, find
-from memos.api.local import calls
-from memos.api.local.calls import Call
-from memos.api.local.routes import PATH, PROOF_PATH, proof
+from memos.api.local import routes as calls
+from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
 from memos.core.clock import SystemClock
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, ConnectionLost, MemosError, shown

@@ -6,20 +6,58 @@ So any number of such programs use one folder; when the one that has it open end
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+import uvicorn
+from starlette.types import ASGIApp
+
 from memos.api import endpoint
-from memos.api.endpoint import Endpoint
-from memos.api.local.background import in_background
+from memos.api.endpoint import Endpoint, announced, new_token
 from memos.api.local.client import served
 from memos.api.local.routes import alone
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
+
+# Serves an application on loopback while a program does its own work, told to tools in the data folder.
+
+_LOOPBACK = "127.0.0.1"
+_STOP_WITHIN_S = 5
+
+
+@contextmanager
+def in_background(home: Path, make: Callable[[str, Callable[[], bool]], ASGIApp]) -> Iterator[Endpoint]:
+    """Serve what `make` returns for a token and for what says that the server ends, in a thread, until the end.
+
+    Raises: BackendUnavailable (no port is free).
+    """
+    token = new_token()
+    try:
+        listening = socket.create_server((_LOOPBACK, 0))
+    except OSError as error:
+        raise BackendUnavailable(f"Cannot listen on loopback ({error.strerror}).") from error
+    with listening:
+        config = uvicorn.Config(
+            make(token, lambda: server.should_exit), log_config=None, access_log=False, server_header=False,
+            lifespan="on", timeout_graceful_shutdown=_STOP_WITHIN_S,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), name="memos-local", daemon=True)
+        thread.start()
+        endpoint = Endpoint(f"http://{_LOOPBACK}:{listening.getsockname()[1]}", token, os.getpid())
+        try:
+            with announced(home, endpoint):
+                yield endpoint
+        finally:
+            server.should_exit = True
+            thread.join()
+
 
 # Long enough for another one to open a folder of a million memories, or for a command to end.
 _PATIENCE_S = 20.0

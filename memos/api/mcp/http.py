@@ -17,7 +17,7 @@ from memos.api.families import family
 from memos.api.mcp.acting import by_key
 from memos.api.mcp.server import create
 from memos.api.mounting import MCP
-from memos.api.v1.errors import show
+from memos.api.v1.common import show
 from memos.kernel.memos import MemOS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -20,7 +20,6 @@ from memos.api.families import Asked, Opened
 from memos.api.openai_proxy.answers import Copy, exchange, read_answer, usage_in
 from memos.api.openai_proxy.errors import problem
 from memos.api.openai_proxy.requests import Completion, read
-from memos.api.openai_proxy.spending import Spending
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
 from memos.api.streaming import Gone, Streamed, while_there
 from memos.core.identities import Caller
@@ -28,6 +27,43 @@ from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.results import Recalled
 from memos.kernel.memos import MemOS
+
+# Charges the key of a request for the tokens that the endpoint takes; knows no answer.
+
+_BYTES_PER_TOKEN = 4
+
+
+class Spending:
+    """Tokens set aside for one request; what it did not take is given back when it ends."""
+
+    def __init__(self, stack: ExitStack, took: Callable[[int], None], asked: int) -> None:
+        self._stack = stack
+        self._took = took
+        self._asked = asked
+        self._open = True
+
+    @classmethod
+    async def begin(cls, memos: MemOS, body_bytes: int, longest_answer: int) -> Spending:
+        """Set aside what a request may take. Raises: LimitReached."""
+
+        def take() -> Spending:
+            with ExitStack() as stack:
+                took = stack.enter_context(memos.quotas.model_call(body_bytes // 2 + longest_answer, "proxy"))
+                return cls(stack.pop_all(), took, body_bytes // _BYTES_PER_TOKEN)
+
+        return await to_thread.run_sync(take)
+
+    async def end(self, tokens: int | None = None, *, answered: int | None = None) -> None:
+        """Charge what was taken: as counted, else as a body and `answered` characters cost, else nothing."""
+        if not self._open:
+            return
+        self._open = False
+        if tokens is None:
+            tokens = 0 if answered is None else self._asked + answered // _BYTES_PER_TOKEN
+        self._took(tokens)
+        with CancelScope(shield=True):
+            await to_thread.run_sync(self._stack.close)
+
 
 router = APIRouter()
 log = logging.getLogger("memos.api.openai_proxy")

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from memos.api.families import family
 from memos.api.openmem import chats, files, lookups, memories, messages, profiles
-from memos.api.openmem.envelope import show
+from memos.api.openmem.shapes import show
 from memos.kernel.memos import MemOS
 
 

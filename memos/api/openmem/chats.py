@@ -14,9 +14,8 @@ from pydantic import Field
 
 from memos.api.families import Asked, Opened, status_of
 from memos.api.openmem import shapes as scopes
-from memos.api.openmem.bodies import Subject, bounded, check_tokens, required
-from memos.api.openmem.envelope import number_of, ok
 from memos.api.openmem.messages import same
+from memos.api.openmem.shapes import Subject, bounded, check_tokens, number_of, ok, required
 from memos.api.streaming import Streamed, Talking
 from memos.api.waiting import HEADERS, look, looks
 from memos.core.identities import Caller

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from memos.api.families import Asked, Opened
 from memos.api.openmem import details
-from memos.api.openmem.attachments import File, without_files
-from memos.api.openmem.bodies import Body, check_tokens, required, said
-from memos.api.openmem.envelope import ok
+from memos.api.openmem.files import File, without_files
+from memos.api.openmem.shapes import Body, check_tokens, ok, required, said
 from memos.core.clock import new_id
 from memos.core.types import Json
 from memos.errors import InvalidInput, shown

@@ -12,8 +12,7 @@ from memos.api.auth import Who
 from memos.api.families import Asked, Opened
 from memos.api.openmem import details
 from memos.api.openmem import shapes as scopes
-from memos.api.openmem.bodies import Body, Subject, bounded, check_tokens, only_one, required
-from memos.api.openmem.envelope import deleting, ok
+from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, required
 from memos.core.identities import Caller
 from memos.core.types import CubeKind, Hit, ItemType, Json
 from memos.errors import InvalidInput, shown

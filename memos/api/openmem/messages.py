@@ -14,9 +14,8 @@ from memos.api.auth import Who
 from memos.api.families import Asked, Opened
 from memos.api.openmem import details
 from memos.api.openmem import shapes as scopes
-from memos.api.openmem.attachments import without_files
-from memos.api.openmem.bodies import Body, Names, Subject, bounded, check_tokens, required, said
-from memos.api.openmem.envelope import ok, storing
+from memos.api.openmem.files import without_files
+from memos.api.openmem.shapes import Body, Names, Subject, bounded, check_tokens, ok, required, said, storing
 from memos.api.waiting import look, looks
 from memos.core.identities import Caller
 from memos.core.types import Json, TaskState

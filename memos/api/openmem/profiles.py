@@ -10,8 +10,7 @@ from pydantic import Field
 from memos.api.auth import Who
 from memos.api.families import Asked, Opened
 from memos.api.openmem import shapes as scopes
-from memos.api.openmem.bodies import Body, Subject, required
-from memos.api.openmem.envelope import deleting, ok
+from memos.api.openmem.shapes import Body, Subject, deleting, ok, required
 from memos.core.identities import Caller
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput, NotFound, shown

@@ -2,16 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
 
-from memos.api.auth import Who, who
-from memos.api.openmem.bodies import MOST_PEOPLE, Names, Subject, only_one, required
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from memos.api.auth import NoKey, Who, who
 from memos.core.identities import EVERYONE, Caller
+from memos.core.tokens import estimate_tokens
 from memos.core.types import CubeKind, Json
-from memos.errors import Conflict, InvalidInput, NotFound
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, ModelError, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
+
+# The shape of every answer of these routes, and the protocol's number of each error.
+
+_BY_STATUS: Final = {401: 40132, 413: 40305, 429: 40309, 503: 50000, 504: 50000, 502: 50000, 500: 50000}
+_NO_SUCH: Final = {"task": 50131, "cube": 50120, "knowledge base": 50120, "file": 50120, "content of file": 50120}
+
+
+class Empty(InvalidInput):
+    """A field that is required is missing or empty."""
+
+    number = 40002
+
+
+class TooLong(InvalidInput):
+    """A text has more tokens than are taken."""
+
+    number = 40305
+    status = 413
+
+
+class MayNotDelete(PermissionDenied):
+    """The key may not delete what it names."""
+
+    number = 40306
+
+
+class AddFailed(BackendUnavailable):
+    """What was sent could not be stored now."""
+
+    number = 50143
+
+
+def number_of(error: MemosError, status: int) -> int:
+    """Return the protocol's number of an error."""
+    own = getattr(error, "number", None)
+    if isinstance(own, int):
+        return own
+    if isinstance(error, NoKey):
+        return 40130
+    if isinstance(error, NotFound):
+        return _NO_SUCH.get(error.what, 40307)
+    if isinstance(error, PermissionDenied):
+        return 40132
+    if isinstance(error, InvalidInput) and error.reason == "Field required":
+        return Empty.number
+    return _BY_STATUS.get(status, 40000)
+
+
+def ok(data: Json) -> dict[str, Any]:
+    """Return data as these routes answer it."""
+    return {"code": 0, "message": "ok", "data": data}
+
+
+def show(error: MemosError, status: int) -> Response:
+    """Return an error as these routes show it."""
+    told = {"code": number_of(error, status), "message": str(error), "data": None}
+    return JSONResponse(told, TooLong.status if isinstance(error, TooLong) else status)
+
+
+@contextmanager
+def storing() -> Iterator[None]:
+    """Say of what a store or model could not do now that an add failed."""
+    try:
+        yield
+    except BackendUnavailable as error:
+        raise AddFailed(str(error), permanent=error.permanent, retry_after_s=error.retry_after_s) from error
+    except ModelError as error:
+        raise AddFailed(str(error), permanent=error.permanent) from error
+
+
+@contextmanager
+def deleting() -> Iterator[None]:
+    """Say of what the key may not do that it may not delete."""
+    try:
+        yield
+    except PermissionDenied as error:
+        raise MayNotDelete(str(error)) from error
+
+
+# What these routes take, checked as far as a shape can be; what is required is asked for by name.
+
+Names = str | list[str] | None
+_Value = TypeVar("_Value")
+
+MOST_PEOPLE = 100
+
+
+class Body(BaseModel):
+    """A request; other clients send more than this one, which is left aside."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class Subject(Body):
+    """A request about one user or agent."""
+
+    user_id: str | None = Field(None, description="User")
+    agent_id: str | None = Field(None, description="Agent; one of the two is required")
+
+
+def required(field: str, value: _Value | None) -> _Value:
+    """Return what must be given. Raises: Empty."""
+    if value is None or (isinstance(value, str) and not value.strip()) or value in ([], {}):
+        raise Empty(field, "is required, and is missing or empty")
+    return value
+
+
+def bounded(field: str, value: int | None, default: int, most: int) -> int:
+    """Return a count from 0 to the most that is taken. Raises: InvalidInput."""
+    if value is None:
+        return default
+    if not 0 <= value <= most:
+        raise InvalidInput(field, f"must be from 0 to {most}")
+    return value
+
+
+def only_one(**given: Any) -> str:
+    """Return the name of the one thing that is given. Raises: Empty, InvalidInput."""
+    named = [name for name, value in given.items() if value not in (None, "", [])]
+    if not named:
+        raise Empty(" or ".join(given), "is required, and is missing or empty")
+    if len(named) > 1:
+        raise InvalidInput(" and ".join(named), "are given both: give exactly one")
+    return named[0]
+
+
+def check_tokens(field: str, text: str, most: int) -> None:
+    """Refuse what is too long. Raises: TooLong."""
+    if (tokens := estimate_tokens(text)) > most:
+        raise TooLong(field, f"has about {tokens:,} tokens, at most {most:,} are taken; send it in parts")
+
+
+def said(messages: Json) -> str:
+    """Return the text of messages, to be counted."""
+    texts: list[str] = []
+    for message in messages if isinstance(messages, list) else [messages]:
+        content = message.get("content") if isinstance(message, dict) else message
+        for part in content if isinstance(content, list) else [content]:
+            text = part.get("text") if isinstance(part, dict) else part
+            texts += [text] if isinstance(text, str) else []
+    return "\n".join(texts)
+
 
 PUBLIC: Final = "public"
 """The cube of what everybody may find."""

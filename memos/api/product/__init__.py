@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from memos.api.families import family
 from memos.api.product import chats, cubes, memories, search, tasks
-from memos.api.product.envelope import show
+from memos.api.product.shapes import show
 from memos.kernel.memos import MemOS
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from memos.api.families import Asked, Opened
-from memos.api.product.envelope import Body, acting, done
+from memos.api.product.shapes import Body, acting, done
 from memos.api.streaming import Streamed, Talking
 from memos.api.waiting import HEADERS
 from memos.core.identities import Caller

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.product.envelope import Body, done
+from memos.api.product.shapes import Body, done
 from memos.core.clock import new_id
 from memos.errors import NotFound
 from memos.version import __version__

@@ -11,8 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from memos.api.families import Asked, Opened
-from memos.api.product.envelope import Body, acting, done
-from memos.api.product.shapes import memory_type
+from memos.api.product.shapes import Body, acting, done, memory_type
 from memos.api.waiting import looks
 from memos.core.types import AddReceipt, Item, Json, Mode
 from memos.errors import InvalidInput, NotFound

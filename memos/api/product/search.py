@@ -10,11 +10,10 @@ from pydantic import Field
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.product.envelope import Body, acting, done
-from memos.api.product.shapes import bucket, buckets, memory, memory_type, types_named
+from memos.api.product.shapes import Body, acting, bucket, buckets, done, memory, memory_type, types_named
 from memos.core.types import Hit, Item
 from memos.errors import InvalidInput
-from memos.kernel.recalling import Kind, only
+from memos.kernel.search import Kind, only
 
 router = APIRouter()
 

@@ -11,8 +11,8 @@ from starlette.responses import StreamingResponse
 
 from memos.api.auth import Who, who
 from memos.api.families import Asked, Opened
-from memos.api.product.envelope import done
 from memos.api.product.memories import task_key
+from memos.api.product.shapes import done
 from memos.api.waiting import Told, look, looks, streamed
 from memos.core.types import Task, TaskState
 from memos.errors import NotFound

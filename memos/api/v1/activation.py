@@ -6,9 +6,8 @@ from fastapi import APIRouter
 
 from memos.api.families import Asked, Opened
 from memos.api.streaming import Talking
-from memos.api.v1.common import Acting, CubeBody, InCube, place_of
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_activation import (
+from memos.api.v1.common import ERRORS, Acting, CubeBody, InCube, place_of
+from memos.api.v1.shapes_cubes import (
     ComposingShape,
     CubePrefixShape,
     DamagedShape,

@@ -12,11 +12,10 @@ from pydantic import Field
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
+from memos.api.serialization import error_view
 from memos.api.streaming import Streamed, Talking
-from memos.api.v1.common import Body, Moment
-from memos.api.v1.errors import ERRORS
+from memos.api.v1.common import ERRORS, Body, Moment
 from memos.api.v1.shapes import AddReceiptShape, Shape
-from memos.api.views import error_view
 from memos.core.types import Json
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult

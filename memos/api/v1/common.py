@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
 
 from memos.api.auth import Who, who
 from memos.api.families import Asked, Opened
+from memos.api.serialization import error_view
 from memos.core.identities import Caller
 from memos.core.types import Json
-from memos.errors import InvalidInput
+from memos.errors import InvalidInput, MemosError
 from memos.kernel.idempotency import Creation
 from memos.kernel.memos import MemOS
 
@@ -117,3 +120,77 @@ def read_filter(text: str | None) -> dict[str, Any] | None:
 def moment(text: str | None) -> Moment:
     """Return a moment given as text: digits are milliseconds since 1970."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else text
+
+
+# How these routes show errors, and which every route may answer with.
+
+
+class Problem(BaseModel):
+    """What went wrong."""
+
+    code: str = Field(description="Kind of error, such as `invalid_input` or `not_found`")
+    message: str = Field(description="One sentence with the remedy")
+    field: str | None = Field(None, description="Which part of the request is wrong, for `invalid_input`")
+
+
+class ProblemBody(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: Problem = Field(description="What went wrong")
+
+
+_WHEN = {
+    400: "Something in the request is wrong; `field` names it",
+    401: "No key, or one that opens nothing",
+    403: "The key may not do this",
+    404: "There is no such thing where this key may look",
+    409: "It is no longer as the request expects, or the name is taken",
+    413: "The body is too large",
+    429: "Too much at once; `Retry-After` says when to come back",
+    500: "Stored data is damaged, or the server made a mistake; its log says which",
+    502: "The language model gave no usable answer",
+    503: "A store cannot be used now",
+    504: "It took longer than allowed",
+}
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ProblemBody, "description": when} for status, when in _WHEN.items()
+}
+"""For `responses=` of every router."""
+
+
+def show(error: MemosError, status: int) -> Response:
+    """Return an error as these routes show it."""
+    return JSONResponse(error_view(error), status)
+
+
+# How files are given back: to be kept, never to be run by a browser. Knows no route.
+
+BYTES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The bytes",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+"""For `responses=` of a route that gives bytes back."""
+
+
+def attachment(data: bytes, name: str) -> Response:
+    """Return bytes under a name."""
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+# How the documentation tells that a route answers with server-sent events. No behaviour.
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events until the time is over or the client goes, or one called `error`",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+"""For `responses=` of a route that streams."""

@@ -9,11 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import Acting, Body, CubeId, IdempotencyKey, IdentityId, Place, creation
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_access import GrantShape, RevokedShape
-from memos.api.v1.shapes_cubes import CubeShape, OverviewShape, VerifyShape
-from memos.api.v1.shapes_memories import EraseReceiptShape
+from memos.api.v1.common import ERRORS, Acting, Body, CubeId, IdempotencyKey, IdentityId, Place, creation
+from memos.api.v1.shapes import EraseReceiptShape
+from memos.api.v1.shapes_cubes import CubeShape, GrantShape, OverviewShape, RevokedShape, VerifyShape
 
 router = APIRouter(tags=["cubes"], responses=ERRORS)
 

@@ -13,6 +13,8 @@ from starlette.responses import Response
 
 from memos.api.families import Asked, Opened
 from memos.api.v1.common import (
+    BYTES,
+    ERRORS,
     Acting,
     CubeBody,
     FileId,
@@ -21,13 +23,11 @@ from memos.api.v1.common import (
     ItemCube,
     Place,
     Timeout,
+    attachment,
     creation,
     place_of,
 )
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.given_back import BYTES, attachment
-from memos.api.v1.shapes_files import FileShape, TextShape
-from memos.api.v1.shapes_memories import EraseReceiptShape
+from memos.api.v1.shapes import EraseReceiptShape, FileShape, TextShape
 from memos.api.waiting import looks
 from memos.core.types import FileState, StoredFile
 from memos.errors import InvalidInput

@@ -9,10 +9,8 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from memos.api.families import Opened
-from memos.api.v1.common import InCube, Limit, Timeout
-from memos.api.v1.errors import ERRORS
+from memos.api.v1.common import ERRORS, STREAM, InCube, Limit, Timeout
 from memos.api.v1.shapes_cubes import EventShape
-from memos.api.v1.streams import STREAM
 from memos.api.waiting import Told, look, looks, streamed
 from memos.errors import InvalidInput
 

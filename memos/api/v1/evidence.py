@@ -8,11 +8,8 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import Acting, CubeBody, InCube, ItemBody, ItemCube, ItemId, actor_of, place_of
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes import SourceShape
-from memos.api.v1.shapes_files import FileShape
-from memos.api.v1.shapes_memories import EraseReceiptShape, ExtractionShape
+from memos.api.v1.common import ERRORS, Acting, CubeBody, InCube, ItemBody, ItemCube, ItemId, actor_of, place_of
+from memos.api.v1.shapes import EraseReceiptShape, ExtractionShape, FileShape, SourceShape
 
 router = APIRouter(tags=["memories"], responses=ERRORS)
 

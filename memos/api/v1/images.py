@@ -6,11 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from memos.api.families import Opened
-from memos.api.v1.common import Acting, FileId, ItemCube
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.given_back import BYTES, attachment
-from memos.api.v1.shapes import ItemShape
-from memos.api.v1.shapes_files import FileShape
+from memos.api.v1.common import BYTES, ERRORS, Acting, FileId, ItemCube, attachment
+from memos.api.v1.shapes import FileShape, ItemShape
 
 router = APIRouter(prefix="/images", tags=["images"], responses=ERRORS)
 

@@ -10,9 +10,8 @@ from pydantic import AwareDatetime, Field
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import Acting, Body, IdempotencyKey, Place, creation
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_access import KeyShape, LimitsShape, NewKeyShape
+from memos.api.v1.common import ERRORS, Acting, Body, IdempotencyKey, Place, creation
+from memos.api.v1.shapes_cubes import KeyShape, LimitsShape, NewKeyShape
 from memos.core.identities import NewKey
 
 router = APIRouter(prefix="/keys", tags=["keys"], responses=ERRORS)

@@ -7,10 +7,8 @@ from pydantic import Field
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import Acting, Body, CubeId, IdempotencyKey, Place, creation
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_files import KnowledgeBaseShape
-from memos.api.v1.shapes_memories import EraseReceiptShape
+from memos.api.v1.common import ERRORS, Acting, Body, CubeId, IdempotencyKey, Place, creation
+from memos.api.v1.shapes import EraseReceiptShape, KnowledgeBaseShape
 
 router = APIRouter(prefix="/knowledge-bases", tags=["knowledge-bases"], responses=ERRORS)
 

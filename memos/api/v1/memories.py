@@ -9,6 +9,7 @@ from pydantic import Field
 
 from memos.api.families import Asked, Opened
 from memos.api.v1.common import (
+    ERRORS,
     Acting,
     CubeBody,
     FilterText,
@@ -23,9 +24,7 @@ from memos.api.v1.common import (
     place_of,
     read_filter,
 )
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes import AddReceiptShape, ItemShape
-from memos.api.v1.shapes_memories import ItemIdsShape, VersionShape
+from memos.api.v1.shapes import AddReceiptShape, ItemIdsShape, ItemShape, VersionShape
 
 router = APIRouter(prefix="/memories", tags=["memories"], responses=ERRORS)
 

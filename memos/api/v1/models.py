@@ -11,9 +11,8 @@ from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import Acting, AdapterId, CubeBody, InCube, place_of
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_adapters import (
+from memos.api.v1.common import ERRORS, Acting, AdapterId, CubeBody, InCube, place_of
+from memos.api.v1.shapes_cubes import (
     AdapterDiffShape,
     AdapterShape,
     ConsentShape,

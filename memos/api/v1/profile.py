@@ -8,16 +8,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import CubeBody, InCube, moment, place_of
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_files import (
-    ProfileDiffShape,
-    ProfileShape,
-    TemplateShape,
-    TextShape,
-    TraitEntryShape,
-    TraitShape,
-)
+from memos.api.v1.common import ERRORS, CubeBody, InCube, moment, place_of
+from memos.api.v1.shapes import ProfileDiffShape, ProfileShape, TemplateShape, TextShape, TraitEntryShape, TraitShape
 
 router = APIRouter(prefix="/profile", tags=["profile"], responses=ERRORS)
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from memos.api.families import Asked, Opened
 from memos.api.v1.common import (
+    ERRORS,
     Acting,
     CubeBody,
     IdempotencyKey,
@@ -21,9 +22,7 @@ from memos.api.v1.common import (
     creation,
     place_of,
 )
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes import ItemShape
-from memos.api.v1.shapes_memories import EffectShape, PendingShape, RuleShape
+from memos.api.v1.shapes import EffectShape, ItemShape, PendingShape, RuleShape
 from memos.core.types import RetentionRule
 from memos.errors import NotFound
 

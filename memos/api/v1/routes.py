@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse
 
 from memos.api.families import family
 from memos.api.v1 import (
@@ -26,9 +31,58 @@ from memos.api.v1 import (
 )
 from memos.api.v1 import models as adapters
 from memos.api.v1 import review as keeping
-from memos.api.v1.errors import show
-from memos.api.v1.openapi import DOCUMENT, describe, operation_id
+from memos.api.v1.common import show
 from memos.kernel.memos import MemOS
+
+# The OpenAPI document of these routes: readable operation ids, the key, and no error that is never given.
+
+DOCUMENT = "/openapi.json"
+
+_KEY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key made by `memos keys create` or POST /keys; `Authorization: Token KEY` is taken too",
+    }
+}
+# FastAPI tells these of every route with parameters; here a wrong one is answered with 400.
+_NEVER_GIVEN = "422"
+_UNUSED = ("HTTPValidationError", "ValidationError")
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return what a client generator calls a route: its resource and what is done, such as `memories_add`."""
+    return f"{route.tags[0] if route.tags else 'v1'}_{route.name}".rstrip("_").replace("-", "_")
+
+
+def describe(app: FastAPI) -> None:
+    """Let an application tell its routes this way, at a path that needs no key."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    # In a thread: making it takes a second on a slow machine.
+    @app.get(DOCUMENT, include_in_schema=False)
+    def openapi(request: Request) -> JSONResponse:
+        return JSONResponse({**document(), "servers": [{"url": request.scope.get("root_path") or "/"}]})
+
+    app.openapi = document  # type: ignore[method-assign] # as FastAPI's documentation has it
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    for methods in told["paths"].values():
+        for operation in methods.values():
+            operation["responses"].pop(_NEVER_GIVEN, None)
+    parts = told.setdefault("components", {})
+    for name in _UNUSED:
+        parts.get("schemas", {}).pop(name, None)
+    parts["securitySchemes"] = _KEY
+    told["security"] = [{name: []} for name in _KEY]
+    return told
+
 
 # Those with a fixed word come before those with an id in its place.
 _ROUTES = (

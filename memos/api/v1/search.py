@@ -9,10 +9,8 @@ from pydantic import Field
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import Body, CubeBody, IdempotencyKey, InCube, Moment, creation, place_of
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes import SearchShape
-from memos.api.v1.shapes_memories import FeedbackShape, WhyNotShape, WorkingMemoryShape
+from memos.api.v1.common import ERRORS, Body, CubeBody, IdempotencyKey, InCube, Moment, creation, place_of
+from memos.api.v1.shapes import FeedbackShape, SearchShape, WhyNotShape, WorkingMemoryShape
 from memos.core.types import FeedbackReceipt
 
 router = APIRouter(tags=["search"], responses=ERRORS)

@@ -5,9 +5,255 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from memos.api.v1.shapes import Shape
+
+# What routes about users, agents, groups, grants and keys answer. No behaviour.
+
+
+class IdentityShape(Shape):
+    """A user, agent or group."""
+
+    id: str = Field(description="Its id")
+    kind: str = Field(description="`user`, `agent` or `group`")
+    name: str = Field(description="Its name for people")
+    admin: bool = Field(description="Whether it may do everything")
+    disabled: bool = Field(description="Whether it may do nothing")
+    home: str | None = Field(description="Cube that is used when none is named")
+    acts_for: str | None = Field(description="User an agent acts for")
+    created_by: str = Field(description="Who made it")
+    created_at: datetime = Field(description="When it was made")
+
+
+class MembersShape(Shape):
+    """The members of a group."""
+
+    group: str = Field(description="Its id")
+    members: list[str] = Field(description="Ids of its members")
+
+
+class GrantShape(Shape):
+    """A role on a cube that was given to somebody."""
+
+    cube: str = Field(description="The cube")
+    identity: str = Field(description="User, agent or group; `*` is everyone")
+    role: str = Field(description="`reader`, `editor` or `owner`")
+    created_by: str = Field(description="Who gave it")
+    created_at: datetime = Field(description="When it was given")
+
+
+class RevokedShape(Shape):
+    """Whether there was something to take back."""
+
+    revoked: bool = Field(description="False when there was none")
+
+
+class LimitsShape(Shape):
+    """How much a key may use; what is null is as the installation's settings say."""
+
+    model_config = ConfigDict(from_attributes=True, extra="forbid")
+
+    requests_per_minute: int | None = Field(None, description="Requests a minute")
+    items_per_day: int | None = Field(None, description="Memories stored a UTC day")
+    bytes_per_day: int | None = Field(None, description="Bytes of text and files stored a UTC day")
+    tokens_per_day: int | None = Field(None, description="Tokens of the chat model a UTC day")
+
+
+class KeyShape(Shape):
+    """A key, without its secret."""
+
+    id: str = Field(description="Its id")
+    identity: str = Field(description="Whose it is")
+    name: str = Field(description="Its name")
+    hint: str = Field(description="How its secret begins")
+    rights: list[str] = Field(description="What calls with it may do at the most: `read`, `write`, `own`")
+    created_by: str = Field(description="Who made it")
+    created_at: datetime = Field(description="When it was made")
+    expires_at: datetime | None = Field(description="When it stops opening anything")
+    revoked_at: datetime | None = Field(description="When it was revoked")
+    last_used_at: datetime | None = Field(description="When it was used last, to the minute")
+    limits: LimitsShape = Field(description="How much it may use")
+
+
+class NewKeyShape(Shape):
+    """A key that was just made."""
+
+    key: KeyShape = Field(description="The key")
+    secret: str | None = Field(
+        description="What to send as `Authorization: Bearer …`; shown this once, null when the request is repeated"
+    )
+
+
+class MeShape(Shape):
+    """Whom a key stands for."""
+
+    identity: IdentityShape = Field(description="Whose the key is")
+    rights: list[str] = Field(description="What calls with it may do at the most")
+
+
+# What routes about activation memory answer. No behaviour.
+
+
+class PrefixEntryShape(Shape):
+    """One memory that prompts begin with."""
+
+    mark: str = Field(description="Mark by which an answer cites it, such as `m1`")
+    item: str = Field(description="Id of the memory")
+    version: int = Field(description="Version that stands there")
+    memory: str = Field(description="Its text now")
+    added_at: datetime = Field(description="When it was put there")
+    changed: bool = Field(description="Whether it is no more what it was then")
+
+
+class CubePrefixShape(Shape):
+    """What prompts of a cube begin with."""
+
+    cube: str = Field(description="The cube")
+    entries: list[PrefixEntryShape] = Field(description="Its memories, in order")
+    tokens: int = Field(description="Estimated tokens of the text")
+    room: int = Field(description="Most tokens of memories it may have; 0 where no model keeps them")
+    text: str = Field(description="The section of the prompt; empty when there is none")
+    blocks: dict[str, int] = Field(
+        description="How many blocks of the cube are kept, by the fastest tier that each is in"
+    )
+
+
+class ComposingShape(Shape):
+    """The task that composes what prompts begin with."""
+
+    cube: str = Field(description="The cube")
+    task: str = Field(description="Id of the task")
+
+
+class WarmedShape(Shape):
+    """How long a model took to make what prompts begin with its own."""
+
+    cube: str = Field(description="The cube")
+    tokens: int = Field(description="Estimated tokens of what they begin with")
+    seconds: float = Field(description="Seconds it took")
+
+
+class DroppedShape(Shape):
+    """What was removed."""
+
+    cube: str = Field(description="The cube")
+    blocks: int = Field(description="How many blocks")
+
+
+class TierFillShape(Shape):
+    """How full a tier is, and what came of it since the store was opened."""
+
+    tier: str = Field(description="`device`, `host` or `disk`")
+    blocks: int = Field(description="Blocks in it")
+    size_bytes: int = Field(description="Bytes of these")
+    budget_bytes: int = Field(description="Bytes it may have")
+    hits: int = Field(description="How often a block was found there")
+    evictions: int = Field(description="How many blocks left it to make room")
+    bytes_per_s: float | None = Field(description="How quickly it is read; null before it was")
+
+
+class KvStatsShape(Shape):
+    """What is kept of all cubes, and what came of it."""
+
+    tiers: list[TierFillShape] = Field(description="The tiers; none when no model in the server ever kept anything")
+    dropped_writes: int = Field(description="Blocks not written to disk, which was too slow, full or failed")
+    damaged: int = Field(description="Damaged files that were met")
+    forgotten: int = Field(description="Blocks removed because what they were made of may not be kept")
+
+
+class DamagedShape(Shape):
+    """Which blocks on the disk were damaged, and are removed."""
+
+    damaged: list[str] = Field(description="Their keys")
+
+
+# What routes about adapters answer. No behaviour.
+
+
+class AdapterShape(Shape):
+    """What was learned of a cube, as an adapter of a model in the server."""
+
+    id: str = Field(description="Its id")
+    cube: str = Field(description="Cube it is of")
+    shard: str = Field(description="Topic of the cube that it is of; empty for the only or first one")
+    number: int = Field(description="Counts the shard's adapters from 1")
+    state: str = Field(description="`training`, `refused`, `ready`, `active` or `retired`")
+    stale: bool = Field(description="Whether a memory that it saw is different now: then it answers nothing")
+    model: str = Field(description="Model it was trained for; the last part of its name for whom the cube is not")
+    facts: int = Field(description="Memories it saw")
+    reason: str | None = Field(description="Why it was refused")
+    measures: dict[str, Any] | None = Field(description="What its examination found")
+    size_bytes: int | None = Field(description="Bytes of its files")
+    created_at: datetime = Field(description="When its training began")
+    finished_at: datetime | None = Field(description="When its training ended")
+
+
+class LearnableShape(Shape):
+    """What a cube's next adapter would know."""
+
+    cube: str = Field(description="The cube")
+    allowed: bool = Field(description="Whether its owner allows that its memories are learned")
+    memories: list[str] = Field(description="Texts of the memories that would be learned")
+    left_out: dict[str, int] = Field(description="How many memories are not learned, by reason")
+
+
+class ConsentShape(Shape):
+    """Whether a cube's memories may be learned."""
+
+    cube: str = Field(description="The cube")
+    allowed: bool = Field(description="Whether they may")
+    removed: int = Field(description="How many adapters were removed")
+
+
+class LearningShape(Shape):
+    """What becomes of a wish to have a cube learned."""
+
+    task: str | None = Field(description="Task that trains; null where none is due")
+    adapter: AdapterShape | None = Field(description="Adapter that answers and knows all there is to learn")
+
+
+class SeenMemoryShape(Shape):
+    """A memory as an adapter saw it."""
+
+    item: str = Field(description="Id of the memory")
+    version: int = Field(description="Version that it saw")
+    memory: str | None = Field(description="Its text then; null when it was erased")
+
+
+class SeenChangeShape(Shape):
+    """A memory that two adapters saw at different versions."""
+
+    before: SeenMemoryShape = Field(description="As the other one saw it")
+    after: SeenMemoryShape = Field(description="As this one did")
+
+
+class AdapterDiffShape(Shape):
+    """How what two adapters of a cube saw differs."""
+
+    cube: str = Field(description="The cube")
+    adapter: str = Field(description="Id of the adapter")
+    other: str | None = Field(description="Id of the one it is compared with; null when there is none before it")
+    added: list[SeenMemoryShape] = Field(description="What the other did not see")
+    removed: list[SeenMemoryShape] = Field(description="What only the other saw")
+    changed: list[SeenChangeShape] = Field(description="What both saw, at different versions")
+
+
+class UnlearnedShape(Shape):
+    """Memories that are learned no more."""
+
+    cube: str = Field(description="Cube they are in")
+    items: list[str] = Field(description="Ids of the memories")
+    adapters: list[str] = Field(description="Ids of adapters that saw one, and were removed")
+    files: int = Field(description="How many files were removed")
+    size_bytes: int = Field(description="Bytes of these files")
+
+
+class LearnAgainShape(Shape):
+    """Memories that may be learned again."""
+
+    cube: str = Field(description="Cube they are in")
+    items: int = Field(description="How many were kept from being learned")
 
 
 class FingerprintShape(Shape):

@@ -9,10 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
 from memos.api.families import Opened
-from memos.api.v1.common import Acting, Limit, TaskId, Timeout
-from memos.api.v1.errors import ERRORS
+from memos.api.v1.common import ERRORS, STREAM, Acting, Limit, TaskId, Timeout
 from memos.api.v1.shapes_cubes import TaskShape
-from memos.api.v1.streams import STREAM
 from memos.api.waiting import Told, look, looks, streamed
 from memos.core.types import Task
 

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import CubeBody, InCube, Limit, place_of
-from memos.api.v1.errors import ERRORS
+from memos.api.v1.common import ERRORS, CubeBody, InCube, Limit, place_of
 from memos.api.v1.shapes import Shape
 from memos.api.v1.shapes_cubes import SegmentShape
 

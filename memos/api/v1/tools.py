@@ -8,10 +8,8 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import CubeBody, IdempotencyKey, InCube, Limit, creation, place_of
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes import ItemShape
-from memos.api.v1.shapes_memories import ItemIdsShape, ToolUseShape
+from memos.api.v1.common import ERRORS, CubeBody, IdempotencyKey, InCube, Limit, creation, place_of
+from memos.api.v1.shapes import ItemIdsShape, ItemShape, ToolUseShape
 
 router = APIRouter(prefix="/tools", tags=["tools"], responses=ERRORS)
 

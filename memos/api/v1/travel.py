@@ -15,8 +15,7 @@ from starlette.responses import StreamingResponse
 
 from memos.api.auth import who
 from memos.api.families import Asked, Opened, Refused
-from memos.api.v1.common import CubeId
-from memos.api.v1.errors import ERRORS
+from memos.api.v1.common import ERRORS, CubeId
 from memos.api.v1.shapes import Shape
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from memos.api.families import Asked, Opened
-from memos.api.v1.common import IdempotencyKey, IdentityId, Limit, Place, creation
-from memos.api.v1.errors import ERRORS
-from memos.api.v1.shapes_access import IdentityShape, MembersShape, MeShape
+from memos.api.v1.common import ERRORS, IdempotencyKey, IdentityId, Limit, Place, creation
+from memos.api.v1.shapes_cubes import IdentityShape, MembersShape, MeShape
 
 router = APIRouter(tags=["users"], responses=ERRORS)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -95,3 +96,9 @@ class CachedEmbedder:
                 self._vectors.move_to_end(key)
             while len(self._vectors) > self._capacity:
                 self._vectors.popitem(last=False)
+
+
+# The spaces of the embedders that come with the program, known before any of their libraries is loaded.
+
+MINILM: Final = Fingerprint("all-MiniLM-L6-v2-int8", dimension=384, prefix_rule="none", normalised=True)
+E5: Final = Fingerprint("multilingual-e5-small-q4", dimension=384, prefix_rule="query-passage", normalised=True)

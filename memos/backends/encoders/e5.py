@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from memos.backends.encoders.fingerprints import E5
+from memos.backends.encoders.cache import E5
 from memos.core.ports import Vector
 from memos.core.types import Fingerprint
 from memos.errors import ModelError

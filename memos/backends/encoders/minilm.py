@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from memos.backends.encoders.fingerprints import MINILM
+from memos.backends.encoders.cache import MINILM
 from memos.core.ports import Vector
 from memos.core.types import Fingerprint
 from memos.errors import IntegrityError, InvalidInput, ModelError

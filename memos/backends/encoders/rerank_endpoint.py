@@ -11,7 +11,7 @@ from typing import Final
 import httpx2
 import stamina
 
-from memos.backends.endpoint_client import TooLarge, opened
+from memos.backends.http import TooLarge, opened
 from memos.backends.openai.requests import sendable
 from memos.backends.openai.responses import NoSuchModel, Refused, dig, told_status, where
 from memos.core.settings import ChatSettings, RerankSettings

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from memos.core import lora as adapter_files
-from memos.core.recipes import ADAPTER_FILE, LentAdapter
+from memos.core.lora import ADAPTER_FILE, LentAdapter
 from memos.errors import IntegrityError
 
 _MOST = 16

@@ -20,8 +20,8 @@ from memos.backends.local.loading import Loaded, special_tokens, without_tokens
 from memos.backends.openai.requests import in_words, sendable
 from memos.backends.openai.responses import finished_answer
 from memos.core.kv_cache import BLOCK_TOKENS, Activation, Fill, Prompt
+from memos.core.lora import Lending, LentAdapter
 from memos.core.ports import ChatReply, ChatRequest
-from memos.core.recipes import Lending, LentAdapter
 from memos.core.settings import ChatSettings
 from memos.core.streaming import Answering
 from memos.core.types import Json

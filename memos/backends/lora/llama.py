@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from transformers import LlamaForCausalLM, MistralForCausalLM
 
-from memos.backends.lora.lora_tree import Batch, Tree, batch_of
+from memos.backends.lora.batches import Batch, Tree, batch_of
 
 Row = tuple[list[int], list[int]]
 """The token ids of a prompt, and of the answer to it."""

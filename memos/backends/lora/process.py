@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memos.backends.child import end_with_parent, ignore_interrupts, serve
 from memos.backends.local.torch_threads import let_threads_sleep
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Recipe
 from memos.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from memos.backends.child import Child, Died
-from memos.core.lora_recipe import Recipe
+from memos.core.lora import Estimate, Exercise, Recipe
 from memos.core.ports import ChatMessage
-from memos.core.recipes import Estimate, Exercise
 from memos.errors import BackendUnavailable
 
 

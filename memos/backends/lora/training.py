@@ -42,10 +42,9 @@ from memos.backends.lora.batches import (
     rebalancing_steps,
 )
 from memos.backends.lora.generation import CachedContinuation, Continuation, greedy
-from memos.backends.lora.halves import halves_pay
-from memos.core.lora_recipe import Recipe
+from memos.backends.lora.resources import halves_pay
+from memos.core.lora import ADAPTER_FILE, Exercise, Recipe
 from memos.core.ports import ChatMessage
-from memos.core.recipes import ADAPTER_FILE, Exercise
 from memos.errors import IntegrityError
 
 _MOST_GRADIENT = 1.0

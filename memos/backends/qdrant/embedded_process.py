@@ -6,9 +6,11 @@ Serves requests over one socket until the parent closes it or dies. Imports noth
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,10 +20,7 @@ from uuid import UUID
 import qdrant_edge as edge
 
 from memos.backends.child import die_with_parent, ignore_interrupts, lock_folder, serve, write_durably
-from memos.backends.qdrant.edge_filters import EdgeDialect
-from memos.backends.qdrant.edge_keys import KEYS_FILE, PointKeys
-from memos.backends.qdrant.filters import compile_search
-from memos.backends.qdrant.qdrant_points import (
+from memos.backends.qdrant.filters import (
     ASKED,
     AT_LEAST,
     BUILD_WIDTH,
@@ -31,10 +30,70 @@ from memos.backends.qdrant.qdrant_points import (
     SEARCH_WIDTHS,
     SPARSE,
     STANDING,
+    EdgeDialect,
+    compile_search,
     point_key,
     stored_payload,
 )
 from memos.core.types import STANDING_OF, Arm
+
+# Which item and version each point of a shard is of: reading that from payloads costs as much as a search.
+
+KEYS_FILE = "keys"
+_HEAD = re.compile(rb"#(\d{1,12}) ([0-9a-f]{8})\n")
+# About 60 MB; of a larger index the rest is asked of the shard when it is found.
+_MOST = 250_000
+
+
+class PointKeys:
+    """The keys ("item:version") of points, by the points' ids as numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / KEYS_FILE
+        self._known: dict[int, str] = {}
+        self._unsaved: list[str] = []
+        if self._file.exists():
+            self._load()
+
+    def of(self, points: Sequence[int], ask: Callable[[Sequence[int]], Mapping[int, str]]) -> list[str]:
+        """Return the points' keys; `ask` reads from the shard those that are not known."""
+        missing = [point for point in points if point not in self._known]
+        if missing:
+            if len(self._known) + len(missing) > _MOST:
+                self._known.clear()
+                missing = list(points)
+            self._known.update(ask(missing))
+        return [self._known[point] for point in points]
+
+    def write(self, point: int, key: str) -> None:
+        """Remember a point that is written now, and keep it at the next `save`."""
+        self._unsaved.append(f"{point:032x} {key}\n")
+        if len(self._known) < _MOST:
+            self._known[point] = key
+
+    def save(self) -> None:
+        """Append what was written since the last time."""
+        if self._unsaved:
+            block = "".join(self._unsaved).encode()
+            with self._file.open("ab") as file:
+                file.write(b"#%d %08x\n" % (len(block), zlib.crc32(block)) + block)
+            self._unsaved.clear()
+
+    def _load(self) -> None:
+        content = self._file.read_bytes()
+        place = 0
+        while head := _HEAD.match(content, place):
+            block = content[head.end() : head.end() + int(head[1])]
+            if len(block) < int(head[1]) or zlib.crc32(block) != int(head[2], 16):
+                break
+            place = head.end() + len(block)
+            if len(self._known) < _MOST:
+                lines = (line.split(" ", 1) for line in block.decode().splitlines())
+                self._known.update((int(point, 16), key) for point, key in lines)
+        if place < len(content):
+            with self._file.open("r+b") as file:
+                file.truncate(place)
+
 
 MARK_FILE = "mark"
 OPTIMISED_FILE = "optimised"

@@ -13,15 +13,52 @@ from typing import Any
 
 import numpy as np
 
-from memos.backends.qdrant import qdrant_collection
-from memos.backends.qdrant.filters import compile_search
-from memos.backends.qdrant.qdrant_points import ASKED, AT_LEAST, SEARCH_WIDTHS, SPARSE, point_key, stored_payload
+from memos.backends.qdrant import server_client as qdrant_collection
+from memos.backends.qdrant.filters import (
+    ASKED,
+    AT_LEAST,
+    SEARCH_WIDTHS,
+    SPARSE,
+    compile_search,
+    point_key,
+    stored_payload,
+)
 from memos.backends.qdrant.server_client import Connection, IdfCorpusParams, connect, models
-from memos.backends.qdrant.server_filters import ServerDialect
 from memos.core.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.core.settings import QdrantSettings
 from memos.core.types import STANDING_OF
 from memos.errors import InvalidInput
+
+# How the Qdrant client's Python classes write filters; what a filter means is in `qdrant_filters`.
+
+
+class ServerDialect:
+    """The `Dialect` of `qdrant_client`."""
+
+    def group(
+        self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()
+    ) -> models.Filter:
+        """Return a filter of three lists."""
+        # An empty list stays: a filter without any could be read as another condition.
+        return models.Filter(must=list(must), should=list(should) or None, must_not=list(must_not) or None)
+
+    def among(self, key: str, values: Sequence[str] | Sequence[int]) -> models.FieldCondition:
+        """Return a match of one value or several."""
+        match: Any = models.MatchValue(value=values[0]) if len(values) == 1 else models.MatchAny(any=list(values))
+        return models.FieldCondition(key=key, match=match)
+
+    def within(self, key: str, **bounds: float) -> models.FieldCondition:
+        """Return a range of floats."""
+        return models.FieldCondition(key=key, range=models.Range(**bounds))
+
+    def empty(self, key: str) -> models.IsEmptyCondition:
+        """Return the condition that there is no value."""
+        return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+
+    def nothing(self) -> models.Filter:
+        """Return a filter that nothing passes."""
+        return models.Filter(must=[models.HasIdCondition(has_id=[])])
+
 
 _SERVER = ServerDialect()
 # The point that keeps the flush mark: without a cube no search and no scan sees it, and a snapshot has it.

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from memos.core.text.render import visible
+from memos.core.text.rendering import visible
 from memos.core.types import Hit, SearchResult
 from memos.kernel.memos import MemOS
 

@@ -9,8 +9,8 @@ import re
 import unicodedata
 from functools import cache
 
-from memos.core.text.invisible import is_invisible
 from memos.core.text.sentences import is_question, sentences
+from memos.core.text.validation import is_invisible
 
 # A pasted megabyte is no order; what hides an order deeper in a page has to get through the reader as a short fact.
 _SCAN_CHARS = 20_000

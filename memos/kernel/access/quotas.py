@@ -19,7 +19,7 @@ from memos.core.identities import Caller, Key, KeyLimits
 from memos.core.types import LOCAL_OWNER
 from memos.errors import LimitReached
 from memos.kernel.access.guard import caller
-from memos.memcube.ledger import key_usage
+from memos.memcube.ledger import access as key_usage
 from memos.memcube.ledger.engine import Ledger
 
 _REQUESTS, _ITEMS, _BYTES, _TOKENS = "requests", "items", "bytes", "tokens"

@@ -16,7 +16,7 @@ from memos.errors import BackendUnavailable, ModelError
 from memos.llm.client import Asker
 from memos.llm.usage import Meter
 from memos.memcube.parametric.quiz import KnownFact, plain, questions_of
-from memos.scheduler import prompting
+from memos.scheduler import learning as prompting
 
 log = logging.getLogger("memos.tasks")
 

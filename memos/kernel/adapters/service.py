@@ -15,16 +15,17 @@ from typing import IO
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.recipes import Estimate
+from memos.core.lora import Estimate
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Json
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied, shown
-from memos.kernel.adapters import adapter_export, adapter_standing
 from memos.kernel.adapters import comparison as adapter_diff
-from memos.kernel.adapters.adapter_export import Exported
+from memos.kernel.adapters import comparison as adapter_standing
+from memos.kernel.adapters import transfer as adapter_export
 from memos.kernel.adapters.comparison import AdapterDiff
 from memos.kernel.adapters.training import AdapterTraining, Progress, activated, check_allowed
-from memos.kernel.handles import Handles
+from memos.kernel.adapters.transfer import Exported
+from memos.kernel.context import Handles
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapter_exclusions

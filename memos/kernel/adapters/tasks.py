@@ -16,25 +16,25 @@ from functools import partial
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.lora_recipe import taught_alike
-from memos.core.nights import Night
-from memos.core.settings import Settings
+from memos.core.lora import taught_alike
+from memos.core.settings import Night, Settings
 from memos.core.types import Json, Scope, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.kernel.adapters.rephrasing import PHRASINGS
 from memos.kernel.adapters.training import AdapterTraining, Attendance, NothingToLearn, Occupied, check_allowed, pruned
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.llm.usage import Meter
 from memos.memcube import changes
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import tasks, usage
+from memos.memcube.ledger import queues as usage
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.ledger.tasks import Wanted
-from memos.memcube.parametric.renewal import Learned, Memory, Renewal, renewal
+from memos.memcube.parametric.selection import Learned, Memory, Renewal, renewal
 from memos.memcube.parametric.training import told_recipe
 from memos.scheduler.jobs.segments import ACTOR
+from memos.scheduler.learning import meter_of
 from memos.scheduler.periodic import LEARNING
-from memos.scheduler.prompting import meter_of
 from memos.scheduler.task import Job, Later, Parked, Run
 
 _LOOK_S = 0.25

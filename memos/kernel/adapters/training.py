@@ -17,18 +17,16 @@ import sqlalchemy as sa
 
 from memos.backends.lora.trainer import AdapterTrainer
 from memos.core.identities import Right
-from memos.core.lora import unwritten, wrong_with
-from memos.core.lora_recipe import Recipe, next_seed
-from memos.core.recipes import Estimate
+from memos.core.lora import Estimate, Recipe, next_seed, unwritten, wrong_with
 from memos.core.settings import ChatSettings, Settings
 from memos.core.types import Json, Scope
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
-from memos.kernel.adapters import adapter_earlier
+from memos.kernel.adapters import choosing as adapter_earlier
 from memos.kernel.adapters.choosing import Choosing
 from memos.kernel.adapters.rephrasing import PHRASINGS
-from memos.kernel.adapters.trainings import Trainings
+from memos.kernel.adapters.serving import Trainings
 from memos.kernel.chat.prompting import SYSTEM
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.llm.usage import Meter
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -37,10 +35,8 @@ from memos.memcube.ledger import cubes
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds, Measures
-from memos.memcube.parametric.pruning import superfluous
 from memos.memcube.parametric.quiz import KnownFact
-from memos.memcube.parametric.selection import Selected
-from memos.memcube.parametric.shards import Vectors
+from memos.memcube.parametric.selection import Selected, Vectors, superfluous
 from memos.memcube.parametric.training import Lessons
 from memos.scheduler.jobs.segments import ACTOR
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
-from memos.core.text import render
+from memos.core.text import rendering as render
 from memos.core.text.rendering import NOTICE, fenced, is_untrusted, memory_section, remembered, speaker_of
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType

@@ -12,10 +12,11 @@ from memos.core.types import Item, Role, SearchResult
 from memos.errors import InvalidInput
 from memos.kernel.chat.prompts import Entry, known_ids, section_of
 from memos.kernel.chat.results import Question, Recalled, Reference
-from memos.kernel.handles import Handles
+from memos.kernel.context import Handles
 from memos.kernel.tiers import WorkingMemory
 from memos.memcube import prompt_prefix as prefix_text
-from memos.memcube.ledger import items, paging
+from memos.memcube.ledger import items
+from memos.memcube.ledger import tier_moves as paging
 from memos.memcube.prompt_prefix import PrefixText
 from memos.reader.arguments import within
 

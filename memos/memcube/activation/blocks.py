@@ -11,7 +11,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from io import FileIO
@@ -21,11 +21,111 @@ from typing import IO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from memos.core.kv_cache import BLOCK_TOKENS
 from memos.core.types import Json
 from memos.errors import IntegrityError
-from memos.memcube.activation import compact
-from memos.memcube.activation.compact import COMPACT
-from memos.memcube.activation.tensor_head import tensor_head
+
+# Names blocks of a prompt's beginning: each by what made it and by all tokens up to its end. Pure.
+
+FORMAT = 1
+"""Grows when blocks are computed or laid out otherwise; blocks of another format are never met."""
+
+
+_ADAPTED = "adapter-"
+
+
+def fingerprint_of(made_by: Mapping[str, Json]) -> str:
+    """Return a digest of everything that keys and values depend on besides the tokens: 64 hexadecimal digits.
+
+    That of a model with an adapter on it says so before them.
+    """
+    told = {"format": FORMAT, "block_tokens": BLOCK_TOKENS, **made_by}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digest if made_by.get("adapter", "base") == "base" else f"{_ADAPTED}{digest}"
+
+
+def is_adapted(fingerprint: str) -> bool:
+    """Say whether a fingerprint is that of a model with an adapter on it."""
+    return fingerprint.startswith(_ADAPTED)
+
+
+def block_keys(fingerprint: str, salt: str, ids: Sequence[int]) -> list[str]:
+    """Return the key of each whole block of token ids, in their order; what is left at the end has none."""
+    parent = hashlib.sha256(f"{fingerprint}\n{salt}".encode()).digest()
+    keys = []
+    tokens = np.asarray(ids, dtype="<u4")
+    for end in range(BLOCK_TOKENS, len(tokens) + 1, BLOCK_TOKENS):
+        parent = hashlib.sha256(parent + tokens[end - BLOCK_TOKENS : end].tobytes()).digest()
+        keys.append(parent.hex())
+    return keys
+
+
+def usable_blocks(tokens: int) -> int:
+    """Return how many blocks of a prompt may come from memory: at least its last token has to be computed."""
+    return max(0, tokens - 1) // BLOCK_TOKENS
+
+
+# Keys and values in 8 bits, for the disk: a quarter or half of their bytes, near what they were and never equal.
+
+COMPACT = "+I8"
+"""What the type of a block ends with whose file is compact; its arrays are of the type before it."""
+
+_LARGEST = 127.0
+_BEYOND = 1e30
+
+
+def packed(array: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return an array (2, layers, kv_heads, tokens, head_dim) in whole numbers from -127 to 127, and its scales.
+
+    The scales are flat: those of keys (layers, kv_heads, head_dim), then those of values (layers, kv_heads, tokens).
+    Raises: ValueError (a number is not finite, or near the largest there is).
+    """
+    if not np.abs(array).max() < _BEYOND:
+        raise ValueError("its numbers are not finite")
+    steps = np.abs(array[0]).max(axis=-2) / _LARGEST, np.abs(array[1]).max(axis=-1) / _LARGEST
+    scales = [np.where(step > 0, step, 1.0).astype(np.float32) for step in steps]
+    whole = np.stack([array[0] / scales[0][..., None, :], array[1] / scales[1][..., :, None]])
+    return np.rint(whole).astype(np.int8), np.concatenate([scale.reshape(-1) for scale in scales])
+
+
+def unpacked(whole: npt.NDArray[np.int8], scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the array that they stand for, each number at most half a scale from what it was."""
+    _, layers, heads, tokens, width = whole.shape
+    keys = scales[: layers * heads * width].reshape(layers, heads, 1, width)
+    values = scales[layers * heads * width :].reshape(layers, heads, tokens, 1)
+    return np.stack([whole[0] * keys, whole[1] * values])
+
+
+def scale_count(shape: tuple[int, ...]) -> int:
+    """Return how many scales an array of a shape has."""
+    _, layers, heads, tokens, width = shape
+    return layers * heads * (width + tokens)
+
+
+def to_float(array: npt.NDArray[np.generic], dtype: str) -> npt.NDArray[np.float32]:
+    """Return an array as it is carried (F16 and BF16 as uint16) in single precision."""
+    if dtype == "BF16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return (array.view(np.float16) if dtype == "F16" else array).astype(np.float32)
+
+
+def from_float(array: npt.NDArray[np.float32], dtype: str) -> npt.NDArray[np.generic]:
+    """Return the same as it is carried, rounded to the nearest, of two to the even one."""
+    if dtype == "BF16":
+        bits = array.view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return array.astype(np.float16).view(np.uint16) if dtype == "F16" else array
+
+
+# The beginning of a `safetensors` file: what it holds, as JSON behind its length. Pure.
+
+
+def tensor_head(told: Mapping[str, Json]) -> bytes:
+    """Return the beginning of a file with these tensors, ended so that the data behind it is aligned to 8 bytes."""
+    raw = json.dumps(told, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    return struct.pack("<Q", len(raw)) + raw
+
 
 Array: TypeAlias = npt.NDArray[np.generic]
 
@@ -75,7 +175,7 @@ class Block:
         """Bytes of them in a file."""
         if not self.dtype.endswith(COMPACT):
             return self.size_bytes
-        return int(np.prod(self.shape)) + 4 * compact.scale_count(self.shape)
+        return int(np.prod(self.shape)) + 4 * scale_count(self.shape)
 
     def of_items(self, items: Iterable[str]) -> Block:
         """Return the block with other ids of what stands in it."""
@@ -116,7 +216,7 @@ def file_data(block: Block, array: Array) -> list[bytes | memoryview]:
     """Return what a block's file consists of: what it is, and its keys and values."""
     parts: tuple[Array, ...] = (array,)
     if block.dtype.endswith(COMPACT):
-        parts = compact.packed(compact.to_float(array, block.dtype.removesuffix(COMPACT)))
+        parts = packed(to_float(array, block.dtype.removesuffix(COMPACT)))
     data = [np.ascontiguousarray(part).reshape(-1).view(np.uint8).data for part in parts]
     digest = hashlib.sha256()
     for part in data:
@@ -162,8 +262,8 @@ def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Arr
         raise IntegrityError(f"The file of block {block.key[:12]} is damaged.")
     if is_compact:
         count = int(np.prod(block.shape))
-        numbers = compact.unpacked(read[:count].view(np.int8).reshape(block.shape), read[count:].view(np.float32))
-        array[...] = compact.from_float(numbers, block.dtype.removesuffix(COMPACT))
+        numbers = unpacked(read[:count].view(np.int8).reshape(block.shape), read[count:].view(np.float32))
+        array[...] = from_float(numbers, block.dtype.removesuffix(COMPACT))
     return block, array
 
 
@@ -198,7 +298,7 @@ def _tensors(block: Block) -> dict[str, Json]:
     if not block.dtype.endswith(COMPACT):
         return {_TENSOR: {"dtype": block.dtype, "shape": shape, "data_offsets": [0, block.size_bytes]}}
     count, end = int(np.prod(block.shape)), block.stored_bytes
-    scales: list[Json] = [compact.scale_count(block.shape)]
+    scales: list[Json] = [scale_count(block.shape)]
     return {
         _TENSOR: {"dtype": "I8", "shape": shape, "data_offsets": [0, count]},
         _SCALES: {"dtype": "F32", "shape": scales, "data_offsets": [count, end]},

@@ -12,10 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
 from memos.memcube.activation import policy
-from memos.memcube.activation.blocks import Block, Tier
-from memos.memcube.activation.chain import block_keys, usable_blocks
+from memos.memcube.activation.blocks import COMPACT, Block, Tier, block_keys, usable_blocks
 from memos.memcube.activation.checkout import Checkout
-from memos.memcube.activation.compact import COMPACT
 from memos.memcube.activation.policy import Rate
 from memos.memcube.activation.store import BlockStore
 

@@ -17,8 +17,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from memos.core.clock import to_micros
-from memos.core.lora import wrong_with
-from memos.core.recipes import ADAPTER_FILE
+from memos.core.lora import ADAPTER_FILE, wrong_with
 from memos.core.types import Json
 from memos.errors import IntegrityError
 from memos.memcube.dump.container import DumpReader, DumpWriter

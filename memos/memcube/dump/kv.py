@@ -16,15 +16,14 @@ import sqlalchemy as sa
 
 from memos.core.clock import from_micros, to_micros
 from memos.errors import IntegrityError
-from memos.memcube import prefix_rows
+from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.activation import blocks
-from memos.memcube.activation.blocks import SUFFIX, Array, Block
-from memos.memcube.activation.chain import is_adapted
+from memos.memcube.activation.blocks import SUFFIX, Array, Block, is_adapted
 from memos.memcube.dump.container import DumpReader, DumpWriter
 from memos.memcube.dump.format import ID, bad, object_of
 from memos.memcube.dump.ids import Fate, Ids, Kind
 from memos.memcube.ledger import schema as t
-from memos.memcube.prefix_rows import PrefixRow
+from memos.memcube.prompt_prefix import PrefixRow
 
 PREFIX = "kv/prefix.jsonl"
 _BLOCK = re.compile(r"kv/[0-9a-f]{64}" + re.escape(SUFFIX))

@@ -26,13 +26,11 @@ from memos.memcube.backup import rows
 from memos.memcube.backup.files import Ticker
 from memos.memcube.changes import Change
 from memos.memcube.dump import kv as dump_kv
-from memos.memcube.dump.check import Bounds, RowReader, digest_of, link
+from memos.memcube.dump.check import OWN, Bounds, RowReader, contents, digest_of, link, table_rows, unknown
 from memos.memcube.dump.container import DumpReader
-from memos.memcube.dump.dump_check import OWN, contents, table_rows, unknown
-from memos.memcube.dump.dump_problems import problems
 from memos.memcube.dump.format import ID, TABLES, bad, part_of
 from memos.memcube.dump.ids import Fate, Ids, Kind
-from memos.memcube.dump.settle import Settling, Target, settle
+from memos.memcube.dump.settle import Settling, Target, problems, settle
 from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks, templates
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers

@@ -12,8 +12,8 @@ from uuid import UUID
 import numpy as np
 
 from memos.core.ports import Vector
+from memos.memcube.dump.check import points
 from memos.memcube.dump.container import DumpReader
-from memos.memcube.dump.dump_check import points
 from memos.memcube.dump.format import POINTS, VECTORS, bad
 from memos.memcube.dump.ids import Fate, Ids, Kind
 from memos.memcube.dump.write import safetensors_header

@@ -18,8 +18,7 @@ import sqlalchemy as sa
 from memos.core.clock import to_micros
 from memos.core.ports import HeldPoint
 from memos.errors import InvalidInput
-from memos.memcube.activation.blocks import Array, Block
-from memos.memcube.activation.tensor_head import tensor_head
+from memos.memcube.activation.blocks import Array, Block, tensor_head
 from memos.memcube.backup import rows
 from memos.memcube.backup.files import Ticker
 from memos.memcube.dump import adapters as dump_adapters

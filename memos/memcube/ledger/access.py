@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from memos.core.identities import EVERYONE, RANK, CubeRole, Grant, Identity, IdentityKind, Key, KeyLimits, Right
 from memos.errors import NotFound
+from memos.memcube.ledger import queues
 from memos.memcube.ledger.cubes import exists, unknown
-from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, memberships
+from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, key_usage, memberships
 
 
 def add_identity(connection: sa.Connection, identity: Identity) -> None:
@@ -190,3 +191,26 @@ def _to_key(row: sa.Row[Any]) -> Key:
 
 def _moment(value: datetime) -> datetime:
     return value
+
+
+# What keys used in a span of time, counted in rows, so that it holds over restarts and over several processes.
+
+
+def take(connection: sa.Connection, key: str, what: str, span: str, amount: int, limit: int | None) -> bool:
+    """Count an amount unless more than the limit were used then; a negative one gives back. Say whether it was counted.
+
+    The row is changed by one statement, and other transactions wait for it: together they never use more.
+    """
+    where = (key_usage.c.key_id == key, key_usage.c.what == what, key_usage.c.span == span)
+    if queues.insert_new(connection, key_usage, {"key_id": key, "what": what, "span": span, "used": 0}):
+        before = (key_usage.c.key_id == key, key_usage.c.what == what, key_usage.c.span < span)
+        connection.execute(sa.delete(key_usage).where(*before))
+    fits = () if limit is None else (key_usage.c.used + amount <= limit,)
+    counted = sa.update(key_usage).where(*where, *fits).values(used=key_usage.c.used + amount)
+    return connection.execute(counted).rowcount == 1
+
+
+def used(connection: sa.Connection, key: str, span: str) -> dict[str, int]:
+    """Return what a key used in a span."""
+    query = sa.select(key_usage.c.what, key_usage.c.used).where(key_usage.c.key_id == key, key_usage.c.span == span)
+    return {row.what: row.used for row in connection.execute(query)}

@@ -7,8 +7,12 @@ How a database reads JSON and folds case is in `json_sql`.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeGuard
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol, TypeGuard
 
 import sqlalchemy as sa
 
@@ -26,8 +30,179 @@ from memos.core.filters import (
     Or,
     Scalar,
 )
-from memos.memcube.ledger.json_sql import Bool, Elements, JsonSql, Number, Sql
 from memos.memcube.ledger.schema import conversations, items, versions
+
+# What SQLite and PostgreSQL each do in a way of their own when a filter is judged: JSON elements, numbers, case.
+
+Sql = sa.ColumnElement[Any]
+Bool = sa.ColumnElement[bool]
+Number = int | float
+
+_COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
+    Op.GT: operator.gt,
+    Op.GTE: operator.ge,
+    Op.LT: operator.lt,
+    Op.LTE: operator.le,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The rows of a JSON list, or of a single value: `text` is null for what is no text, `flag` 'true' or 'false'."""
+
+    rows: sa.FromClause
+    is_text: Bool
+    is_number: Bool
+    text: Sql
+    flag: Sql
+    compare: Callable[[Op, Number], Bool]
+    one_of: Callable[[Sequence[Number]], Bool]
+
+
+class JsonSql(Protocol):
+    """One database's ways."""
+
+    def elements(self, column: Sql, key: str | None) -> Elements:
+        """Return the elements of a JSON list or, with a key, of what is under it in a JSON object."""
+        ...
+
+    def compare(self, column: Sql, op: Op, value: Number) -> Bool:
+        """Compare a column of numbers exactly, as Python compares."""
+        ...
+
+    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
+        """Say that a column of numbers equals one of the values, as Python compares."""
+        ...
+
+    def has_folded(self, text: Sql, part: str) -> Bool:
+        """Say that a text has a part, case folded as Python folds it."""
+        ...
+
+
+class SqliteJson:
+    """SQLite's ways: `json_each` gives every element with its type."""
+
+    def elements(self, column: Sql, key: str | None) -> Elements:
+        """Return the elements."""
+        # A filter's field name has no quote and no backslash (`memos.filters`), so this is the key and nothing else.
+        path = () if key is None else (f'$."{key}"',)
+        rows = sa.func.json_each(column, *path).table_valued("value", "type")
+        kind, value = rows.c.type, rows.c.value
+        return Elements(
+            rows, kind == "text", kind.in_(["integer", "real"]), value, kind,
+            lambda op, number: self.compare(value, op, number), lambda numbers: self.one_of(value, numbers),
+        )  # fmt: skip
+
+    def compare(self, column: Sql, op: Op, value: Number) -> Bool:
+        """Compare; SQLite does so exactly, whole numbers with floats too."""
+        # Without the column's type: a filter's date is epoch microseconds already, as the ledger stores it.
+        holds: Bool = _COMPARE[op](sa.type_coerce(column, sa.types.NULLTYPE), value)
+        return holds
+
+    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
+        """Look the number up."""
+        return sa.type_coerce(column, sa.types.NULLTYPE).in_(values)
+
+    def has_folded(self, text: Sql, part: str) -> Bool:
+        """Look for the part with Python's own folding: SQLite's `lower` knows ASCII only."""
+        return sa.func.instr(sa.func.casefold(text), part.casefold()) > 0
+
+
+class PostgresJson:
+    """PostgreSQL's ways: elements are JSON, and which numbers are floats shows in how they are written."""
+
+    def elements(self, column: Sql, key: str | None) -> Elements:
+        """Return the elements."""
+        value: Sql = sa.type_coerce(column, sa.JSON)
+        if key is not None:
+            under = value.op("->", return_type=sa.JSON())(sa.cast(key, sa.Text))
+            is_list = sa.func.json_typeof(under) == "array"
+            value = sa.case((is_list, under), else_=sa.func.json_build_array(under))
+        rows = sa.func.json_array_elements(value).table_valued(sa.column("value", sa.JSON), name="element")
+        element = rows.c.value
+        kind = sa.func.json_typeof(element)
+        plain = element.op("#>>", return_type=sa.Text())(sa.literal_column("'{}'::text[]"))
+        text = sa.case((kind == "string", plain), else_=None)
+        number = sa.case((kind == "number", plain), else_=None)
+        flag = sa.case((kind == "boolean", plain), else_=None)
+        return Elements(
+            rows, kind == "string", kind == "number", text, flag,
+            lambda op, value: _compare_written(number, op, value), lambda values: _one_of_written(number, values),
+        )  # fmt: skip
+
+    def compare(self, column: Sql, op: Op, value: Number) -> Bool:
+        """Compare a stored number; a float beside whole numbers is compared as the exact number it is."""
+        plain = sa.type_coerce(column, sa.types.NULLTYPE)
+        if isinstance(column.type, sa.Float):
+            return _compare_float(plain, op, value)
+        holds: Bool = _COMPARE[op](sa.cast(plain, sa.Numeric), _exactly(value))
+        return holds
+
+    def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
+        """Look the number up."""
+        plain = sa.type_coerce(column, sa.types.NULLTYPE)
+        if isinstance(column.type, sa.Float):
+            return plain.in_(_floats(values))
+        return sa.cast(plain, sa.Numeric).in_([_exactly(value) for value in values])
+
+    def has_folded(self, text: Sql, part: str) -> Bool:
+        """Look for the part with a function that folds as Python does."""
+        return sa.func.strpos(sa.func.memos_casefold(text), sa.cast(part.casefold(), sa.Text)) > 0
+
+
+def of(connection: sa.Connection) -> JsonSql:
+    """Return the ways of a connection's database."""
+    return SqliteJson() if connection.dialect.name == "sqlite" else PostgresJson()
+
+
+def _split(number: Sql) -> tuple[Sql, Sql]:
+    """Return a number as it stands in JSON as a float or as a whole number; one of them is null.
+
+    With a point or an exponent it is a float.
+    """
+    is_float = number.regexp_match("[.eE]")
+    as_float = sa.cast(sa.case((is_float, number), else_=None), sa.Double)
+    return as_float, sa.cast(sa.case((is_float, None), else_=number), sa.Numeric)
+
+
+def _compare_written(number: Sql, op: Op, value: Number) -> Bool:
+    as_float, as_whole = _split(number)
+    whole: Bool = _COMPARE[op](as_whole, _exactly(value))
+    return sa.func.coalesce(_compare_float(as_float, op, value), whole)
+
+
+def _one_of_written(number: Sql, values: Sequence[Number]) -> Bool:
+    as_float, as_whole = _split(number)
+    whole = as_whole.in_([_exactly(value) for value in values])
+    return sa.func.coalesce(as_float.in_(_floats(values)), whole)
+
+
+def _compare_float(number: Sql, op: Op, value: Number) -> Bool:
+    """Compare a float with a number that may be a whole one no float equals: then with the nearest float."""
+    near = _nearest(value)
+    if near != value:
+        # No float lies between the value and the nearest one.
+        above = op in (Op.GT, Op.GTE)
+        op = (Op.GT if near < value else Op.GTE) if above else (Op.LTE if near < value else Op.LT)
+    holds: Bool = _COMPARE[op](number, sa.cast(near, sa.Double))
+    return holds
+
+
+def _floats(values: Sequence[Number]) -> list[sa.ColumnElement[Any]]:
+    return [sa.cast(near, sa.Double) for value in values if (near := _nearest(value)) == value]
+
+
+def _nearest(value: Number) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _exactly(value: Number) -> sa.ColumnElement[Any]:
+    """Return a number as PostgreSQL's exact type."""
+    return sa.cast(sa.literal(format(Decimal(value), "f"), sa.Text), sa.Numeric)
+
 
 Value = Scalar | tuple[Scalar, ...]
 

@@ -15,7 +15,7 @@ from memos.core.clock import to_micros
 from memos.core.filters import Node
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
-from memos.memcube.ledger import json_sql
+from memos.memcube.ledger import filter_sql as json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import MOST, HotSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions

@@ -6,15 +6,19 @@ cube with the lowest turn is served next and its turn moves on by cost / weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from memos.memcube.ledger.schema import queues, tasks
+from memos.core.types import WHOLE
+from memos.memcube.ledger.postgres import MOST_SKEW
+from memos.memcube.ledger.schema import cubes as known
+from memos.memcube.ledger.schema import leases, queues, tasks, usage
 
 WAITING = sa.text("state = 'waiting'")
 """Spelt as the partial indexes are, or the database would not use them."""
@@ -110,3 +114,101 @@ def _entry(connection: sa.Connection, weight: float) -> float:
     """Return the turn of a cube that begins to be served: one task behind the one that is next."""
     lowest = connection.scalar(sa.select(sa.func.min(queues.c.turn)).where(queues.c.turn.is_not(None)))
     return (lowest or 0.0) + 1.0 / weight
+
+
+# Who fires a periodic job: one process in a period, whoever comes first.
+
+
+def due(connection: sa.Connection, name: str, now: datetime, every: timedelta) -> bool:
+    """Say whether nobody has fired the job within the period."""
+    until: datetime | None = connection.scalar(sa.select(leases.c.until).where(leases.c.name == name))
+    return until is None or _over(connection, until, now, every)
+
+
+def fire(connection: sa.Connection, name: str, owner: str, now: datetime, every: timedelta) -> bool:
+    """Claim this period's firing; False when another process has it."""
+    mine = {"owner": owner, "until": now + every}
+    if insert_new(connection, leases, {"name": name, **mine}):
+        return True
+    until = connection.execute(sa.select(leases.c.until).where(leases.c.name == name).with_for_update()).scalar_one()
+    if not _over(connection, until, now, every):
+        return False
+    connection.execute(sa.update(leases).where(leases.c.name == name).values(mine))
+    return True
+
+
+def _over(connection: sa.Connection, until: datetime, now: datetime, every: timedelta) -> bool:
+    # Later than a whole period, and not because another process's clock is ahead of this one's: the clock was set
+    # back, or the period made shorter.
+    ahead = timedelta(0) if connection.dialect.name == "sqlite" else 2 * MOST_SKEW
+    return until <= now or until > now + every + ahead
+
+
+# What background work spent, by cube, UTC day and purpose: language model calls and tokens, and seconds.
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Calls and tokens of language models, and seconds of work."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of both directions."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+def add(connection: sa.Connection, cube: str, purpose: str, now: datetime, spending: Spending) -> None:
+    """Add to what a cube spent today."""
+    where = (usage.c.cube_id == cube, usage.c.day == _day(now), usage.c.purpose == purpose)
+    start = {"cube_id": cube, "day": _day(now), "purpose": purpose}
+    nothing = dict.fromkeys(("calls", "prompt_tokens", "completion_tokens", "seconds"), 0)
+    insert_new(connection, usage, {**start, **nothing})
+    sums = {
+        "calls": usage.c.calls + spending.calls,
+        "prompt_tokens": usage.c.prompt_tokens + spending.prompt_tokens,
+        "completion_tokens": usage.c.completion_tokens + spending.completion_tokens,
+        "seconds": usage.c.seconds + spending.seconds,
+    }
+    connection.execute(sa.update(usage).where(*where).values(sums))
+
+
+def today(connection: sa.Connection, cube: str, now: datetime, besides: Collection[str] = ()) -> Spending:
+    """Return what a cube spent since midnight UTC, without these purposes."""
+    columns = (usage.c.calls, usage.c.prompt_tokens, usage.c.completion_tokens, usage.c.seconds)
+    query = sa.select(*(sa.func.sum(column) for column in columns))
+    query = query.where(usage.c.cube_id == cube, usage.c.day == _day(now), usage.c.purpose.not_in(besides))
+    row = connection.execute(query).one()
+    return Spending(int(row[0] or 0), int(row[1] or 0), int(row[2] or 0), float(row[3] or 0.0))
+
+
+def seconds_today(connection: sa.Connection, purpose: str, now: datetime) -> float:
+    """Return the seconds of work that all cubes together spent on a purpose since midnight UTC."""
+    query = sa.select(sa.func.sum(usage.c.seconds)).where(usage.c.day == _day(now), usage.c.purpose == purpose)
+    return float(connection.scalar(query.where(usage.c.cube_id.in_(_every_cube()))) or 0.0)
+
+
+def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: datetime) -> dict[str, int]:
+    """Return the tokens these cubes, without a list all, spent since midnight UTC; cubes without any are left out."""
+    query = sa.select(usage.c.cube_id, sa.func.sum(usage.c.prompt_tokens + usage.c.completion_tokens))
+    query = query.where(usage.c.cube_id.in_(_every_cube() if cubes is None else cubes), usage.c.day == _day(now))
+    return {cube: int(tokens) for cube, tokens in connection.execute(query.group_by(usage.c.cube_id)) if tokens}
+
+
+def next_day(now: datetime) -> datetime:
+    """Return when a new day's budget begins."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return today + timedelta(days=1)
+
+
+def _every_cube() -> sa.CompoundSelect[tuple[str]]:
+    # The key begins with the cube, so the days of all cubes are looked up cube by cube.
+    return sa.select(known.c.id).union_all(sa.select(sa.literal(WHOLE)))
+
+
+def _day(now: datetime) -> str:
+    return f"{now.astimezone(UTC):%Y-%m-%d}"

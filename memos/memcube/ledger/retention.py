@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from memos.core.filters import Condition, Op
 from memos.core.types import ItemType, LinkKind, RetentionAction, RetentionRule, Status
 from memos.errors import NotFound
-from memos.memcube.ledger import json_sql
+from memos.memcube.ledger import filter_sql as json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.schema import items, links, retention_rules, versions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,26 @@ import sqlalchemy as sa
 from memos.core.text.tool_calls import Turn
 from memos.core.types import ItemType, LinkKind, Role, Status, ToolCall
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger import tasks
 from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.tasks import NewTask
+
+# The background task about calls of tools: what several of them show together, and what an erasure left of them.
+
+TOOLS = "tools"
+
+
+def enqueue(
+    connection: sa.Connection, cube: str, messages: Iterable[str], now: datetime, *, again: bool = False
+) -> None:
+    """Have skills looked for around messages of tools; with `again` their trajectories are made anew first."""
+    new = [
+        NewTask(TOOLS, {"messages": batch, **({"again": True} if again else {})})
+        for batch in in_batches(sorted(set(messages)))
+    ]
+    if new:
+        tasks.enqueue(connection, cube, new, now)
+
 
 REACH = 100
 """Messages before and after one among which what belongs to it is looked for."""

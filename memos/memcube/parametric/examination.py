@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from memos.core.ports import ChatMessage
-from memos.memcube.parametric import general
+from memos.memcube.parametric import data as general
 from memos.memcube.parametric.quiz import Course, abstains, is_right, plain
 
 

@@ -27,7 +27,7 @@ from memos.memcube.ledger import tasks
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
-from memos.memcube.parametric.renewal import Why
+from memos.memcube.parametric.selection import Why
 from memos.memcube.parametric.training import KEPT
 
 FOLDER = "adapters"

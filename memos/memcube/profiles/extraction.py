@@ -12,9 +12,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
-from memos.memcube.profiles.template import Dimension, Template
+from memos.memcube.profiles.template import Dimension, Template, value_for
 from memos.memcube.profiles.traits import is_untrusted, said_at, trait
-from memos.memcube.profiles.values import value_for
 
 READER = "profile-model/1"
 _MOST_SURE = 0.9

@@ -17,9 +17,9 @@ from memos.memcube import changes, facts
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, templates
 from memos.memcube.ledger import schema as t
-from memos.memcube.profiles.model import Evidence
 from memos.memcube.profiles.template import Template, standard, stored_template
 from memos.memcube.profiles.traits import dimension_of, event_time, is_static, trait_key
+from memos.memcube.profiles.views import Evidence
 
 
 def template_of(connection: sa.Connection, cube: str) -> Template:

@@ -15,8 +15,7 @@ from memos.core.text.instructions import reads_like_instruction
 from memos.core.text.statements import key_of
 from memos.core.types import Fact, Item, ItemType, Role, Span, Status, Trust
 from memos.memcube.profiles.leaning import Leaning, clauses
-from memos.memcube.profiles.template import Dimension, Template
-from memos.memcube.profiles.values import value_for
+from memos.memcube.profiles.template import Dimension, Template, value_for
 
 READER = "profile/1"
 STATIC = "static"

@@ -16,7 +16,20 @@ from memos.core.text.entities import entities
 from memos.core.text.passages import addresses, find_passage, folded, numbers, shared_words, stems
 from memos.core.text.times import time_expressions
 from memos.core.types import Item, Role, Span, Trust
-from memos.reader.facts.origins import said_at, trust_of
+
+# What facts take over from the messages they were read in: when it was said, and how far it may be trusted. Pure.
+
+
+def said_at(item: Item) -> datetime:
+    """Return when a message was said, or stored when nobody knows."""
+    return item.said_at or item.created_at
+
+
+def trust_of(items: Sequence[Item]) -> Trust:
+    """Return untrusted when any source of any of the items is."""
+    doubtful = any(source.trust is Trust.UNTRUSTED for item in items for source in item.sources)
+    return Trust.UNTRUSTED if doubtful else Trust.TRUSTED
+
 
 SHOWN_CHARS = 4_000
 """Characters of a message that a model is shown."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
@@ -23,12 +23,11 @@ from memos.core.text.preferences import thing_of
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import key_of
 from memos.core.tokens import estimate_tokens
-from memos.core.types import TOPIC, Fact, Item, ItemType, Role
+from memos.core.types import TOPIC, UNUSED, Fact, Item, ItemType, Role
 from memos.memcube.profiles.extraction import instructions
 from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.traits import TRAIT
-from memos.reader.facts.answer import Found, FoundFact
-from memos.reader.facts.fact_extras import lessons, relations, topic_of, with_names
+from memos.reader.facts.answer import Found, FoundFact, lessons, relations, topic_of, with_names
 from memos.reader.facts.grounding import (
     NO_SUCH_DATE,
     NO_SUCH_NAME,
@@ -39,11 +38,11 @@ from memos.reader.facts.grounding import (
     is_dated,
     local,
     quoted,
+    said_at,
     subject_of,
     trust_in,
     unknown_name,
 )
-from memos.reader.facts.origins import said_at
 
 READER = "model/2"
 """The number is that of the prompt, `prompts/facts-2.txt`."""
@@ -238,3 +237,68 @@ def _summary(written: str, shown: Shown) -> str | None:
     if shown.doubtful and reads_like_instruction(text):
         return None  # a summary is shown to models, and may not carry on what a page ordered
     return text or None
+
+
+# Which messages are read together: wanted ones up to so many tokens, with those around as context. Pure.
+
+WINDOW_TOKENS = 1_500
+CONTEXT_TOKENS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Most tokens of a window, and of the messages before it or between two of its own."""
+
+    window: int = WINDOW_TOKENS
+    context: int = CONTEXT_TOKENS
+
+    def shrunk(self, times: int) -> Room:
+        """Return the room halved so many times: what a model could not answer may have been too much for it."""
+        return Room(max(1, self.window >> times), max(1, self.context >> times))
+
+
+class Window(NamedTuple):
+    """Messages in order; `context` are those that only tell what the others mean, `passed` what has nothing to read."""
+
+    messages: tuple[Item, ...]
+    context: frozenset[str]
+    passed: frozenset[str]
+
+
+def window(messages: tuple[Item, ...], wanted: Set[str], room: Room) -> Window:
+    """Return the first window of some messages in order: at least one that is wanted, if any says something.
+
+    What is not wanted between two that are is context; more of it than there is room for ends the window.
+    """
+    live = [message for message in messages if message.status not in UNUSED]
+    passed = frozenset(wanted - {message.id for message in live})
+    first = next((place for place, message in enumerate(live) if message.id in wanted), None)
+    if first is None:
+        return Window((), frozenset(), passed)
+    chosen, used, between, skipped = _before(live[:first], room), 0, list[Item](), 0
+    for place, message in enumerate(live[first:]):
+        cost = shown_tokens(message)
+        if message.id not in wanted:
+            between.append(message)
+            skipped += cost
+            if skipped > room.context:
+                break
+            continue
+        if place and used + skipped + cost > room.window:
+            break
+        chosen += [*between, message]
+        used += skipped + cost
+        between, skipped = [], 0
+    return Window(tuple(chosen), frozenset(message.id for message in chosen if message.id not in wanted), passed)
+
+
+def _before(messages: list[Item], room: Room) -> list[Item]:
+    """Return the last of some messages, as far as there is room for context."""
+    kept: list[Item] = []
+    left = room.context
+    for message in reversed(messages):
+        left -= shown_tokens(message)
+        if left < 0:
+            break
+        kept.append(message)
+    return kept[::-1]

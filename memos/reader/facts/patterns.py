@@ -20,8 +20,8 @@ from memos.core.text.statements import Statement, key_of, past_statements, state
 from memos.core.text.tellings import Kind, tellings
 from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
-from memos.reader.facts.fact_skills import skills
-from memos.reader.facts.origins import said_at, trust_of
+from memos.reader.facts.grounding import said_at, trust_of
+from memos.reader.facts.skills import skills
 
 READER = "patterns/2"
 # Patterns look for what people say of themselves; a pasted megabyte is not that.

@@ -23,7 +23,7 @@ from memos.core.text.sentences import asserted, is_question, is_supposed, senten
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
 from memos.llm.client import Asker
 from memos.llm.usage import Meter
-from memos.reader.facts.origins import said_at, trust_of
+from memos.reader.facts.grounding import said_at, trust_of
 from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
 
 log = logging.getLogger(__name__)

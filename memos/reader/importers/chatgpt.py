@@ -7,7 +7,7 @@ from typing import Any
 
 from memos.core.types import Json
 from memos.errors import shown
-from memos.reader.importers.record import (
+from memos.reader.importers.base import (
     ExportRecord,
     content_of,
     file_part,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memos.core.types import Json
-from memos.reader.importers.record import (
+from memos.reader.importers.base import (
     ExportRecord,
     content_of,
     file_part,

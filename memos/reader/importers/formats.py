@@ -2,16 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from memos.core.types import Json
+from memos.core.settings import LimitSettings
+from memos.core.text.redaction import mask
+from memos.core.text.validation import check_name
+from memos.core.types import Json, Message
+from memos.errors import InvalidInput
 from memos.reader.importers import chatgpt, claude, generic, langchain, locomo, longmemeval
-from memos.reader.importers.record import ExportRecord
+from memos.reader.importers.base import ExportRecord, read_date
 from memos.reader.importers.stream import read_entries
+from memos.reader.messages import read_messages
+
+# Checks an export's records the way `add` will, gives each an id, and notes wrong order; stores nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRecord:
+    """A record ready to be stored, with its id and time, or with its problem.
+
+    `late` says that its time is earlier than that of the message before it in its conversation.
+    """
+
+    record: ExportRecord
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was in the file so far: digests, not words."""
+
+    said: Counter[bytes] = field(default_factory=Counter)
+    ids: dict[bytes, tuple[bytes, str]] = field(default_factory=dict)
+    last: dict[str, datetime] = field(default_factory=dict)
+
+
+def checked(
+    records: Iterable[ExportRecord], zone: ZoneInfo, now: datetime, limits: LimitSettings
+) -> Iterator[CheckedRecord]:
+    """Yield the records with what `add` would refuse marked, so that each is named by its own place.
+
+    A message without an id gets one made of what it says, the same in every import.
+    """
+    seen = _Seen()
+    for record in records:
+        if record.problem is not None or not record.message:
+            yield CheckedRecord(record)
+            continue
+        try:
+            dated, message = _read(record, zone, now, limits)
+        except InvalidInput as error:
+            told, _ = mask(f"is refused: {error.field.removeprefix('messages[0].')} {error.reason}")
+            yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
+            continue
+        if message.message_id is None:
+            named = replace(dated, message={**dated.message, "message_id": _made_id(record, seen)})
+            yield CheckedRecord(named, _late(record, message, seen))
+            continue
+        first, same = _first_place(record, message, seen)
+        if first is None:
+            yield CheckedRecord(dated, _late(record, message, seen))
+        elif same:
+            yield CheckedRecord(dated)
+        else:
+            told = f"has the message id {message.message_id!r} of {first} and other text"
+            yield CheckedRecord(replace(record, message={}, problem=told, left_out=0))
+
+
+def _read(record: ExportRecord, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> tuple[ExportRecord, Message]:
+    check_name("conversation", record.conversation)
+    dated = record
+    if "chat_time" in record.message:
+        dated = replace(record, message={**record.message, "chat_time": read_date(record.message["chat_time"])})
+    [message] = read_messages([dated.message], zone, now, limits)
+    return dated, message
+
+
+def _made_id(record: ExportRecord, seen: _Seen) -> str:
+    told = json.dumps([record.conversation, record.message], sort_keys=True)
+    key = _digest(told)
+    seen.said[key] += 1
+    return f"import:{hashlib.sha256(f'{seen.said[key]} {told}'.encode()).hexdigest()[:32]}"
+
+
+def _first_place(record: ExportRecord, message: Message, seen: _Seen) -> tuple[str | None, bool]:
+    """Return where the file had this message id before, and whether with the same text."""
+    key = _digest(f"{record.conversation}\0{message.message_id}")
+    text = _digest(message.text)
+    if key not in seen.ids:
+        seen.ids[key] = (text, record.place)
+        return None, False
+    before, place = seen.ids[key]
+    return place, before == text
+
+
+def _late(record: ExportRecord, message: Message, seen: _Seen) -> bool:
+    if "chat_time" not in record.message:
+        return False
+    before = seen.last.get(record.conversation)
+    seen.last[record.conversation] = message.chat_time
+    return before is not None and message.chat_time < before
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
 
 _LOOKED_AT = 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from memos.core.types import Json
-from memos.reader.importers.record import ExportRecord, name_of, numbered, role_of
+from memos.reader.importers.base import ExportRecord, name_of, numbered, role_of
 
 _KEPT = ("role", "content", "name", "chat_time", "message_id", "tool_calls", "tool_call_id", "trust")
 _RENAMED = {

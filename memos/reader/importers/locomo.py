@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from memos.core.types import Json, Role
-from memos.reader.importers.record import ExportRecord, message_of, name_of, numbered
+from memos.reader.importers.base import ExportRecord, message_of, name_of, numbered
 
 _SESSION = re.compile(r"session_(\d{1,6})")
 

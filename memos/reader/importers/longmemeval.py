@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from memos.core.types import Json
-from memos.reader.importers.record import ExportRecord, message_of, name_of
+from memos.reader.importers.base import ExportRecord, message_of, name_of
 
 
 def matches(value: Json) -> bool:

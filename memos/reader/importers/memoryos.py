@@ -18,8 +18,7 @@ from typing import Literal
 
 from memos.core.types import Json, Role
 from memos.errors import InvalidInput
-from memos.reader.importers.base import read_date
-from memos.reader.importers.record import ExportRecord
+from memos.reader.importers.base import ExportRecord, read_date
 from memos.reader.importers.stream import Entry, read_entries, read_members
 
 FORMAT = "memoryos"

@@ -23,7 +23,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.consolidation import STATIC, Near, comparable, same
 from memos.scheduler.jobs.segments import ACTOR
-from memos.scheduler.nearness import NearOf
+from memos.scheduler.learning import NearOf
 from memos.scheduler.task import Run
 
 CONSOLIDATE = "consolidate"

@@ -20,7 +20,7 @@ from memos.memcube import images as pictures
 from memos.memcube.ledger import files, items
 from memos.reader.masking import Masking
 from memos.scheduler.jobs.segments import ACTOR
-from memos.scheduler.prompting import meter_of, plain, question
+from memos.scheduler.learning import meter_of, plain, question
 from memos.scheduler.task import Parked, Run
 
 PROMPT = "describe-1"

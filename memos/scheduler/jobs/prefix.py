@@ -16,15 +16,15 @@ import sqlalchemy as sa
 
 from memos.core.settings import Settings
 from memos.core.types import Item, ItemType, Json, Status
-from memos.memcube import changes, prefix_rows
+from memos.memcube import changes
+from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube import prompt_prefix as prefix_text
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger import schema as t
-from memos.memcube.prefix_rows import PrefixRow
-from memos.memcube.prompt_prefix import Line
-from memos.scheduler.cube_rules import CubeRules
+from memos.memcube.prompt_prefix import Line, PrefixRow
+from memos.scheduler.heat import Warmth
 from memos.scheduler.jobs.segments import ACTOR
-from memos.scheduler.policy import Warmth
+from memos.scheduler.rules import CubeRules
 from memos.scheduler.task import Run
 
 # Beside what is pinned. Messages, documents and tools are found by searching: they are evidence, not knowledge.

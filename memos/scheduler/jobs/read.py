@@ -6,16 +6,158 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from memos.core.clock import Clock
 from memos.core.types import Item, Reading
 from memos.errors import ModelError
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, reading
-from memos.reader.facts.windows import Room, Window, window
+from memos.memcube.ledger import items, reading, tasks
+from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger import tier_moves as moves
+from memos.memcube.ledger.segments import Page, SegmentRow
+from memos.memcube.ledger.tasks import NewTask
+from memos.reader.facts.llm import Room, Window, window
 from memos.scheduler import learning
-from memos.scheduler.jobs.segments import ACTOR
+from memos.scheduler.accesses import heat, is_hot, warmth_of
+from memos.scheduler.consolidation import Outcome
+from memos.scheduler.jobs.segments import ACTOR, live, said_by, summary
 from memos.scheduler.learning import Learner, Learnt, ToRead
+from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import Run
+
+# Reads unread pages of hot segments into long-term memory, one segment a task, in the transaction that ends it.
+
+# What one model call is shown; without a model there is no reason for few.
+_PAGES_BY_MODEL = 12
+# Few, since writers wait while what was read is kept: 64 took a second of the ledger.
+_PAGES_BY_PATTERN = 8
+# Looked at when levels are not in the order of heats.
+_CANDIDATES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What one attempt was about and found, before it knows whether that may be kept."""
+
+    segment: SegmentRow
+    pages: tuple[Page, ...]
+    behind: tuple[Item, ...]
+    """Messages whose words the model may have seen in the summary so far."""
+    shown: tuple[str, ...]
+    """The pages' messages that were not read finely, nor are about to be."""
+    learnt: Learnt | None
+    """None when there are no such messages."""
+    finely: bool
+    """What read them is what reads finely, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyseJob:
+    """Reads as `learner` does."""
+
+    rules: CubeRules
+    clock: Clock
+    learner: Learner
+
+    def run(self, run: Run) -> None:
+        """Read the hottest segment that the task asks for, and leave a task for the next one."""
+        found = self._read(run)
+        if found is None:
+            return
+        with run.finishing() as connection:
+            change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
+            rules = self.rules.ready(connection, change.cube)
+            if self._is_as_read(connection, found):
+                self._keep(change, rules, found)
+            if self._next(connection, run, rules) is not None:
+                again = NewTask(run.task.kind, dict(run.task.payload), key=run.task.key)
+                tasks.enqueue(connection, change.cube, [again], change.now)
+        self.learner.settled()
+
+    def _read(self, run: Run) -> _Reading | None:
+        cube = run.task.cube
+        with run.ledger.read() as connection:
+            segment = self._next(connection, run, self.rules.of(connection, cube))
+            if segment is None:
+                return None
+            asks = self.learner.has_model() and not run.task.payload.get("cheaply")
+            most = _PAGES_BY_MODEL if asks else _PAGES_BY_PATTERN
+            pages = tuple(moves.unread_pages(connection, segment, most))
+            messages = _left(connection, pages, {"all", "segment"}.isdisjoint(run.task.payload))
+            before = summary(connection, segment)
+            behind = tuple(tiers.members(connection, segment.id)) if asks and before else ()
+            shown = replace(learning.to_read(connection, cube, messages), before=before)
+        learnt = self.learner.read(run, shown, asks=asks) if messages else None
+        finely = asks or not self.learner.has_model()
+        return _Reading(segment, pages, behind, tuple(message.id for message in messages), learnt, finely)
+
+    def _next(self, connection: sa.Connection, run: Run, rules: HeatRules) -> SegmentRow | None:
+        """Return the segment to read, None when there is none with an unread page."""
+        cube, payload = run.task.cube, run.task.payload
+        if "segment" in payload:
+            named = tiers.get_segments(connection, [str(payload["segment"])])
+            return next((one for one in named.values() if one.unread and one.cube == cube), None)
+        if payload.get("all"):
+            return next(iter(moves.any_unread(connection, cube)), None)
+        now = self.clock.now()
+        level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
+        found = moves.hot_unread(connection, cube, level, _CANDIDATES, int(payload.get("least", 1)))
+        hot = [segment for segment in found if is_hot(segment, rules, now)]
+        return max(hot, key=lambda segment: rules.policy.heat(warmth_of(segment), now), default=None)
+
+    @staticmethod
+    def _is_as_read(connection: sa.Connection, found: _Reading) -> bool:
+        """Say that nothing of what was shown was changed or erased, and no page moved or read by another meanwhile."""
+        segment = tiers.get_segments(connection, [found.segment.id]).get(found.segment.id)
+        if segment is None:
+            return False
+        still = moves.unread_pages(connection, segment, len(found.pages))
+        members = tiers.members(connection, segment.id) if found.behind else []
+        now = {message.id: message.version_id for message in members}
+        same = all(now.get(message.id) == message.version_id for message in found.behind)
+        return same and said_by(still) == said_by(found.pages)
+
+    def _keep(self, change: Change, rules: HeatRules, found: _Reading) -> None:
+        connection, learnt, outcome = change.connection, found.learnt, Outcome()
+        segment = tiers.get_segments(connection, [found.segment.id])[found.segment.id]
+        if learnt is not None:
+            behind = () if learnt.extraction.model is None else (message.id for message in found.behind)
+            outcome = learning.keep(change, learnt, [*found.shown, *behind])
+        if found.finely:
+            reading.mark(connection, found.shown)
+        moves.mark_read(connection, segment, found.pages)
+        heat_then = rules.policy.heat(warmth_of(segment), change.now)
+        if learnt is not None and learnt.extraction.summary is not None:
+            segment.told, segment.told_pages = learnt.extraction.summary, segment.pages
+        if not segment.unread:
+            heat(segment, rules.policy.analysed(warmth_of(segment), change.now))
+        segment.updated_at = change.now
+        tiers.save(connection, [segment], [segment.id])
+        _tell(change, found, outcome, heat_then)
+
+
+def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> list[Item]:
+    """Return the pages' messages without those that were read finely: what they say is known.
+
+    Those that are wanted are left to their own task, unless somebody asks for these pages: no message costs two calls.
+    """
+    done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
+    messages = [message for page in pages for message in live(page)]
+    states = reading.states(connection, [message.id for message in messages])
+    return [message for message in messages if states.get(message.id) not in done]
+
+
+def _tell(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -> None:
+    rejected = 0 if found.learnt is None else found.learnt.extraction.rejected
+    body = {
+        "tier": "long",
+        "segment": found.segment.id,
+        "heat": round(heat_then, 4),
+        "pages": [page.id for page in found.pages],
+        **learning.told(outcome, rejected),
+    }
+    changes.record(change, "move", body)
+
 
 # Short messages are many before they are a window's worth of tokens.
 _MOST_WANTED = 100

@@ -15,8 +15,7 @@ from memos.errors import InvalidInput, NotFound
 from memos.memcube import changes, documents
 from memos.memcube.documents import Part
 from memos.memcube.ledger import files
-from memos.reader.chunking import Passage, Split
-from memos.reader.documents import Document, read
+from memos.reader.documents import Document, Passage, Split, read
 from memos.reader.masking import Masking
 from memos.scheduler.task import Run
 

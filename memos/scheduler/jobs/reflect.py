@@ -19,7 +19,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler import consolidation as consolidate
 from memos.scheduler.jobs.segments import ACTOR
-from memos.scheduler.prompting import meter_of, plain, question
+from memos.scheduler.learning import meter_of, plain, question
 from memos.scheduler.task import Run
 
 REFLECT = "reflect"

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import sqlalchemy as sa
+from pydantic import BaseModel, Field
 
 from memos.core.clock import new_id
 from memos.core.ports import Vector
-from memos.core.text.render import said
+from memos.core.text.rendering import said
 from memos.core.types import UNUSED, Item
+from memos.llm.client import Asker
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
-from memos.memcube.ledger.segments import Overflow, Page, SegmentRow
-from memos.scheduler.accesses import warmth_of
-from memos.scheduler.cube_rules import CubeRules
-from memos.scheduler.policy import Access
-from memos.scheduler.rules import HeatRules
+from memos.memcube.ledger.segments import ARCHIVED, OPEN, Overflow, Page, SegmentRow
+from memos.scheduler.accesses import Triggers, is_hot, warmth_of
+from memos.scheduler.heat import Access
+from memos.scheduler.learning import meter_of, plain, question
+from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.segmentation import Candidates, PageView, SegmentView, Sentence, counted, sentences, telling
 from memos.scheduler.task import Run
-from memos.scheduler.triggers import Triggers
 
 ACTOR = "scheduler"
 
@@ -202,3 +204,164 @@ def summary(connection: sa.Connection, segment: SegmentRow) -> str:
         said(live[item].speaker, live[item].memory[start:end]) for item, start, end in segment.spans if item in live
     ]
     return "\n".join(told)
+
+
+# Makes a segment again from its pages: after one of them was erased or changed, or when the embedder is another.
+
+
+@dataclass(frozen=True, slots=True)
+class RemakeJob:
+    """Gives a segment the vector, keywords and sentences that its pages have now."""
+
+    turns_of: TurnsOf
+
+    def run(self, run: Run) -> None:
+        """Make the segment that the task names again; one that is gone needs nothing."""
+        cube, segment_id = run.task.cube, str(run.task.payload["segment"])
+        with run.ledger.read() as connection:
+            pages = _pages(tiers.members(connection, segment_id))
+        vectors = page_vectors(self.turns_of, [live(page) for page in pages])
+        run.go_on(0.5)
+        with run.finishing() as connection:
+            change = changes.begin(connection, cube, ACTOR, run.clock)
+            segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            if segment is None:
+                return
+            if said_by(_pages(tiers.members(connection, segment_id))) != said_by(pages):
+                tiers.remake(connection, cube, [segment_id], change.now)
+                return
+            words = Counter(word for page in pages for word in sorted(keywords_of(page)))
+            segment.keywords = dict(words.most_common(tiers.KEPT_KEYWORDS))
+            segment.vector = vectors.sum(axis=0)
+            segment.told, segment.spans = None, []
+            segment.spans = spans(connection, segment, pages)
+            segment.updated_at = change.now
+            tiers.save(connection, [segment], [segment_id])
+
+
+def _pages(messages: Sequence[Item]) -> list[Page]:
+    """Return messages as the pages they make."""
+    by_page: dict[tuple[str, int], list[Item]] = {}
+    for message in messages:
+        place = (message.conversation or message.id, message.page or 0)
+        by_page.setdefault(place, []).append(message)
+    return [Page(number, tuple(members)) for (_, number), members in by_page.items()]
+
+
+# Has a model rewrite a segment's summary after it grew; without one, its own sentences are the summary.
+
+PROMPT = "summary-1"
+_SHOWN_MESSAGES = 48
+_SHOWN_CHARS = 600
+
+
+class Told(BaseModel):
+    """A model's summary of a segment."""
+
+    summary: str = Field(min_length=1, max_length=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class SummariseJob:
+    """At most one call a task; one task a segment waits at a time."""
+
+    asker: Callable[[], Asker | None]
+
+    def run(self, run: Run) -> None:
+        """Rewrite the summary of the segment that the task names. Raises: ModelError, BackendUnavailable."""
+        asker, segment_id = self.asker(), str(run.task.payload["segment"])
+        with run.ledger.read() as connection:
+            segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            members = [] if segment is None else tiers.members(connection, segment_id)
+        said = [message for message in members if message.status not in UNUSED]
+        if asker is None or segment is None or not said or segment.told_pages >= segment.pages:
+            return
+        run.check_budget()
+        lines = [f"summary so far: {plain(segment.told or '', _SHOWN_CHARS)}", *map(_line, said[-_SHOWN_MESSAGES:])]
+        answer = asker.ask(question(PROMPT, lines), Told, meter=meter_of(run, "chat"))
+        with run.finishing() as connection:
+            changes.begin(connection, run.task.cube, ACTOR, run.clock)
+            now = tiers.get_segments(connection, [segment_id]).get(segment_id)
+            # What was erased or changed meanwhile may be in the answer; its remaking asks again.
+            if now is not None and _states(tiers.members(connection, segment_id)) == _states(members):
+                now.told, now.told_pages = answer.summary.strip() or None, segment.pages
+                tiers.save(connection, [now], [segment_id])
+
+
+def _states(members: Sequence[Item]) -> list[str]:
+    return [message.version_id for message in members]
+
+
+def _line(message: Item) -> str:
+    at = message.said_at or message.created_at
+    return f"{at:%F} {plain(message.speaker, 80)}: {plain(message.memory, _SHOWN_CHARS)}"
+
+
+# Sends a cube's segments where their heat says: hot ones to be read or back from the archive, cold ones into it.
+
+_MOVED_AT_ONCE = 64
+# What just opened has had no time to be looked up.
+GRACE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob:
+    """Compares the segments of one cube with its thresholds and its capacity."""
+
+    rules: CubeRules
+
+    def run(self, run: Run) -> None:
+        """Move what has to, at most so much a task, and leave a task for the rest."""
+        with run.finishing() as connection:
+            change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
+            self.rules.follow_share(connection, change.cube, change.now)
+            rules = self.rules.ready(connection, change.cube)
+            back = self._bring_back(change, rules)
+            down = self._archive(change, rules)
+            if self._hot_unread(connection, change.cube, rules, change.now):
+                moves.enqueue(connection, change.cube, moves.analyse_task(), change.now)
+            if max(back, down) == _MOVED_AT_ONCE:
+                tasks.enqueue(connection, change.cube, [moves.sweep_task()], change.now)
+
+    @staticmethod
+    def _hot_unread(connection: sa.Connection, cube: str, rules: HeatRules, now: datetime) -> bool:
+        level = rules.policy.level_of(rules.thresholds.promote_above, now) - rules.policy.slack
+        return any(is_hot(segment, rules, now) for segment in moves.hot_unread(connection, cube, level, 8))
+
+    @staticmethod
+    def _bring_back(change: Change, rules: HeatRules) -> int:
+        level = rules.policy.level_of(rules.thresholds.promote_above, change.now) - rules.policy.slack
+        found = moves.revived(change.connection, change.cube, level, _MOVED_AT_ONCE)
+        hot = [segment for segment in found if is_hot(segment, rules, change.now)]
+        move(change, rules, hot, OPEN)
+        return len(hot)
+
+    def _archive(self, change: Change, rules: HeatRules) -> int:
+        """Archive what is below the lower border, then the coldest beyond the capacity; unread ones are read first."""
+        connection, cube = change.connection, change.cube
+        level = rules.policy.level_of(rules.thresholds.demote_below, change.now)
+        beyond = moves.border_of(connection, cube, rules.mid_capacity)
+        if beyond is not None:
+            # That one and all colder ones; "below" leaves the border itself out.
+            level = max(level, _just_above(beyond))
+        before = change.now - GRACE
+        found = moves.cold(connection, cube, level, before, _MOVED_AT_ONCE)
+        move(change, rules, found, ARCHIVED)
+        for unread in moves.cold_unread(connection, cube, level, before, _MOVED_AT_ONCE):
+            moves.enqueue(connection, cube, moves.analyse_task(segment=unread, cheaply=True), change.now)
+        return len(found)
+
+
+def _just_above(level: float) -> float:
+    return level + max(1e-9, abs(level) * 1e-12)
+
+
+def move(change: Change, rules: HeatRules, segments: Sequence[SegmentRow], state: str) -> None:
+    """Archive segments or bring them back, and write down at which heat."""
+    if not segments:
+        return
+    heats = {segment.id: rules.policy.heat(warmth_of(segment), change.now) for segment in segments}
+    moves.set_state(change.connection, segments, state, change.now)
+    tier = "archive" if state == ARCHIVED else "mid"
+    body = {"tier": tier, "segments": list(heats), "heat": {id_: round(heat, 4) for id_, heat in heats.items()}}
+    changes.record(change, "move", body)

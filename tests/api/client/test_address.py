@@ -10,7 +10,7 @@ import pytest
 
 from memos.api.client import MemOSClient, openmem
 from memos.api.client import v1_requests as own_memories
-from memos.api.client.address import LOCAL, Options, address_of
+from memos.api.client.calls import LOCAL, Options, address_of
 from memos.errors import BackendUnavailable, InvalidInput
 
 TEXT = [{"role": "user", "content": "x"}]

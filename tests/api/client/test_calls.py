@@ -8,9 +8,7 @@ import pytest
 
 from memos.api.client import openmem
 from memos.api.client import v1_requests as own_memories
-from memos.api.client.address import Options
-from memos.api.client.calls import Call, Reply, Waiting, exchange, pause_before
-from memos.api.client.failures import failure, retry_after_s
+from memos.api.client.calls import Call, Options, Reply, Waiting, exchange, failure, pause_before, retry_after_s
 from memos.errors import (
     BackendTimeout,
     BackendUnavailable,

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from memos.api.client import AsyncMemOSClient, MemOSClient
-from memos.api.client.parts import Cubes, Tasks
+from memos.api.client.blocking import Cubes, Tasks
 
 KNOWN = """
 get_message(user_id, conversation_id=None, conversation_limit_number=None, message_limit_number=None,

@@ -9,7 +9,7 @@ import pytest
 
 from memos.core.clock import new_id
 from memos.errors import BackendUnavailable, Conflict, NotFound, PermissionDenied
-from memos.kernel.adapters.adapter_export import EXPORTED
+from memos.kernel.adapters.transfer import EXPORTED
 from memos.memcube.parametric.forgetting import FOLDER
 from tests.adapters import active, with_a_model, with_card, with_files
 from tests.api.client.conftest import Listening, Open

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from memos.core.kv_cache import BLOCK_TOKENS
-from memos.memcube.activation.blocks import Array, Block
-from memos.memcube.activation.chain import block_keys
+from memos.memcube.activation.blocks import Array, Block, block_keys
 from memos.memcube.activation.store import BlockStore, TierFill
 
 SHAPE = (2, 2, 1, BLOCK_TOKENS, 4)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.core.kv_cache import BLOCK_TOKENS
-from memos.memcube.activation.chain import block_keys, fingerprint_of, usable_blocks
+from memos.memcube.activation.blocks import block_keys, fingerprint_of, usable_blocks
 
 ids = st.lists(st.integers(0, 2**32 - 1), max_size=4 * BLOCK_TOKENS)
 

@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as arrays
 from safetensors import numpy as numpy_reader
 
 from memos.errors import IntegrityError
-from memos.memcube.activation import blocks, compact
+from memos.memcube.activation import blocks
+from memos.memcube.activation import blocks as compact
 from memos.memcube.activation.blocks import Tier
 from memos.memcube.activation.store import BlockStore
 from tests.fakes import FixedClock

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from memos.core.ports import ChatMessage
-from memos.memcube.parametric import general
+from memos.memcube.parametric import data as general
 from memos.memcube.parametric.data import NOT_TOLD
 from memos.memcube.parametric.examination import Bounds, Examination, Measures
 from memos.memcube.parametric.quiz import KnownFact, course_of

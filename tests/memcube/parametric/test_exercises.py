@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from memos.core.lora import Exercise
 from memos.core.ports import ChatMessage
-from memos.core.recipes import Exercise
 from memos.memcube.parametric.examination import prompt_of
-from memos.memcube.parametric.exercises import EVERY_REPLAYED, digest_of, exercises_of, with_memories
 from memos.memcube.parametric.quiz import UNTOLD, Course, DrillKind, KnownFact, course_of
+from memos.memcube.parametric.training import EVERY_REPLAYED, digest_of, exercises_of, with_memories
 
 FACTS = (
     KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon"),

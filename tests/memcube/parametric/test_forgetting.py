@@ -9,12 +9,10 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.core.clock import new_id
-from memos.core.lora import CONFIG, FILES
-from memos.core.recipes import ADAPTER_FILE
+from memos.core.lora import ADAPTER_FILE, CONFIG, FILES
 from memos.errors import BackendUnavailable
 from memos.memcube.backup import backups
-from memos.memcube.backup.moving import copy_ledger
-from memos.memcube.backup.restore import restore_archive
+from memos.memcube.backup.restore import copy_ledger, restore_archive
 from memos.memcube.ledger import adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url

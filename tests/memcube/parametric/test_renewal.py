@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
-from memos.memcube.parametric.pruning import superfluous
-from memos.memcube.parametric.renewal import Learned, Memory, Renewal, Why, renewal
+from memos.memcube.parametric.selection import Learned, Memory, Renewal, Why, renewal, superfluous
 
 NOTHING: frozenset[Memory] = frozenset()
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.memcube.parametric.quiz import KnownFact
-from memos.memcube.parametric.shards import WHOLE, Vectors, shards_of
+from memos.memcube.parametric.selection import WHOLE, Vectors, shards_of
 
 
 def fact(number: int) -> KnownFact:

@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memos.core.settings import LimitSettings
-from memos.reader.importers.checks import CheckedRecord, checked
-from memos.reader.importers.formats import Format, detect, read_export
+from memos.reader.importers.formats import CheckedRecord, Format, checked, detect, read_export
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 

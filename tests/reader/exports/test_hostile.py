@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memos.core.settings import LimitSettings
-from memos.reader.importers.checks import checked
-from memos.reader.importers.formats import Format, detect, read_export
+from memos.reader.importers.formats import Format, checked, detect, read_export
 
 SHAPES: list[Any] = [
     {

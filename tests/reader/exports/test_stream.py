@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memos.errors import InvalidInput
-from memos.reader.importers import pieces, stream
+from memos.reader.importers import stream
+from memos.reader.importers import stream as pieces
 from memos.reader.importers.stream import read_entries
 
 values = st.recursive(
