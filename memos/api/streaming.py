@@ -1,23 +1,115 @@
-"""Runs chats for routes: in threads of their own, so that slow models hold up no other request; knows no shape."""
+"""Chats in threads of their own, streamed responses, and waiting without holding a thread. Knows no route."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import json
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
-from anyio import CancelScope, to_thread
+from anyio import CancelScope, from_thread, to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from fastapi import Depends, Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from memos.api.auth import check_still
 from memos.api.families import Refused
+from memos.api.serialization import error_view
+from memos.core.types import Json
+from memos.errors import MemosError
 from memos.kernel.chat.chat import ChatStream
 from memos.kernel.chat.results import ChatResult
 from memos.kernel.memos import MemOS
+
+_Seen = TypeVar("_Seen")
+
+# Few, since the others are for requests that do something; a look takes about a millisecond.
+_LOOKS_AT_ONCE = 4
+_PAUSES_S = (0.05, 1.0)
+_ALIVE_EVERY_S = 15.0
+
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Of a stream: no proxy may keep it, nor hold it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event of a stream; `id` is where a client that comes back goes on."""
+
+    event: str
+    data: Json
+    id: str | None = None
+
+
+async def look(request: Request, call: Callable[[], _Seen]) -> _Seen:
+    """Return what a short call says, made in one of the threads that are for waiting.
+
+    Raises: NoKey when the request's key was ended by then: what waits or is streamed may last an hour.
+    """
+    state = request.app.state
+    if not hasattr(state, "looking"):
+        state.looking = anyio.CapacityLimiter(_LOOKS_AT_ONCE)
+
+    def seen() -> _Seen:
+        found = call()
+        check_still(state.memos, request.state.caller)  # behind it, so that nothing of what comes later is told
+        return found
+
+    return await to_thread.run_sync(seen, limiter=state.looking)
+
+
+async def looks(request: Request, call: Callable[[], _Seen], timeout_s: float) -> AsyncIterator[_Seen]:
+    """Yield what a call says now and again, more and more rarely, for so long; the last time at the end of it.
+
+    A server that is about to stop ends it early: a stop waits for requests.
+    """
+    stopping = getattr(request.app.state, "stopping", lambda: False)
+    deadline, (pause, slowest) = time.monotonic() + timeout_s, _PAUSES_S
+    while True:
+        yield await look(request, call)
+        left = deadline - time.monotonic()
+        if left <= 0 or stopping():
+            return
+        await anyio.sleep(min(pause, left))
+        pause = min(slowest, pause * 1.5)
+
+
+def streamed(told: AsyncIterator[Told | None]) -> StreamingResponse:
+    """Return server-sent events; None is a look that found nothing, after many of which the line is kept alive.
+
+    An error ends the stream with an event `error`. The stream ends when the client goes.
+    """
+    return StreamingResponse(_lines(told), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _lines(told: AsyncIterator[Told | None]) -> AsyncIterator[str]:
+    spoke = time.monotonic()
+    yield ": begun\n\n"
+    try:
+        async with aclosing(told) as entries:  # type: ignore[type-var] # an async generator
+            async for entry in entries:
+                if entry is not None:
+                    yield _written(entry)
+                elif time.monotonic() - spoke < _ALIVE_EVERY_S:
+                    continue
+                else:
+                    yield ": alive\n\n"
+                spoke = time.monotonic()
+    except MemosError as error:
+        yield _written(Told("error", error_view(error)["error"]))
+
+
+def _written(entry: Told) -> str:
+    number = "" if entry.id is None else f"id: {entry.id}\n"
+    return f"{number}event: {entry.event}\ndata: {json.dumps(entry.data)}\n\n"
+
 
 _Given = TypeVar("_Given")
 _LEAST_THREADS = 8
@@ -147,3 +239,91 @@ async def _talks(request: Request) -> Talks:
 
 
 Talking = Annotated[Talks, Depends(_talks)]
+
+
+_BEAT, _BEAT_S = b"\n", 0.5
+_LINES_AHEAD = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """How a call in its thread tells lines, and learns that nobody listens any more."""
+
+    line: Callable[[bytes], None]
+    stop: threading.Event
+
+
+class Lines(Response):
+    """Runs a call in a thread and sends its lines; an empty one now and then, so that either end sees the other go."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(
+        self, work: Callable[[Telling], None], limiter: anyio.CapacityLimiter, stopping: Callable[[], bool]
+    ) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._work = work
+        self._limiter = limiter
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the lines until the call ends or the client is gone; in the second case the call ends soon."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        stop = threading.Event()
+        lines, told = anyio.create_memory_object_stream[bytes](_LINES_AHEAD)
+
+        async def work() -> None:
+            async with lines:
+                await to_thread.run_sync(self._in_thread, lines, stop, limiter=self._limiter)
+
+        async with anyio.create_task_group() as working:
+            working.start_soon(work)
+            try:
+                await self._send(told, receive, send, stop)
+            finally:
+                # What is at work is not broken off: it is told to stop where it waits, and that nobody listens.
+                stop.set()
+                told.close()
+
+    async def _send(
+        self, told: MemoryObjectReceiveStream[bytes], receive: Receive, send: Send, stop: threading.Event
+    ) -> None:
+        async with anyio.create_task_group() as watching:
+
+            async def gone() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                watching.cancel_scope.cancel()
+
+            watching.start_soon(gone)
+            try:
+                async for line in _with_beats(told):
+                    if line == _BEAT and self._stopping():
+                        stop.set()
+                    await send({"type": "http.response.body", "body": line, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            except OSError:  # the client went while it was sent to
+                pass
+            watching.cancel_scope.cancel()
+
+    def _in_thread(self, lines: MemoryObjectSendStream[bytes], stop: threading.Event) -> None:
+        def line(said: bytes) -> None:
+            # Waits while the client is slow; who is gone is not told.
+            try:
+                from_thread.run(lines.send, said)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                stop.set()
+
+        self._work(Telling(line, stop))
+
+
+async def _with_beats(told: MemoryObjectReceiveStream[bytes]) -> AsyncIterator[bytes]:
+    while True:
+        line = _BEAT
+        with anyio.move_on_after(_BEAT_S):
+            try:
+                line = await told.receive()
+            except anyio.EndOfStream:
+                return
+        yield line

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
-from memos.compat import importing as names
+from memos.compat import importing
 from memos.compat.importing import described, info_of, metadata_of
 from memos.compat.opening import filled
 from memos.compat.prompts import Context, Exchange, Known, Place, compose, exchange_of, known_of, note_of, with_sources
@@ -67,9 +67,9 @@ class UserMemory:
     def __init__(self, memos: MemOS, user_id: str, assistant_id: str, extent: Extent) -> None:
         self._memos = memos
         self._extent = extent
-        self.cube = names.cube_of_user(names.check_id("user_id", user_id))
-        self.conversation = names.conversation_with(names.check_id("assistant_id", assistant_id))
-        self._assistant_cube = names.cube_of_assistant(assistant_id)
+        self.cube = importing.cube_of_user(importing.check_id("user_id", user_id))
+        self.conversation = importing.conversation_with(importing.check_id("assistant_id", assistant_id))
+        self._assistant_cube = importing.cube_of_assistant(assistant_id)
         self.new = False
         try:
             memos.cubes.get(self.cube)

@@ -26,10 +26,10 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from memos.api import serialization as wire
+from memos.api import serialization
 from memos.api.auth import is_local
 from memos.api.families import Asked, Opened, family
-from memos.api.lines import Lines, Telling
+from memos.api.streaming import Lines, Telling
 from memos.api.v1.common import show
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
@@ -212,7 +212,7 @@ class _Asked:
 def _read(body: bytes) -> _Asked:
     try:
         told = json.loads(body)
-        name, arguments = told["call"], wire.unpacked(told["arguments"], value_of)
+        name, arguments = told["call"], serialization.unpacked(told["arguments"], value_of)
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise TypeError
         return _Asked(name, arguments, told.get("progress") is True)
@@ -226,11 +226,11 @@ def _run(memos: MemOS, asked: _Asked, telling: Telling) -> None:
         with waiting_until(telling.stop):
             _make(memos, asked, telling)
     except MemosError as error:
-        telling.line(wire.as_json({"error": wire.error_told(error)}, "result"))
+        telling.line(serialization.as_json({"error": serialization.error_told(error)}, "result"))
     except Exception as error:  # the caller must learn that it ended; the log says what is wrong
         log.error("local call failed", extra={"call": asked.name}, exc_info=error)
         broken = MemosError("The server made a mistake; its log says which.")
-        telling.line(wire.as_json({"error": wire.error_told(broken)}, "result"))
+        telling.line(serialization.as_json({"error": serialization.error_told(broken)}, "result"))
 
 
 def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
@@ -247,14 +247,14 @@ def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
         raise InvalidInput("arguments", f"do not fit {asked.name}") from error
     result = found.bound(memos)(**arguments)
     if not found.streams:
-        telling.line(wire.as_json({"result": result}, "result"))
+        telling.line(serialization.as_json({"result": result}, "result"))
         return
     with closing(result):
         for entry in result:
-            telling.line(wire.as_json({"entry": entry}, "result"))
+            telling.line(serialization.as_json({"entry": entry}, "result"))
             if telling.stop.is_set():
                 return
-    telling.line(wire.as_json({"result": None if found.ends is None else result.result}, "result"))
+    telling.line(serialization.as_json({"result": None if found.ends is None else result.result}, "result"))
 
 
 def _progress(telling: Telling) -> Callable[[int, int], None]:
@@ -265,6 +265,6 @@ def _progress(telling: Telling) -> Callable[[int, int], None]:
         now = time.monotonic()
         if done >= total or now - told_at >= _PROGRESS_EVERY_S:
             told_at = now
-            telling.line(wire.as_json({"progress": [done, total]}, "result"))
+            telling.line(serialization.as_json({"progress": [done, total]}, "result"))
 
     return tell

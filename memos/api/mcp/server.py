@@ -14,8 +14,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
-from memos.api.mcp import memoryos_tools as exchanges
-from memos.api.mcp import tools
+from memos.api.mcp import memoryos_tools, tools
 from memos.api.mcp.acting import Finding, acting, acting_for
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError, shown
@@ -52,8 +51,8 @@ class _Tool(Tool):
 def create(finding: Finding) -> MCPServer[Any]:
     """Return a server whose messages act for whom `finding` says."""
     made = [
-        *_tools((*tools.READING, *exchanges.READING), read_only=True),
-        *_tools((*tools.CHANGING, *exchanges.CHANGING), read_only=False),
+        *_tools((*tools.READING, *memoryos_tools.READING), read_only=True),
+        *_tools((*tools.CHANGING, *memoryos_tools.CHANGING), read_only=False),
         *_tools(tools.LOSING, read_only=False, destructive=True),
     ]
     root, quiet = logging.getLogger(), logging.NullHandler()

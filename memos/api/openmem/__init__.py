@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from memos.api.families import family
-from memos.api.openmem import chats, files, lookups, memories, messages, profiles
+from memos.api.openmem import chats, files, lookups, memories, messages
 from memos.api.openmem.shapes import show
 from memos.kernel.memos import MemOS
 
@@ -17,6 +17,13 @@ from memos.kernel.memos import MemOS
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     app = family("memstrata openmem", memos, show, local_token=local_token, documented=True)
-    for routes in (messages, memories, files, lookups, profiles, chats):
-        app.include_router(routes.router)
+    for router in (
+        messages.router,
+        memories.router,
+        files.router,
+        lookups.router,
+        lookups.profiles_router,
+        chats.router,
+    ):
+        app.include_router(router)
     return app

@@ -16,8 +16,7 @@ from memos.api.families import Asked, Opened, status_of
 from memos.api.openmem import shapes as scopes
 from memos.api.openmem.messages import same
 from memos.api.openmem.shapes import Subject, bounded, check_tokens, number_of, ok, required
-from memos.api.streaming import Streamed, Talking
-from memos.api.waiting import HEADERS, look, looks
+from memos.api.streaming import HEADERS, Streamed, Talking, look, looks
 from memos.core.identities import Caller
 from memos.core.types import Json, Mode
 from memos.errors import BackendTimeout, InvalidInput, MemosError, NotFound

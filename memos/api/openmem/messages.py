@@ -16,7 +16,7 @@ from memos.api.openmem import details
 from memos.api.openmem import shapes as scopes
 from memos.api.openmem.files import without_files
 from memos.api.openmem.shapes import Body, Names, Subject, bounded, check_tokens, ok, required, said, storing
-from memos.api.waiting import look, looks
+from memos.api.streaming import look, looks
 from memos.core.identities import Caller
 from memos.core.types import Json, TaskState
 from memos.errors import BackendTimeout, Conflict, NotFound

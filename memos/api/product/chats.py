@@ -14,8 +14,7 @@ from starlette.responses import Response
 
 from memos.api.families import Asked, Opened
 from memos.api.product.shapes import Body, acting, done
-from memos.api.streaming import Streamed, Talking
-from memos.api.waiting import HEADERS
+from memos.api.streaming import HEADERS, Streamed, Talking
 from memos.core.identities import Caller
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult

@@ -1,4 +1,4 @@
-"""`/product/scheduler/…`: how far background work is, and waiting for it."""
+"""Routes of `/product` about cubes and background tasks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,81 @@ from starlette.responses import StreamingResponse
 from memos.api.auth import Who, who
 from memos.api.families import Asked, Opened
 from memos.api.product.memories import task_key
-from memos.api.product.shapes import done
-from memos.api.waiting import Told, look, looks, streamed
+from memos.api.product.shapes import Body, done
+from memos.api.streaming import Told, look, looks, streamed
+from memos.core.clock import new_id
 from memos.core.types import Task, TaskState
 from memos.errors import NotFound
 from memos.kernel.memos import MemOS
 from memos.kernel.submissions import Progress
+from memos.version import __version__
 
+cubes_router = APIRouter()
 router = APIRouter(prefix="/scheduler")
+
+_SUGGESTED = 5
+_LOOKED_AT = 50
+
+
+class CubeBody(Body):
+    """A cube to make, or one that is there."""
+
+    cube_name: str | None = None
+    owner_id: str | None = None
+    user_id: str | None = None
+    cube_path: str | None = None
+    cube_id: str | None = None
+    mem_cube_id: str | None = None
+
+
+@cubes_router.post("/create_cube")
+def create_cube(body: CubeBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Make an empty cube. `cube_path` means nothing: an installation keeps its cubes itself."""
+    whom = who(memos, caller, body.owner_id or body.user_id)
+    cube = body.cube_id or body.mem_cube_id or new_id()
+    made = memos.cubes.create(cube, actor=whom.actor, description=body.cube_name or "")
+    return done({"cube_id": made.id, "cube_name": made.description, "owner_id": made.owner}, "Cube created")
+
+
+@cubes_router.post("/register_cube")
+def register_cube(body: CubeBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Return a cube that a client wants to use, made when there is none of this id."""
+    whom = who(memos, caller, body.owner_id or body.user_id)
+    cube = body.cube_id or body.mem_cube_id or body.cube_name or whom.home
+    try:
+        found = memos.cubes.get(cube, actor=whom.actor)
+    except NotFound:
+        found = memos.cubes.create(cube, actor=whom.actor, description=body.cube_name or "")
+    return done({"cube_id": found.id, "cube_name": found.description, "owner_id": found.owner}, "Cube registered")
+
+
+class SuggestionsBody(Body):
+    """For whom to suggest questions."""
+
+    user_id: str
+    mem_cube_id: str | None = None
+    language: str | None = None
+
+
+@cubes_router.post("/suggestions")
+def suggestions(body: SuggestionsBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+    """Suggest questions that memory can answer: about what is newest in it."""
+    whom = who(memos, caller, body.user_id, new=False)
+    cube = body.mem_cube_id or whom.home
+    stats = memos.cubes.get(cube, actor=whom.actor)
+    newest = memos.list(cube=cube, actor=whom.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT))
+    names: dict[str, None] = {}
+    for item in reversed(newest):
+        names.update(dict.fromkeys(item.entities))
+    query = "关于{name}都说了什么？" if body.language == "zh" else "What was said about {name}?"
+    return done({"query": [query.format(name=name) for name in list(names)[:_SUGGESTED]]})
+
+
+@cubes_router.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the server answers."""
+    return {"status": "healthy", "service": "memstrata", "version": __version__}
+
 
 _STATUS = {
     TaskState.WAITING: "waiting",
@@ -36,8 +103,8 @@ User = Annotated[str, Query()]
 Seconds = Annotated[float, Query(gt=0, le=3600, alias="timeout_seconds")]
 
 
-@router.get("/status")
-def status(memos: Opened, caller: Asked, user_id: User, task_id: str | None = None) -> dict[str, Any]:
+@router.get("/status", name="status")
+def task_status(memos: Opened, caller: Asked, user_id: User, task_id: str | None = None) -> dict[str, Any]:
     """Return a user's tasks, or the one that a client named itself or was told of."""
     whom = who(memos, caller, user_id, new=False)
     if task_id is None:
@@ -61,8 +128,8 @@ def queue_status(memos: Opened, caller: Asked, user_id: User) -> dict[str, Any]:
     return done({"user_name": user_id, "remaining_tasks_count": left, **counts})
 
 
-@router.post("/wait")
-async def wait(
+@router.post("/wait", name="wait")
+async def wait_for_tasks(
     request: Request, memos: Opened, caller: Asked, user_name: User, timeout_seconds: Seconds = 120.0
 ) -> dict[str, Any]:
     """Answer when none of a user's tasks waits or runs, or after the time given."""
@@ -75,8 +142,8 @@ async def wait(
     return done({"status": "timeout" if left else "idle", "timed_out": bool(left), "running_tasks": left})
 
 
-@router.get("/wait/stream")
-async def wait_stream(
+@router.get("/wait/stream", name="wait_stream")
+async def stream_tasks(
     request: Request, memos: Opened, caller: Asked, user_name: User, timeout_seconds: Seconds = 120.0
 ) -> StreamingResponse:
     """Tell how many of a user's tasks are left, as it changes, until there are none or the time is over."""

@@ -11,17 +11,13 @@ from starlette.responses import JSONResponse
 
 from memos.api.families import family
 from memos.api.v1 import (
-    activation,
     chat,
     cubes,
     documents,
-    events,
-    evidence,
-    images,
-    keys,
-    knowledge,
     memories,
+    models,
     profile,
+    review,
     search,
     tasks,
     tiers,
@@ -29,8 +25,6 @@ from memos.api.v1 import (
     travel,
     users,
 )
-from memos.api.v1 import models as adapters
-from memos.api.v1 import review as keeping
 from memos.api.v1.common import show
 from memos.kernel.memos import MemOS
 
@@ -84,11 +78,28 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return told
 
 
-# Those with a fixed word come before those with an id in its place.
-_ROUTES = (
-    evidence, memories, search, chat, tiers, travel, cubes, users, keys, documents, knowledge, images, tools, profile,
-    keeping, tasks, events, adapters, activation,
-)  # fmt: skip
+# Routes with a fixed word come before those with an id in its place.
+_ROUTERS = (
+    memories.evidence_router,
+    memories.router,
+    search.router,
+    chat.router,
+    tiers.router,
+    travel.router,
+    cubes.router,
+    users.router,
+    users.keys_router,
+    documents.router,
+    documents.knowledge_router,
+    documents.images_router,
+    tools.router,
+    profile.router,
+    review.router,
+    tasks.router,
+    tasks.events_router,
+    models.router,
+    models.activation_router,
+)
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
@@ -97,7 +108,7 @@ def create(memos: MemOS, local_token: str | None) -> FastAPI:
         "memstrata", memos, show, local_token=local_token, summary="Memory for agents",
         open_paths=frozenset({DOCUMENT}), large=frozenset({"/cubes/load", "/cubes/inspect"}),
     )  # fmt: skip
-    for routes in _ROUTES:
-        app.include_router(routes.router, generate_unique_id_function=operation_id)
+    for router in _ROUTERS:
+        app.include_router(router, generate_unique_id_function=operation_id)
     describe(app)
     return app
