@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memos.api.auth import Authenticated, NoKey, wait
+from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
 from memos.core.identities import Caller
 from memos.errors import (
     BackendTimeout,
@@ -35,7 +35,7 @@ from memos.version import __version__
 # Refuses requests whose bodies are too large, before they are in memory.
 
 
-class BodyLimit:
+class BodyLimitMiddleware:
     """Makes reading a body of more than so many bytes an error, whether its header says how long it is or not.
 
     Routes at `apart` take what is streamed to a file and set bounds of their own.
@@ -72,7 +72,7 @@ _STATUSES: tuple[tuple[type[MemosError], int], ...] = (
     (InvalidInput, 400),
     (NotFound, 404),
     (Conflict, 409),
-    (NoKey, 401),
+    (Unauthenticated, 401),
     (PermissionDenied, 403),
     (LimitReached, 429),
     (BackendTimeout, 504),
@@ -82,10 +82,10 @@ _STATUSES: tuple[tuple[type[MemosError], int], ...] = (
 )
 _WRONG_HERE = {404: "There is no such route.", 405: "This route does not take this method."}
 
-Show = Callable[[MemosError, int], Response]
+ErrorResponder = Callable[[MemosError, int], Response]
 
 
-class Refused(MemosError):
+class RequestRefused(MemosError):
     """The server refuses a request before anybody looked at it."""
 
     code = "refused"
@@ -98,15 +98,15 @@ class Refused(MemosError):
 
 def status_of(error: MemosError) -> int:
     """Return the HTTP status of an error."""
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return error.status
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
-def family(
+def create_group(
     title: str,
     memos: MemOS,
-    show: Show,
+    error_response: ErrorResponder,
     *,
     local_token: str | None,
     summary: str = "",
@@ -126,8 +126,8 @@ def family(
 
     def shown(error: MemosError) -> Response:
         status = status_of(error)
-        response = show(error, status)
-        wait(error, response)
+        response = error_response(error, status)
+        set_retry_after(error, response)
         return response
 
     def told(_: Request, error: Exception) -> Response:
@@ -140,22 +140,22 @@ def family(
 
     def wrong_here(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        refused = Refused(error.status_code, _WRONG_HERE.get(error.status_code, str(error.detail)))
+        refused = RequestRefused(error.status_code, _WRONG_HERE.get(error.status_code, str(error.detail)))
         response = shown(refused)
         response.headers.update(error.headers or {})
         return response
 
     def broken(request: Request, error: Exception) -> Response:
         log.error("request failed", extra={"path": request.scope.get("route_path", "")}, exc_info=error)
-        return shown(Refused(500, "The server made a mistake; its log says which, under the request's id."))
+        return shown(RequestRefused(500, "The server made a mistake; its log says which, under the request's id."))
 
     app.add_exception_handler(MemosError, told)
     app.add_exception_handler(RequestValidationError, unreadable)
     app.add_exception_handler(HTTPException, wrong_here)
     app.add_exception_handler(Exception, broken)
-    app.add_middleware(BodyLimit, most=memos.settings.server.body_bytes, apart=large)
+    app.add_middleware(BodyLimitMiddleware, most=memos.settings.server.body_bytes, apart=large)
     app.add_middleware(
-        Authenticated, memos=memos, refuse=show, local_token=local_token,
+        KeyAuthentication, memos=memos, refuse=error_response, local_token=local_token,
         open_paths=open_paths | ({"/openapi.json"} if documented else set()),
     )  # fmt: skip
     return app
@@ -180,5 +180,5 @@ async def _caller(request: Request) -> Caller:
     return caller
 
 
-Opened = Annotated[MemOS, Depends(_memos)]
-Asked = Annotated[Caller, Depends(_caller)]
+CurrentMemos = Annotated[MemOS, Depends(_memos)]
+CurrentCaller = Annotated[Caller, Depends(_caller)]

@@ -58,7 +58,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     ):  # fmt: skip
         token = new_token()
         config = uvicorn.Config(
-            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, later=True),
+            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),
             log_config=None, access_log=False, server_header=False, lifespan="on",
             timeout_keep_alive=_KEEP_ALIVE_S, timeout_graceful_shutdown=settings.server.stop_within_s,
         )  # fmt: skip

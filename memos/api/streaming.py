@@ -19,8 +19,8 @@ from fastapi import Depends, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from memos.api.auth import check_still
-from memos.api.families import Refused
+from memos.api.auth import check_key
+from memos.api.families import RequestRefused
 from memos.api.serialization import error_view
 from memos.core.types import Json
 from memos.errors import MemosError
@@ -40,7 +40,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerEvent:
     """One event of a stream; `id` is where a client that comes back goes on."""
 
     event: str
@@ -48,10 +48,10 @@ class Told:
     id: str | None = None
 
 
-async def look(request: Request, call: Callable[[], _Seen]) -> _Seen:
+async def poll(request: Request, call: Callable[[], _Seen]) -> _Seen:
     """Return what a short call says, made in one of the threads that are for waiting.
 
-    Raises: NoKey when the request's key was ended by then: what waits or is streamed may last an hour.
+    Raises: Unauthenticated when the request's key was ended by then: what waits or is streamed may last an hour.
     """
     state = request.app.state
     if not hasattr(state, "looking"):
@@ -59,13 +59,13 @@ async def look(request: Request, call: Callable[[], _Seen]) -> _Seen:
 
     def seen() -> _Seen:
         found = call()
-        check_still(state.memos, request.state.caller)  # behind it, so that nothing of what comes later is told
+        check_key(state.memos, request.state.caller)  # behind it, so that nothing of what comes later is told
         return found
 
     return await to_thread.run_sync(seen, limiter=state.looking)
 
 
-async def looks(request: Request, call: Callable[[], _Seen], timeout_s: float) -> AsyncIterator[_Seen]:
+async def poll_for(request: Request, call: Callable[[], _Seen], timeout_s: float) -> AsyncIterator[_Seen]:
     """Yield what a call says now and again, more and more rarely, for so long; the last time at the end of it.
 
     A server that is about to stop ends it early: a stop waits for requests.
@@ -73,7 +73,7 @@ async def looks(request: Request, call: Callable[[], _Seen], timeout_s: float) -
     stopping = getattr(request.app.state, "stopping", lambda: False)
     deadline, (pause, slowest) = time.monotonic() + timeout_s, _PAUSES_S
     while True:
-        yield await look(request, call)
+        yield await poll(request, call)
         left = deadline - time.monotonic()
         if left <= 0 or stopping():
             return
@@ -81,7 +81,7 @@ async def looks(request: Request, call: Callable[[], _Seen], timeout_s: float) -
         pause = min(slowest, pause * 1.5)
 
 
-def streamed(told: AsyncIterator[Told | None]) -> StreamingResponse:
+def event_stream(told: AsyncIterator[ServerEvent | None]) -> StreamingResponse:
     """Return server-sent events; None is a look that found nothing, after many of which the line is kept alive.
 
     An error ends the stream with an event `error`. The stream ends when the client goes.
@@ -89,7 +89,7 @@ def streamed(told: AsyncIterator[Told | None]) -> StreamingResponse:
     return StreamingResponse(_lines(told), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _lines(told: AsyncIterator[Told | None]) -> AsyncIterator[str]:
+async def _lines(told: AsyncIterator[ServerEvent | None]) -> AsyncIterator[str]:
     spoke = time.monotonic()
     yield ": begun\n\n"
     try:
@@ -103,49 +103,49 @@ async def _lines(told: AsyncIterator[Told | None]) -> AsyncIterator[str]:
                     yield ": alive\n\n"
                 spoke = time.monotonic()
     except MemosError as error:
-        yield _written(Told("error", error_view(error)["error"]))
+        yield _written(ServerEvent("error", error_view(error)["error"]))
 
 
-def _written(entry: Told) -> str:
+def _written(entry: ServerEvent) -> str:
     number = "" if entry.id is None else f"id: {entry.id}\n"
     return f"{number}event: {entry.event}\ndata: {json.dumps(entry.data)}\n\n"
 
 
 _Given = TypeVar("_Given")
 _LEAST_THREADS = 8
-_KNOWN: WeakKeyDictionary[MemOS, Talks] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[MemOS, ChatRunner] = WeakKeyDictionary()
 
 
-class Gone(Refused):
+class ClientDisconnected(RequestRefused):
     """The client closed the connection before there was an answer: 499 in the server's log, told to nobody."""
 
     def __init__(self) -> None:
         super().__init__(499, "The client closed the connection before there was an answer.")
 
 
-class Talks:
+class ChatRunner:
     """The chats of one installation that are under way; those beyond what the model takes at once wait for a thread."""
 
     def __init__(self, memos: MemOS) -> None:
         model = memos.settings.model_for("chat")
         self._limiter = anyio.CapacityLimiter(max(_LEAST_THREADS, 2 * model.parallel if model else 0))
 
-    async def whole(self, request: Request, start: Callable[[], ChatStream]) -> ChatResult:
+    async def complete(self, request: Request, start: Callable[[], ChatStream]) -> ChatResult:
         """Return the result of `memos.chat.steps(…)`; a client that goes away meanwhile ends it, where steps are told.
 
-        Raises: what the chat raises, Gone.
+        Raises: what the chat raises, ClientDisconnected.
         """
-        return await while_there(request, partial(self.finished, start))
+        return await cancel_on_disconnect(request, partial(self.finish, start))
 
-    async def finished(self, start: Callable[[], ChatStream]) -> ChatResult:
+    async def finish(self, start: Callable[[], ChatStream]) -> ChatResult:
         """Return the result, whoever still waits for it. Raises: what the chat raises."""
-        async with aclosing(await self.begin(start)) as pieces:
+        async with aclosing(await self.start(start)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ChatResult):
                     return piece
         raise AssertionError("a chat ends with its result")
 
-    async def begin(self, start: Callable[[], ChatStream]) -> AsyncGenerator[str | ChatResult]:
+    async def start(self, start: Callable[[], ChatStream]) -> AsyncGenerator[str | ChatResult]:
         """Start a streamed chat and wait for its first step; then the pieces come, and last the result.
 
         So a failure before the first step can still be the status of a response. Raises: as `MemOS.chat.stream`.
@@ -175,8 +175,8 @@ class Talks:
         return await to_thread.run_sync(call, limiter=self._limiter)
 
 
-async def while_there(request: Request, work: Callable[[], Awaitable[_Given]]) -> _Given:
-    """Return what work gives; it is cancelled when the client goes away. Raises: what it raises, Gone.
+async def cancel_on_disconnect(request: Request, work: Callable[[], Awaitable[_Given]]) -> _Given:
+    """Return what work gives; it is cancelled when the client goes away. Raises: what it raises, ClientDisconnected.
 
     For requests whose bodies are read.
     """
@@ -195,7 +195,7 @@ async def while_there(request: Request, work: Callable[[], Awaitable[_Given]]) -
             outcome.append(error)
         both.cancel_scope.cancel()
     if not outcome:
-        raise Gone
+        raise ClientDisconnected
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0]
@@ -208,7 +208,7 @@ def _step(stream: ChatStream) -> str | None:
         return None
 
 
-class Streamed(StreamingResponse):
+class ClosingStreamResponse(StreamingResponse):
     """A response whose source is closed, also when the client has gone away; then `end` is called."""
 
     def __init__(
@@ -231,14 +231,14 @@ class Streamed(StreamingResponse):
                     await self._end()
 
 
-async def _talks(request: Request) -> Talks:
+async def _chat_runner(request: Request) -> ChatRunner:
     memos: MemOS = request.app.state.memos
     if (known := _KNOWN.get(memos)) is None:
-        known = _KNOWN[memos] = Talks(memos)
+        known = _KNOWN[memos] = ChatRunner(memos)
     return known
 
 
-Talking = Annotated[Talks, Depends(_talks)]
+CurrentRunner = Annotated[ChatRunner, Depends(_chat_runner)]
 
 
 _BEAT, _BEAT_S = b"\n", 0.5
@@ -246,20 +246,20 @@ _LINES_AHEAD = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class ProgressWriter:
     """How a call in its thread tells lines, and learns that nobody listens any more."""
 
     line: Callable[[bytes], None]
     stop: threading.Event
 
 
-class Lines(Response):
+class NdjsonResponse(Response):
     """Runs a call in a thread and sends its lines; an empty one now and then, so that either end sees the other go."""
 
     media_type = "application/x-ndjson"
 
     def __init__(
-        self, work: Callable[[Telling], None], limiter: anyio.CapacityLimiter, stopping: Callable[[], bool]
+        self, work: Callable[[ProgressWriter], None], limiter: anyio.CapacityLimiter, stopping: Callable[[], bool]
     ) -> None:
         super().__init__()
         del self.headers["content-length"]
@@ -315,7 +315,7 @@ class Lines(Response):
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 stop.set()
 
-        self._work(Telling(line, stop))
+        self._work(ProgressWriter(line, stop))
 
 
 async def _with_beats(told: MemoryObjectReceiveStream[bytes]) -> AsyncIterator[bytes]:

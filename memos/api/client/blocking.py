@@ -16,7 +16,7 @@ from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
 from memos.api.client.calls import (
     Address,
     Call,
-    Choices,
+    ClientOptions,
     Download,
     Options,
     Reply,
@@ -371,7 +371,7 @@ class MemOSClient:
         api_key: str | None = None,
         base_url: str | None = None,
         is_global: str | bool = "false",
-        **options: Unpack[Choices],
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._share(Connection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
 
@@ -382,7 +382,7 @@ class MemOSClient:
         self.tasks, self.events, self.adapters = Tasks(connection), Events(connection), Adapters(connection)
         self.kv = Kv(connection)
 
-    def using(self, **options: Unpack[Choices]) -> Self:
+    def using(self, **options: Unpack[ClientOptions]) -> Self:
         """Return this client with other options for the calls made through it; closing one closes both.
 
         Raises: InvalidInput.

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from memos.api.client import values
-from memos.api.client.calls import Call, Download, Misused, Reply, as_model
+from memos.api.client.calls import Call, ClientUsageError, Download, Reply, as_model
 from memos.api.client.openmem import existing
 from memos.api.client.v1_requests import as_list, changing, getting, making, nothing, path_of, queried
 from memos.errors import Conflict
@@ -75,11 +75,11 @@ def new_file(file: str | Path) -> Path:
         target = Path(file).expanduser()
         there, folder = target.exists(), target.parent.is_dir()
     except (TypeError, ValueError, OSError, RuntimeError):
-        raise Misused("file", f"is no path: {file!r:.200}") from None
+        raise ClientUsageError("file", f"is no path: {file!r:.200}") from None
     if there:
         raise Conflict(f"{target} exists already; choose another name, or remove it first.")
     if not folder:
-        raise Misused("file", f"lies in no folder that is there: {str(target)!r:.200}")
+        raise ClientUsageError("file", f"lies in no folder that is there: {str(target)!r:.200}")
     return target
 
 
@@ -93,7 +93,9 @@ def _sealed(passphrase: str | None) -> dict[str, str]:
     fine = isinstance(passphrase, str) and 0 < len(passphrase) <= _LONGEST_PASSPHRASE
     # A header's value has no line ends, and loses spaces around it.
     if not fine or not passphrase.isprintable() or passphrase != passphrase.strip():
-        raise Misused("passphrase", f"must be 1 to {_LONGEST_PASSPHRASE:,} printable characters without spaces around")
+        raise ClientUsageError(
+            "passphrase", f"must be 1 to {_LONGEST_PASSPHRASE:,} printable characters without spaces around"
+        )
     return {"X-Memos-Passphrase": passphrase}
 
 

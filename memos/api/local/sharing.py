@@ -64,7 +64,7 @@ _PATIENCE_S = 20.0
 _LOOK_EVERY_S = 0.2
 
 
-class Reached:
+class SharedInstallation:
     """The installation of a folder, however it can be reached; call it for each use. Thread-safe; close it."""
 
     def __init__(self, data_dir: Path | None, settings: Settings) -> None:

@@ -13,11 +13,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from memos.api.families import family
+from memos.api.families import create_group
 from memos.api.mcp.acting import by_key
 from memos.api.mcp.server import create
 from memos.api.mounting import MCP
-from memos.api.v1.common import show
+from memos.api.v1.common import error_response
 from memos.kernel.memos import MemOS
 
 
@@ -51,7 +51,7 @@ class Mcp:
 
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)
-        app = family("memstrata mcp", memos, show, local_token=local_token)
+        app = create_group("memstrata mcp", memos, error_response, local_token=local_token)
         app.router.routes.append(Route(MCP, endpoint=endpoint))
         self.running = endpoint.running
         self.app = app

@@ -13,7 +13,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-def show(error: MemosError, status: int) -> Response:
+def error_response(error: MemosError, status: int) -> Response:
     """Return an error in OpenAI's envelope; a client repeats only what may fare better."""
     told = JSONResponse(problem(error, status), status)
     if isinstance(error, BackendUnavailable) and error.permanent:

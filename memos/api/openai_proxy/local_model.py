@@ -42,7 +42,7 @@ _UNKNOWN: Mapping[str, tuple[Json, ...]] = {
 }  # fmt: skip
 
 
-class Inside(httpx2.AsyncBaseTransport):
+class LocalModelTransport(httpx2.AsyncBaseTransport):
     """A transport whose other end is a model; `model` opens it when it is first asked."""
 
     def __init__(self, model: Callable[[], ChatModel]) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from memos.api.families import family
+from memos.api.families import create_group
 from memos.api.openmem import chats, files, lookups, memories, messages
-from memos.api.openmem.shapes import show
+from memos.api.openmem.shapes import error_response
 from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
-    app = family("memstrata openmem", memos, show, local_token=local_token, documented=True)
+    app = create_group("memstrata openmem", memos, error_response, local_token=local_token, documented=True)
     for router in (
         messages.router,
         memories.router,

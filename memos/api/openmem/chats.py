@@ -12,11 +12,11 @@ from anyio import CancelScope, to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.families import Asked, Opened, status_of
+from memos.api.families import CurrentCaller, CurrentMemos, status_of
 from memos.api.openmem import shapes as scopes
 from memos.api.openmem.messages import same
 from memos.api.openmem.shapes import Subject, bounded, check_tokens, number_of, ok, required
-from memos.api.streaming import HEADERS, Streamed, Talking, look, looks
+from memos.api.streaming import HEADERS, ClosingStreamResponse, CurrentRunner, poll, poll_for
 from memos.core.identities import Caller
 from memos.core.types import Json, Mode
 from memos.errors import BackendTimeout, InvalidInput, MemosError, NotFound
@@ -59,7 +59,9 @@ class ChatBody(Subject):
     "/chat",
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}},
 )
-async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> Any:
+async def chat(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> Any:
     """Answer a question with what is remembered; the same request sent again meanwhile gets the same answer."""
     query = required("query", body.query)
     check_tokens("query", query, _QUERY_TOKENS)
@@ -67,8 +69,8 @@ async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, t
     required("conversation_id", body.conversation_id)
     if body.stream:
         options = await to_thread.run_sync(_options, memos, caller, body)
-        pieces = await talks.begin(lambda: memos.chat.stream(query, **options))
-        return Streamed(_events(pieces), media_type="text/event-stream", headers=HEADERS)
+        pieces = await runner.start(lambda: memos.chat.stream(query, **options))
+        return ClosingStreamResponse(_events(pieces), media_type="text/event-stream", headers=HEADERS)
     taken = await to_thread.run_sync(_take, memos, caller, body)
     if taken is not None and not taken.fresh:
         return ok({"response": await _meanwhile(request, memos, caller, taken)})
@@ -76,7 +78,7 @@ async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, t
         options = await to_thread.run_sync(_options, memos, caller, body)
         # What is stored is finished also for who went away: asking again then gives this answer.
         chat = partial(memos.chat.steps, query, **options)
-        result = await (talks.whole(request, chat) if taken is None else talks.finished(chat))
+        result = await (runner.complete(request, chat) if taken is None else runner.finish(chat))
     except BaseException:
         if taken is not None:
             with CancelScope(shield=True):
@@ -100,9 +102,9 @@ async def _meanwhile(request: Request, memos: MemOS, caller: Caller, taken: Subm
     """Return the answer that the same request, sent a moment earlier, is given. Raises: BackendTimeout."""
     me = caller.identity.id
     with suppress(NotFound):  # it failed, or its answer is erased
-        async for found in looks(request, lambda: memos.submissions.get(taken.id, me), _WAIT_S):
+        async for found in poll_for(request, lambda: memos.submissions.get(taken.id, me), _WAIT_S):
             if found.answer is not None and (items := found.answer.get("items")):
-                item = await look(request, lambda: memos.get(str(items[-1]), actor=me))
+                item = await poll(request, lambda: memos.get(str(items[-1]), actor=me))
                 return item.memory
             if found.answer is not None:
                 break

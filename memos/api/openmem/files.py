@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from memos.api.families import Asked, Opened
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details
 from memos.api.openmem import shapes as scopes
 from memos.api.openmem.shapes import Body, Empty, bounded, deleting, ok, only_one, required
@@ -162,7 +162,7 @@ class FileId(Body):
 
 
 @router.post("/create/knowledgebase")
-def create(body: CreateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def create(body: CreateBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Make a knowledge base of the key's owner; the same sent again within a minute makes no second one."""
     name = required("knowledgebase_name", body.knowledgebase_name)
     if len(name) > _NAME_CHARS:
@@ -177,7 +177,7 @@ def create(body: CreateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.post("/delete/knowledgebase")
-def delete(body: BaseBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete(body: BaseBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Erase a knowledge base with all its files."""
     base = scopes.base_of(memos, caller, required("knowledgebase_id", body.knowledgebase_id))
     with deleting():
@@ -189,7 +189,7 @@ def delete(body: BaseBody, memos: Opened, caller: Asked) -> dict[str, Any]:
     "/add/knowledgebase-file",
     openapi_extra={"requestBody": {"content": {"application/json": {}, "multipart/form-data": {}}}},
 )
-async def add_files(request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_files(request: Request, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Keep files and have them read: JSON, or a form of parts `file` with the knowledge base in the query."""
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         base, files = await _of_form(request, memos.settings.limits.file_bytes)
@@ -200,7 +200,7 @@ async def add_files(request: Request, memos: Opened, caller: Asked) -> dict[str,
 
 
 @router.post("/get/knowledgebase-file")
-def get_files(body: WhichFiles, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_files(body: WhichFiles, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return files and how far they are read."""
     which = only_one(file_ids=body.file_ids, knowledgebase_id=body.knowledgebase_id)
     _check_type(body.type)
@@ -219,7 +219,7 @@ def get_files(body: WhichFiles, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.post("/delete/knowledgebase-file")
-def delete_files(body: FileIds, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete_files(body: FileIds, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take files out of sight with all that was made of them."""
     found = _named(memos, caller, required("file_ids", body.file_ids))
     with deleting():
@@ -229,7 +229,7 @@ def delete_files(body: FileIds, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.post("/download/knowledgebase-file", response_class=Response)
-def download(body: FileId, memos: Opened, caller: Asked) -> Response:
+def download(body: FileId, memos: CurrentMemos, caller: CurrentCaller) -> Response:
     """Return a file's bytes."""
     [file] = _named(memos, caller, [required("file_id", body.file_id)])
     data = memos.documents.content(file.id, cube=file.cube, actor=caller.identity.id)

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter
 from pydantic import Field
 
-from memos.api.auth import Who
-from memos.api.families import Asked, Opened
+from memos.api.auth import RequestIdentity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details
 from memos.api.openmem import shapes as scopes
 from memos.api.openmem.files import File, without_files
@@ -51,7 +51,7 @@ class RerankBody(Body):
 
 
 @router.post("/extract/memory")
-def extract(body: ExtractBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return what would be remembered of messages; nothing is stored."""
     settings, messages = memos.settings, required("messages", body.messages)
     kinds = _KINDS if body.extraction_types is None else tuple(body.extraction_types)
@@ -80,7 +80,7 @@ def _not_fetched(where: str, url: str) -> File:
 
 
 @router.post("/rerank")
-def rerank(body: RerankBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def rerank(body: RerankBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return texts in the order in which they answer a question."""
     query, documents = required("query", body.query), required("documents", body.documents)
     check_tokens("query", query, _QUERY_TOKENS)
@@ -127,7 +127,7 @@ class DeleteProfileBody(Subject):
 
 
 @profiles_router.post("/bind/profile_template", name="bind")
-def bind_template(body: BindBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def bind_template(body: BindBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Give users and agents a template each: one that a cube the key may read has, or one that is sent along."""
     bindings = required("bind_list", body.bind_list)
     if len(bindings) > _MOST_BINDINGS:
@@ -142,7 +142,7 @@ def bind_template(body: BindBody, memos: Opened, caller: Asked) -> dict[str, Any
 
 
 @profiles_router.post("/edit/profile", name="edit")
-def edit_profile(body: EditBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def edit_profile(body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Write values into a profile, where nothing that is said later changes them, and empty others."""
     values, removed = body.metadata or {}, body.remove_fields or []
     if not values and not removed:
@@ -156,7 +156,7 @@ def edit_profile(body: EditBody, memos: Opened, caller: Asked) -> dict[str, Any]
 
 
 @profiles_router.post("/delete/profile", name="delete")
-def delete_profile(body: DeleteProfileBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete_profile(body: DeleteProfileBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take everything out of a profile; what was said stays, and so does the template."""
     acting, subject = _profile(memos, caller, body, body.profile_template_id)
     with deleting():
@@ -175,7 +175,7 @@ def _template(binding: Binding, known: dict[str, Template]) -> Template:
     return found
 
 
-def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[Who, str]:
+def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[RequestIdentity, str]:
     """Return whose profile it is, and as whom its subject speaks in the cube. Raises: NotFound."""
     name = required("profile_template_id", template)
     acting = scopes.subject(memos, caller, body)

@@ -8,8 +8,8 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
-from memos.api.auth import Who
-from memos.api.families import Asked, Opened
+from memos.api.auth import RequestIdentity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openmem import details
 from memos.api.openmem import shapes as scopes
 from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, required
@@ -103,7 +103,7 @@ class DeleteBody(Body):
 
 
 @router.post("/search/memory")
-def search_memory(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return the best memories for a question, each kind in its own list."""
     query = required("query", body.query)
     check_tokens("query", query, _QUERY_TOKENS)
@@ -137,7 +137,7 @@ def search_memory(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, A
 
 
 @router.post("/get/memory")
-def get_memory(body: PageBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_memory(body: PageBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a page of somebody's memories, the newest first, each kind in its own list."""
     size = 10 if body.size is None else bounded("size", body.size, 10, _PAGE)
     number = 1 if body.page is None else body.page
@@ -161,13 +161,13 @@ def get_memory(body: PageBody, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.get("/get/memory/{memory_id:path}")
-def get_one(memory_id: str, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_one(memory_id: str, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return one memory with its sources."""
     return ok(details.detail(memos.get(memory_id, actor=caller.identity.id)))
 
 
 @router.post("/update/memory")
-def update_memory(body: UpdateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def update_memory(body: UpdateBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Change a memory's text, title or status; return it as it is then."""
     id_, me = required("memory_id", body.memory_id), caller.identity.id
     if not (body.content or body.title or body.status):
@@ -189,7 +189,7 @@ def update_memory(body: UpdateBody, memos: Opened, caller: Asked) -> dict[str, A
 
 
 @router.post("/delete/memory")
-def delete_memory(body: DeleteBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take memories out of sight; they are erased when the retention period is over."""
     given = {name: getattr(body, name) for name in ("memory_ids", "user_id", "agent_id", "filter")}
     which = only_one(**{name: value or None for name, value in given.items()})
@@ -254,7 +254,7 @@ def _only(lists: dict[str, list[details.Detail]], names: Sequence[str] | None) -
             lists[name] = []
 
 
-def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> Who:
+def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> RequestIdentity:
     return scopes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
 
 

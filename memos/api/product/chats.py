@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from memos.api.families import Asked, Opened
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.shapes import Body, acting, done
-from memos.api.streaming import HEADERS, Streamed, Talking
+from memos.api.streaming import HEADERS, ClosingStreamResponse, CurrentRunner
 from memos.core.identities import Caller
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult
@@ -47,19 +47,21 @@ class ChatBody(Body):
 
 
 @router.post("/complete")
-async def complete(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> dict[str, Any]:
+async def complete(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> dict[str, Any]:
     """Answer a question with what is remembered, and remember the exchange."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
-    result = await talks.whole(request, lambda: memos.chat.steps(body.query, **options))
+    result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options))
     return done({"response": result.text, "reasoning": ""})
 
 
 @router.post("/stream")
-async def stream(body: ChatBody, memos: Opened, caller: Asked, talks: Talking) -> Response:
+async def stream(body: ChatBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner) -> Response:
     """Answer as it comes in: events `{type, data}` of type text, reference, end or error."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
-    pieces = await talks.begin(lambda: memos.chat.stream(body.query, **options))
-    return Streamed(_events(pieces), media_type="text/event-stream", headers=HEADERS)
+    pieces = await runner.start(lambda: memos.chat.stream(body.query, **options))
+    return ClosingStreamResponse(_events(pieces), media_type="text/event-stream", headers=HEADERS)
 
 
 def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:

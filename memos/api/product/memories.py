@@ -10,10 +10,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened
+from memos.api.auth import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.shapes import Body, acting, bucket, buckets, done, memory, memory_type, types_named
-from memos.api.streaming import looks
+from memos.api.streaming import poll_for
 from memos.core.types import AddReceipt, Hit, Item, Json, Mode
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.memos import MemOS
@@ -44,7 +44,7 @@ class AddBody(Body):
 
 
 @router.post("/add", name="add")
-async def add_memory(body: AddBody, request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Store messages; with `sync` and `fine` this answers when they are read into facts too."""
     if body.async_mode not in {"async", "sync"}:
         raise InvalidInput("async_mode", "must be async or sync")
@@ -70,7 +70,7 @@ async def add_memory(body: AddBody, request: Request, memos: Opened, caller: Ask
 
 
 async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
-    async for found in looks(request, partial(memos.tasks.get, task, actor=actor), _LONGEST_S):
+    async for found in poll_for(request, partial(memos.tasks.get, task, actor=actor), _LONGEST_S):
         if found.ended:
             return
 
@@ -106,7 +106,7 @@ class DeleteBody(Body):
 
 
 @router.post("/delete_memory", name="delete")
-def delete_memory(body: DeleteBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Delete memories, or files with what was read of them; `memos rollback` brings memories back for a time."""
     chosen = body.filter is not None or body.user_id is not None or body.session_id is not None
     if [bool(body.memory_ids), bool(body.file_ids), chosen].count(True) != 1:
@@ -147,7 +147,7 @@ class FeedbackBody(Body):
 
 
 @router.post("/feedback")
-def feedback(body: FeedbackBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def feedback(body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take a correction in plain words; what it replaces is superseded and stays in history."""
     whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
     return done(
@@ -172,7 +172,7 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
     return {"answer": answer if body.corrected_answer else "", "record": record}
 
 
-def _corrected(memos: MemOS, caller: Asked, body: AddBody) -> list[dict[str, Any]]:
+def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
     """Take the newest words of a user that were sent as an add for a correction."""
     said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
     words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
@@ -227,7 +227,7 @@ class SearchBody(Body):
 
 
 @router.post("/search", name="search")
-def search_memories(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return what is found of each kind, by cube."""
     if body.internet_search:
         raise InvalidInput("internet_search", "is not done here: memory only; leave it out")
@@ -273,9 +273,9 @@ class GetBody(Body):
 
 
 @router.post("/get_memory")
-def get_memories(body: GetBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a cube's memories of each kind, all or a page of each."""
-    whom = who(memos, caller, body.user_id, new=False)
+    whom = resolve_identity(memos, caller, body.user_id, new=False)
     size = body.page_size or _PER_CUBE
     skipped = ((body.page or 1) - 1) * size
     wanted = {
@@ -295,13 +295,13 @@ def get_memories(body: GetBody, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.get("/get_memory/{memory_id}")
-def get_memory(memory_id: str, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_memory(memory_id: str, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return one memory."""
     return done(memory(memos.get(memory_id, actor=caller.identity.id)))
 
 
 @router.post("/get_memory_by_ids")
-def get_memory_by_ids(memory_ids: list[str], memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_memory_by_ids(memory_ids: list[str], memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return memories in the order of their ids; all or none."""
     if len(memory_ids) > _MOST_IDS:
         raise InvalidInput("memory_ids", f"has {len(memory_ids):,} ids, at most {_MOST_IDS:,} are taken")
@@ -319,7 +319,7 @@ class GetAllBody(Body):
 
 
 @router.post("/get_all")
-def get_all(body: GetAllBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return every memory of cubes with how they hang together, or those a query finds."""
     whom, cubes = acting(memos, caller, body.user_id, body.mem_cube_ids)
     if body.memory_type in {"act_mem", "para_mem"}:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
-from memos.api.auth import Who, who
+from memos.api.auth import RequestIdentity, resolve_identity
 from memos.api.serialization import view
 from memos.core.identities import Caller
 from memos.core.types import Hit, Item, ItemType, Trust
@@ -30,7 +30,7 @@ def done(data: Any, message: str = "ok") -> dict[str, Any]:
     return {"code": 200, "message": message, "data": data}
 
 
-def show(error: MemosError, status: int) -> Response:
+def error_response(error: MemosError, status: int) -> Response:
     """Return an error as these routes show it."""
     told: dict[str, Any] = {"code": status, "message": str(error), "data": None, "error": error.code}
     if isinstance(error, InvalidInput):
@@ -38,9 +38,11 @@ def show(error: MemosError, status: int) -> Response:
     return JSONResponse(told, status)
 
 
-def acting(memos: MemOS, caller: Caller, user_id: str | None, cubes: list[str] | None) -> tuple[Who, list[str]]:
+def acting(
+    memos: MemOS, caller: Caller, user_id: str | None, cubes: list[str] | None
+) -> tuple[RequestIdentity, list[str]]:
     """Return for whom a request acts and the cubes it names, the user's own when it names none."""
-    whom = who(memos, caller, user_id)
+    whom = resolve_identity(memos, caller, user_id)
     return whom, list(dict.fromkeys(cubes)) if cubes else [whom.home]
 
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
-from memos.api.auth import Who, who
-from memos.api.families import Asked, Opened
+from memos.api.auth import RequestIdentity, resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.memories import task_key
 from memos.api.product.shapes import Body, done
-from memos.api.streaming import Told, look, looks, streamed
+from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
 from memos.core.clock import new_id
 from memos.core.types import Task, TaskState
 from memos.errors import NotFound
@@ -40,18 +40,18 @@ class CubeBody(Body):
 
 
 @cubes_router.post("/create_cube")
-def create_cube(body: CubeBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def create_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Make an empty cube. `cube_path` means nothing: an installation keeps its cubes itself."""
-    whom = who(memos, caller, body.owner_id or body.user_id)
+    whom = resolve_identity(memos, caller, body.owner_id or body.user_id)
     cube = body.cube_id or body.mem_cube_id or new_id()
     made = memos.cubes.create(cube, actor=whom.actor, description=body.cube_name or "")
     return done({"cube_id": made.id, "cube_name": made.description, "owner_id": made.owner}, "Cube created")
 
 
 @cubes_router.post("/register_cube")
-def register_cube(body: CubeBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def register_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a cube that a client wants to use, made when there is none of this id."""
-    whom = who(memos, caller, body.owner_id or body.user_id)
+    whom = resolve_identity(memos, caller, body.owner_id or body.user_id)
     cube = body.cube_id or body.mem_cube_id or body.cube_name or whom.home
     try:
         found = memos.cubes.get(cube, actor=whom.actor)
@@ -69,9 +69,9 @@ class SuggestionsBody(Body):
 
 
 @cubes_router.post("/suggestions")
-def suggestions(body: SuggestionsBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def suggestions(body: SuggestionsBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Suggest questions that memory can answer: about what is newest in it."""
-    whom = who(memos, caller, body.user_id, new=False)
+    whom = resolve_identity(memos, caller, body.user_id, new=False)
     cube = body.mem_cube_id or whom.home
     stats = memos.cubes.get(cube, actor=whom.actor)
     newest = memos.list(cube=cube, actor=whom.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT))
@@ -104,9 +104,11 @@ Seconds = Annotated[float, Query(gt=0, le=3600, alias="timeout_seconds")]
 
 
 @router.get("/status", name="status")
-def task_status(memos: Opened, caller: Asked, user_id: User, task_id: str | None = None) -> dict[str, Any]:
+def task_status(
+    memos: CurrentMemos, caller: CurrentCaller, user_id: User, task_id: str | None = None
+) -> dict[str, Any]:
     """Return a user's tasks, or the one that a client named itself or was told of."""
-    whom = who(memos, caller, user_id, new=False)
+    whom = resolve_identity(memos, caller, user_id, new=False)
     if task_id is None:
         tasks = memos.tasks.list(cubes=[whom.home], actor=whom.actor, limit=_SHOWN)
         return done([_shown(task) for task in tasks])
@@ -114,15 +116,15 @@ def task_status(memos: Opened, caller: Asked, user_id: User, task_id: str | None
 
 
 @router.get("/allstatus")
-def every_status(memos: Opened, caller: Asked) -> dict[str, Any]:
+def every_status(memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return how many tasks are in each state, of the cubes that the key may read."""
     return done({"scheduler_summary": _counts(memos, caller.identity.id, None)})
 
 
 @router.get("/task_queue_status")
-def queue_status(memos: Opened, caller: Asked, user_id: User) -> dict[str, Any]:
+def queue_status(memos: CurrentMemos, caller: CurrentCaller, user_id: User) -> dict[str, Any]:
     """Return how many tasks of a user wait, run and have ended."""
-    whom = who(memos, caller, user_id, new=False)
+    whom = resolve_identity(memos, caller, user_id, new=False)
     counts = _counts(memos, whom.actor, [whom.home])
     left = counts["waiting"] + counts["in_progress"]
     return done({"user_name": user_id, "remaining_tasks_count": left, **counts})
@@ -130,12 +132,12 @@ def queue_status(memos: Opened, caller: Asked, user_id: User) -> dict[str, Any]:
 
 @router.post("/wait", name="wait")
 async def wait_for_tasks(
-    request: Request, memos: Opened, caller: Asked, user_name: User, timeout_seconds: Seconds = 120.0
+    request: Request, memos: CurrentMemos, caller: CurrentCaller, user_name: User, timeout_seconds: Seconds = 120.0
 ) -> dict[str, Any]:
     """Answer when none of a user's tasks waits or runs, or after the time given."""
-    whom = await look(request, partial(who, memos, caller, user_name, new=False))
+    whom = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
     left = 0
-    async for counts in looks(request, partial(_counts, memos, whom.actor, [whom.home]), timeout_seconds):
+    async for counts in poll_for(request, partial(_counts, memos, whom.actor, [whom.home]), timeout_seconds):
         left = counts["waiting"] + counts["in_progress"]
         if not left:
             break
@@ -144,25 +146,25 @@ async def wait_for_tasks(
 
 @router.get("/wait/stream", name="wait_stream")
 async def stream_tasks(
-    request: Request, memos: Opened, caller: Asked, user_name: User, timeout_seconds: Seconds = 120.0
+    request: Request, memos: CurrentMemos, caller: CurrentCaller, user_name: User, timeout_seconds: Seconds = 120.0
 ) -> StreamingResponse:
     """Tell how many of a user's tasks are left, as it changes, until there are none or the time is over."""
-    whom = await look(request, partial(who, memos, caller, user_name, new=False))
+    whom = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
 
-    async def told() -> AsyncIterator[Told | None]:
+    async def told() -> AsyncIterator[ServerEvent | None]:
         seen: int | None = None
-        async for counts in looks(request, partial(_counts, memos, whom.actor, [whom.home]), timeout_seconds):
+        async for counts in poll_for(request, partial(_counts, memos, whom.actor, [whom.home]), timeout_seconds):
             left = counts["waiting"] + counts["in_progress"]
             if left == seen:
                 yield None
                 continue
             seen = left
-            yield Told("status", {"running_tasks": left, "status": "running" if left else "idle"})
+            yield ServerEvent("status", {"running_tasks": left, "status": "running" if left else "idle"})
             if not left:
                 return
-        yield Told("status", {"running_tasks": seen, "status": "timeout"})
+        yield ServerEvent("status", {"running_tasks": seen, "status": "timeout"})
 
-    return streamed(told())
+    return event_stream(told())
 
 
 def _counts(memos: MemOS, actor: str, cubes: list[str] | None) -> dict[str, int]:
@@ -176,7 +178,7 @@ def _shown(task: Task) -> dict[str, str]:
     return {"task_id": task.id, "status": _STATUS[task.state]}
 
 
-def _status_of(memos: MemOS, whom: Who, task_id: str) -> str:
+def _status_of(memos: MemOS, whom: RequestIdentity, task_id: str) -> str:
     """Return how far a task is: one of ours, or what a client added under an id of its own. Raises: NotFound."""
     try:
         return _STATUS[memos.tasks.get(task_id, actor=whom.actor).state]

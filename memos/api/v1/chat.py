@@ -10,10 +10,10 @@ from typing import Any, cast
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened
+from memos.api.auth import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
-from memos.api.streaming import Streamed, Talking
+from memos.api.streaming import ClosingStreamResponse, CurrentRunner
 from memos.api.v1.common import ERRORS, Body, Moment
 from memos.api.v1.shapes import AddReceiptShape, Shape
 from memos.core.types import Json
@@ -105,18 +105,20 @@ _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "descr
 
 
 @router.post("", response_model=ChatShape, responses={200: _EVENTS})
-async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> Any:
+async def chat(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> Any:
     """Answer a question with what is remembered, and remember the exchange when the answer is complete."""
 
     def options() -> ChatOptions:
-        acting = who(memos, caller, body.user)
+        acting = resolve_identity(memos, caller, body.user)
         return body.options(acting.actor, acting.home)
 
     if not body.stream:
-        result = await talks.whole(request, lambda: memos.chat.steps(body.query, **options()))
+        result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options()))
         return ChatShape.model_validate(result)
-    pieces = await talks.begin(lambda: memos.chat.stream(body.query, **options()))
-    return Streamed(_events(pieces), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    pieces = await runner.start(lambda: memos.chat.stream(body.query, **options()))
+    return ClosingStreamResponse(_events(pieces), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 async def _events(pieces: AsyncGenerator[str | ChatResult]) -> AsyncGenerator[str]:

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 
-from memos.api.families import family
+from memos.api.families import create_group
 from memos.api.v1 import (
     chat,
     cubes,
@@ -25,7 +25,7 @@ from memos.api.v1 import (
     travel,
     users,
 )
-from memos.api.v1.common import show
+from memos.api.v1.common import error_response
 from memos.kernel.memos import MemOS
 
 # The OpenAPI document of these routes: readable operation ids, the key, and no error that is never given.
@@ -104,8 +104,8 @@ _ROUTERS = (
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
-    app = family(
-        "memstrata", memos, show, local_token=local_token, summary="Memory for agents",
+    app = create_group(
+        "memstrata", memos, error_response, local_token=local_token, summary="Memory for agents",
         open_paths=frozenset({DOCUMENT}), large=frozenset({"/cubes/load", "/cubes/inspect"}),
     )  # fmt: skip
     for router in _ROUTERS:

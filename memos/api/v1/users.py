@@ -8,9 +8,18 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, Acting, Body, IdempotencyKey, IdentityId, Limit, Place, creation
+from memos.api.auth import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import (
+    ERRORS,
+    Body,
+    CurrentIdentity,
+    IdempotencyKey,
+    IdentityId,
+    Limit,
+    RequestTarget,
+    creation,
+)
 from memos.api.v1.shapes_cubes import IdentityShape, KeyShape, LimitsShape, MembersShape, MeShape, NewKeyShape
 from memos.core.identities import NewKey
 
@@ -39,7 +48,7 @@ class EnableBody(BaseModel):
 
 
 @router.get("/me", name="me")
-def get_me(caller: Asked) -> MeShape:
+def get_me(caller: CurrentCaller) -> MeShape:
     """Return whom the key of this request stands for."""
     identity = IdentityShape.model_validate(caller.identity)
     return MeShape(identity=identity, rights=[str(right) for right in caller.key.rights])
@@ -47,12 +56,12 @@ def get_me(caller: Asked) -> MeShape:
 
 @router.post("/users", status_code=201, name="create")
 def create_user(
-    body: CreateUserBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None
+    body: CreateUserBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> IdentityShape:
     """Make a user, agent or group."""
     actor = caller.identity.id
     made = memos.idempotency.once(
-        creation(idempotency_key, "users.create", Place(actor, body.id), body),
+        creation(idempotency_key, "users.create", RequestTarget(actor, body.id), body),
         lambda: memos.users.create(
             body.id, kind=body.kind, name=body.name, acts_for=body.acts_for, admin=body.admin, actor=actor
         ),
@@ -64,8 +73,8 @@ def create_user(
 
 @router.get("/users", name="list_")
 def list_users(
-    memos: Opened,
-    caller: Asked,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
     kind: Annotated[str | None, Query(description="Only `user`, `agent` or `group`")] = None,
     limit: Limit = 100,
     after: Annotated[str, Query(description="Go on behind this id")] = "",
@@ -76,31 +85,31 @@ def list_users(
 
 
 @router.get("/users/{identity:path}", name="get")
-def get_user(identity: IdentityId, memos: Opened, caller: Asked) -> IdentityShape:
+def get_user(identity: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> IdentityShape:
     """Return a user, agent or group."""
     return IdentityShape.model_validate(memos.users.get(identity, actor=caller.identity.id))
 
 
 @router.patch("/users/{identity:path}", name="enable")
-def enable_user(identity: IdentityId, body: EnableBody, memos: Opened, caller: Asked) -> IdentityShape:
+def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, caller: CurrentCaller) -> IdentityShape:
     """Let a user, agent or group do what its roles allow, or nothing; nothing of theirs is removed."""
     return IdentityShape.model_validate(memos.users.enable(identity, enabled=body.enabled, actor=caller.identity.id))
 
 
 @router.get("/groups/{group:path}/members", name="members")
-def list_members(group: IdentityId, memos: Opened, caller: Asked) -> MembersShape:
+def list_members(group: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> MembersShape:
     """Return a group's members by id."""
     return MembersShape(group=group, members=list(memos.users.members(group, actor=caller.identity.id)))
 
 
 @router.put("/groups/{group:path}/members/{member:path}", status_code=204, name="join")
-def join_group(group: IdentityId, member: IdentityId, memos: Opened, caller: Asked) -> None:
+def join_group(group: IdentityId, member: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Make a user or agent a member of a group."""
     memos.users.join(group, member, actor=caller.identity.id)
 
 
 @router.delete("/groups/{group:path}/members/{member:path}", status_code=204, name="leave")
-def leave_group(group: IdentityId, member: IdentityId, memos: Opened, caller: Asked) -> None:
+def leave_group(group: IdentityId, member: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Take a member out of a group."""
     memos.users.leave(group, member, actor=caller.identity.id)
 
@@ -122,15 +131,15 @@ class CreateKeyBody(Body):
 
 @keys_router.post("", status_code=201, name="create")
 def create_key(
-    body: CreateKeyBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None
+    body: CreateKeyBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
 ) -> NewKeyShape:
     """Make a key; its secret is shown this once."""
-    actor = who(memos, caller, body.user, new=False).actor
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
     identity = actor if body.identity is None else body.identity
     expires_at: datetime | None = body.expires_at
     limits = None if body.limits is None else body.limits.model_dump(exclude_none=True)
     made = memos.idempotency.once(
-        creation(idempotency_key, "keys.create", Place(actor, identity), body),
+        creation(idempotency_key, "keys.create", RequestTarget(actor, identity), body),
         lambda: memos.keys.create(
             identity, body.name, rights=body.rights, expires_at=expires_at, limits=limits, actor=actor
         ),
@@ -142,8 +151,8 @@ def create_key(
 
 @keys_router.get("", name="list_")
 def list_keys(
-    memos: Opened,
-    acting: Acting,
+    memos: CurrentMemos,
+    acting: CurrentIdentity,
     identity: Annotated[str | None, Query(description="Whose keys; default: whom the request is for")] = None,
 ) -> list[KeyShape]:
     """Return somebody's keys, the oldest first, without their secrets."""
@@ -158,13 +167,13 @@ class LimitKeyBody(Body):
 
 
 @keys_router.put("/{key}/limits", name="limit")
-def limit_key(key: KeyId, body: LimitKeyBody, memos: Opened, caller: Asked) -> KeyShape:
+def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: CurrentCaller) -> KeyShape:
     """Change how much a key may use; for admins. What it used up today counts towards the new limits."""
-    actor = who(memos, caller, body.user, new=False).actor
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
     return KeyShape.model_validate(memos.keys.limit(key, body.limits.model_dump(exclude_none=True), actor=actor))
 
 
 @keys_router.delete("/{key}", name="revoke")
-def revoke_key(key: KeyId, memos: Opened, acting: Acting) -> KeyShape:
+def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> KeyShape:
     """Let a key open nothing any more."""
     return KeyShape.model_validate(memos.keys.revoke(key, actor=acting.actor))
