@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
 from anyio import to_thread
@@ -19,8 +18,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memos.core.identities import Caller, Identity, IdentityKind, Key, Right
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
-from memos.errors import BackendUnavailable, Conflict, LimitReached, MemosError, NotFound, PermissionDenied
+from memos.core.types import LOCAL_OWNER
+from memos.errors import BackendUnavailable, LimitReached, MemosError, PermissionDenied
 from memos.kernel.access.guard import calling
 from memos.kernel.memos import MemOS
 
@@ -95,14 +94,6 @@ class Unauthenticated(PermissionDenied):
     """The request has no key that opens anything here."""
 
     code = "unauthenticated"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestIdentity:
-    """For whom a request acts: whom history names, and the cube that is used when none is named."""
-
-    actor: str
-    home: str
 
 
 class KeyAuthentication:
@@ -195,39 +186,3 @@ def check_key(memos: MemOS, caller: Caller) -> None:
         memos.keys.check(caller.key.id)
     except PermissionDenied as error:
         raise Unauthenticated(str(error)) from None
-
-
-def resolve_identity(
-    memos: MemOS, caller: Caller, name: str | None = None, *, agent: bool = False, new: bool = True
-) -> RequestIdentity:
-    """Return for whom a request acts that names a user or agent, or nobody.
-
-    A key acts for its own identity, for agents that act for it, and as an agent on the cube of its user; an admin's
-    for everyone. With `new` an admin's request makes a user or agent that is not known yet, where the operator
-    allows it (`MEMOS_SERVER__NEW_USERS`).
-    Raises: PermissionDenied, InvalidInput (no such name can be), NotFound (an admin named nobody known).
-    """
-    me = caller.identity
-    if name is None or name == me.id:
-        return _as(me)
-    if me.admin:
-        return _as(_known(memos, me.id, name, agent=agent, new=new))
-    other = memos.users.get(name, actor=me.id)
-    return _as(other) if other.acts_for == me.id else RequestIdentity(me.id, other.home or other.id)
-
-
-def _known(memos: MemOS, admin: str, name: str, *, agent: bool, new: bool) -> Identity:
-    if name == LOCAL_OWNER:
-        raise PermissionDenied(f"{LOCAL_OWNER!r} is the person at the machine itself: name another user.")
-    try:
-        return memos.users.get(name, actor=admin)
-    except NotFound:
-        if not (new and memos.settings.server.new_users):
-            raise
-    with suppress(Conflict):  # somebody else's request made it meanwhile
-        return memos.users.create(name, kind="agent" if agent else "user", adopt=False, actor=admin)
-    return memos.users.get(name, actor=admin)
-
-
-def _as(identity: Identity) -> RequestIdentity:
-    return RequestIdentity(identity.id, identity.home or (DEFAULT_CUBE if identity.id == LOCAL_OWNER else identity.id))

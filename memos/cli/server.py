@@ -27,7 +27,8 @@ def mcp(
 ) -> None:
     """Serve memory to one program that speaks MCP, until it closes standard input."""
     try:
-        from memos.api.auth import local_caller, resolve_identity  # noqa: PLC0415 - the extra `server`
+        from memos.api.auth import local_caller  # noqa: PLC0415 - the extra `server`
+        from memos.api.dialects import resolve_identity  # noqa: PLC0415 - the extra `server`
         from memos.api.local.sharing import SharedInstallation  # noqa: PLC0415
         from memos.api.mcp import stdio  # noqa: PLC0415
     except ImportError as error:

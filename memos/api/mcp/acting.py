@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from starlette.requests import Request
 
-from memos.api.auth import RequestIdentity, resolve_identity
+from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.core.identities import Caller
 from memos.kernel.access.guard import calling
 from memos.kernel.memos import MemOS

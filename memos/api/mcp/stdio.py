@@ -9,7 +9,7 @@ from collections.abc import Callable
 import anyio
 from anyio import to_thread
 
-from memos.api.auth import RequestIdentity
+from memos.api.dialects import RequestIdentity
 from memos.api.mcp.acting import always
 from memos.api.mcp.server import create
 from memos.kernel.memos import MemOS

@@ -15,7 +15,7 @@ from anyio import CancelScope, to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from memos.api.auth import RequestIdentity, resolve_identity
+from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openai_proxy.answers import Copy, exchange, read_answer, usage_in
 from memos.api.openai_proxy.errors import problem

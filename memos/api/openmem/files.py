@@ -9,7 +9,6 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
@@ -18,9 +17,9 @@ from pydantic import Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from memos.api.dialects import attachment
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.openmem import details, shapes
 from memos.api.openmem.shapes import Body, Empty, bounded, deleting, ok, only_one, required
 from memos.core.identities import Caller
 from memos.core.text.validation import check_name
@@ -179,7 +178,7 @@ def create(body: CreateBody, memos: CurrentMemos, caller: CurrentCaller) -> dict
 @router.post("/delete/knowledgebase")
 def delete(body: BaseBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Erase a knowledge base with all its files."""
-    base = scopes.base_of(memos, caller, required("knowledgebase_id", body.knowledgebase_id))
+    base = shapes.base_of(memos, caller, required("knowledgebase_id", body.knowledgebase_id))
     with deleting():
         memos.knowledge.drop(base, actor=caller.identity.id)
     return ok({"success": True})
@@ -211,7 +210,7 @@ def get_files(body: WhichFiles, memos: CurrentMemos, caller: CurrentCaller) -> d
     if which == "file_ids":
         found = _named(memos, caller, body.file_ids or [])
     else:
-        base = scopes.base_of(memos, caller, body.knowledgebase_id or "")
+        base = shapes.base_of(memos, caller, body.knowledgebase_id or "")
         found = list(memos.knowledge.files(base, actor=caller.identity.id))
     shown = found[(number - 1) * size : number * size]
     told = [details.file(file) for file in shown]
@@ -233,9 +232,7 @@ def download(body: FileId, memos: CurrentMemos, caller: CurrentCaller) -> Respon
     """Return a file's bytes."""
     [file] = _named(memos, caller, [required("file_id", body.file_id)])
     data = memos.documents.content(file.id, cube=file.cube, actor=caller.identity.id)
-    named = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
-    headers = {"Content-Disposition": named, "X-Content-Type-Options": "nosniff"}
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    return attachment(data, file.name)
 
 
 async def _of_json(request: Request, memos: MemOS) -> tuple[str, list[File]]:
@@ -277,7 +274,7 @@ async def _of_form(request: Request, most: int) -> tuple[str, list[File]]:
 
 
 def _keep(memos: MemOS, caller: Caller, base: str, files: Sequence[File]) -> list[StoredFile]:
-    cube = scopes.base_of(memos, caller, base)
+    cube = shapes.base_of(memos, caller, base)
     return [memos.knowledge.add(cube, file, actor=caller.identity.id) for file in files]
 
 
@@ -289,7 +286,7 @@ def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]
     bases = {file.cube: file for file in found}
     for cube, file in bases.items():
         try:
-            scopes.base_of(memos, caller, cube)
+            shapes.base_of(memos, caller, cube)
         except NotFound as error:
             raise NotFound("file", file.id) from error
     return found

@@ -8,10 +8,9 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter
 from pydantic import Field
 
-from memos.api.auth import RequestIdentity
+from memos.api.dialects import RequestIdentity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.openmem import details, shapes
 from memos.api.openmem.files import File, without_files
 from memos.api.openmem.shapes import Body, Subject, check_tokens, deleting, ok, required, said
 from memos.core.clock import new_id
@@ -134,7 +133,7 @@ def bind_template(body: BindBody, memos: CurrentMemos, caller: CurrentCaller) ->
         raise InvalidInput("bind_list", f"has {len(bindings)} entries, at most {_MOST_BINDINGS} are taken")
     known = memos.profile.templates(actor=caller.identity.id)
     chosen = [(binding, _template(binding, known)) for binding in bindings]
-    people = [(scopes.subject(memos, caller, binding, new=True), template) for binding, template in chosen]
+    people = [(shapes.subject(memos, caller, binding, new=True), template) for binding, template in chosen]
     for acting, template in people:
         given = None if template is standard() else template.model_dump(mode="json", exclude_defaults=True)
         memos.profile.use_template(acting.home, given, actor=acting.actor)
@@ -178,7 +177,7 @@ def _template(binding: Binding, known: dict[str, Template]) -> Template:
 def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[RequestIdentity, str]:
     """Return whose profile it is, and as whom its subject speaks in the cube. Raises: NotFound."""
     name = required("profile_template_id", template)
-    acting = scopes.subject(memos, caller, body)
+    acting = shapes.subject(memos, caller, body)
     own = memos.profile.template(acting.home, actor=acting.actor)
     if name != own.name and not (name == STANDARD and own.name == standard().name):
         raise NotFound("profile template", name, f"The profile follows {own.name!r}.")

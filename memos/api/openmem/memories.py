@@ -8,10 +8,9 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
-from memos.api.auth import RequestIdentity
+from memos.api.dialects import RequestIdentity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.openmem import details, shapes
 from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, required
 from memos.core.identities import Caller
 from memos.core.types import CubeKind, Hit, ItemType, Json
@@ -114,16 +113,16 @@ def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) 
         raise InvalidInput("context_format", f"{shown(body.context_format)} is unknown; use memory")
     if len(body.knowledgebase_ids or ()) > _MOST_BASES:
         raise InvalidInput("knowledgebase_ids", f"names more than the {_MOST_BASES} that are searched at once")
-    limits, acting = _limits(body), scopes.known(memos, caller, body)
+    limits, acting = _limits(body), shapes.known(memos, caller, body)
     # What belongs to the key's owner, such as its knowledge bases, is not its users' to name: the owner asks.
     actor = caller.identity.id if acting is None or caller.identity.admin else acting.actor
     cubes = {
         "user": [] if acting is None else [acting.home],
-        "public": scopes.readable_public(memos, actor),
-        "knowledgebase": scopes.knowledge(memos, caller, body.knowledgebase_ids),
+        "public": shapes.readable_public(memos, actor),
+        "knowledgebase": shapes.knowledge(memos, caller, body.knowledgebase_ids),
     }
     where = list(dict.fromkeys(name for names in cubes.values() for name in names))
-    chosen = scopes.scoped_filter(body.filter, cubes)
+    chosen = shapes.scoped_filter(body.filter, cubes)
     found: list[tuple[Any, float | None]] = []
     for kinds, most in limits if where else ():
         types = {"type": {"in": sorted(str(kind) for kind in kinds)}}
@@ -150,7 +149,7 @@ def get_memory(body: PageBody, memos: CurrentMemos, caller: CurrentCaller) -> di
         kinds |= details.KINDS[details.TOOL] | details.KINDS[details.SKILL]
     if (views := _views(body.include_memory_view)) is not None:
         kinds &= _types_of(views)
-    acting, total, lists = scopes.known(memos, caller, body), 0, details.empty()
+    acting, total, lists = shapes.known(memos, caller, body), 0, details.empty()
     if acting is not None and kinds:
         types: Json = {"type": {"in": sorted(str(kind) for kind in kinds)}}
         narrowed = {"and": [types, body.filter]} if body.filter else types
@@ -255,7 +254,7 @@ def _only(lists: dict[str, list[details.Detail]], names: Sequence[str] | None) -
 
 
 def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> RequestIdentity:
-    return scopes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
+    return shapes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
 
 
 def _changeable(memos: MemOS, caller: Caller) -> list[str]:

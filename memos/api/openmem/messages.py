@@ -10,10 +10,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.auth import RequestIdentity
+from memos.api.dialects import RequestIdentity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.openmem import details, shapes
 from memos.api.openmem.files import without_files
 from memos.api.openmem.shapes import Body, Names, Subject, bounded, check_tokens, ok, required, said, storing
 from memos.api.streaming import poll, poll_for
@@ -110,7 +109,7 @@ def get_message(body: MessagesBody, memos: CurrentMemos, caller: CurrentCaller) 
     """Return the latest messages of a conversation, in order."""
     most = bounded("message_limit_number", body.message_limit_number, 6, _MOST_MESSAGES)
     conversations = bounded("conversation_limit_number", body.conversation_limit_number, 1, _MOST_MESSAGES)
-    acting = scopes.known(memos, caller, body)
+    acting = shapes.known(memos, caller, body)
     found: list[details.Detail] = []
     if acting is not None and most:
         wanted: dict[str, Json] = {"type": "message"}
@@ -172,7 +171,7 @@ def _added(
 
 def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str, str], str, str]]:
     """Return under which names, for whom and where messages are stored."""
-    people = scopes.everybody(memos, caller, body.user_id, body.agent_id)
+    people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
     targets = [(names, acting.actor, acting.home) for names, acting in people]
     first = people[0][0]
     return [*targets, *((first, actor, cube) for actor, cube in _besides(memos, caller, people[0][1], body))]
@@ -183,8 +182,8 @@ def _besides(
 ) -> list[tuple[str, str]]:
     """Return where else something goes that a request allows: what is public, and knowledge bases."""
     me = caller.identity.id
-    bases = scopes.knowledge(memos, caller, body.allow_knowledgebase_ids)
-    cubes = [*([scopes.public_cube(memos, caller)] if body.allow_public else []), *bases]
+    bases = shapes.knowledge(memos, caller, body.allow_knowledgebase_ids)
+    cubes = [*([shapes.public_cube(memos, caller)] if body.allow_public else []), *bases]
     return [(me, cube) for cube in cubes if cube != acting.home]
 
 
@@ -192,7 +191,7 @@ def _correct(memos: MemOS, caller: Caller, body: FeedbackBody) -> Submission | N
     """Store a correction; None while another request with the same is doing it."""
     text = required("feedback_content", body.feedback_content)
     check_tokens("feedback_content", text, ADD_TOKENS)
-    [(_, acting)] = scopes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
+    [(_, acting)] = shapes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
     targets = [(acting.actor, acting.home), *_besides(memos, caller, acting, body)]
     with storing():
         submission = memos.submissions.take(caller.identity.id, same("add/feedback", body), [c for _, c in targets])

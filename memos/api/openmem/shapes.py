@@ -7,9 +7,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from memos.api.auth import RequestIdentity, Unauthenticated, resolve_identity
+from memos.api.auth import Unauthenticated
+from memos.api.dialects import RequestIdentity, envelope, error_envelope, resolve_identity
 from memos.core.identities import EVERYONE, Caller
 from memos.core.tokens import estimate_tokens
 from memos.core.types import CubeKind, Json
@@ -65,13 +66,12 @@ def number_of(error: MemosError, status: int) -> int:
 
 def ok(data: Json) -> dict[str, Any]:
     """Return data as these routes answer it."""
-    return {"code": 0, "message": "ok", "data": data}
+    return envelope(0, "ok", data)
 
 
 def error_response(error: MemosError, status: int) -> Response:
     """Return an error as these routes show it."""
-    told = {"code": number_of(error, status), "message": str(error), "data": None}
-    return JSONResponse(told, TooLong.status if isinstance(error, TooLong) else status)
+    return error_envelope(error, number_of(error, status), TooLong.status if isinstance(error, TooLong) else status)
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,12 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from memos.api.dialects import chat_options, chat_response, typed_event
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.product.shapes import Body, acting, done
-from memos.api.streaming import HEADERS, ClosingStreamResponse, CurrentRunner
+from memos.api.product.shapes import Body, done, identity_and_cubes
+from memos.api.streaming import CurrentRunner
 from memos.core.identities import Caller
+from memos.core.types import Mode
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.memos import MemOS
@@ -61,34 +62,31 @@ async def stream(body: ChatBody, memos: CurrentMemos, caller: CurrentCaller, run
     """Answer as it comes in: events `{type, data}` of type text, reference, end or error."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
     pieces = await runner.start(lambda: memos.chat.stream(body.query, **options))
-    return ClosingStreamResponse(_events(pieces), media_type="text/event-stream", headers=HEADERS)
+    return chat_response(pieces, _events)
 
 
 def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
-    whom, cubes = acting(memos, caller, body.user_id, body.readable_cube_ids)
-    return ChatOptions(
-        cubes=cubes, actor=whom.actor, conversation=body.session_id, history=body.history or [],
-        system_prompt=body.system_prompt, top_k=body.top_k, filter=body.filter, relevance=body.relativity,
-        max_tokens=body.max_tokens, temperature=body.temperature, top_p=body.top_p,
-        working=body.include_preference, store=body.add_message_on_answer,
-        store_in=body.writable_cube_ids[0] if body.writable_cube_ids else whom.home,
-    )  # fmt: skip
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.readable_cube_ids)
+    return chat_options(
+        body,
+        cubes=cubes,
+        actor=acting.actor,
+        conversation=body.session_id,
+        history=body.history or [],
+        relevance=body.relativity,
+        working=body.include_preference,
+        store=body.add_message_on_answer,
+        store_in=body.writable_cube_ids[0] if body.writable_cube_ids else acting.home,
+        mode=Mode.ROUGH,
+    )
 
 
-async def _events(pieces: AsyncGenerator[str | ChatResult]) -> AsyncGenerator[str]:
-    try:
-        async for piece in pieces:
-            if isinstance(piece, ChatResult):
-                cited = [{"memory_id": each.item, "memory": each.memory} for each in piece.cited]
-                yield _event("reference", cited)
-                yield _event("end", piece.text)
-            else:
-                yield _event("text", piece)
-    except MemosError as error:
-        yield _event("error", str(error))
-    finally:
-        await pieces.aclose()
-
-
-def _event(kind: str, data: Any) -> str:
-    return f"data: {json.dumps({'type': kind, 'data': data})}\n\n"
+def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
+    match piece:
+        case ChatResult():
+            yield typed_event("reference", [{"memory_id": each.item, "memory": each.memory} for each in piece.cited])
+            yield typed_event("end", piece.text)
+        case MemosError():
+            yield typed_event("error", str(piece))
+        case text:
+            yield typed_event("text", text)

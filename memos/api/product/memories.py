@@ -10,9 +10,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.auth import resolve_identity
+from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
-from memos.api.product.shapes import Body, acting, bucket, buckets, done, memory, memory_type, types_named
+from memos.api.product.shapes import Body, bucket, buckets, done, identity_and_cubes, memory, memory_type, types_named
 from memos.api.streaming import poll_for
 from memos.core.types import AddReceipt, Hit, Item, Json, Mode
 from memos.errors import InvalidInput, NotFound
@@ -52,12 +52,14 @@ async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, calle
         raise InvalidInput("mode", "must be fast or fine")
     if body.is_feedback:
         return done(await to_thread.run_sync(partial(_corrected, memos, caller, body)), "Feedback processed")
-    whom, cubes = await to_thread.run_sync(partial(acting, memos, caller, body.user_id, body.writable_cube_ids))
+    acting, cubes = await to_thread.run_sync(
+        partial(identity_and_cubes, memos, caller, body.user_id, body.writable_cube_ids)
+    )
     finely = body.async_mode == "async" or body.mode == "fine"
     receipts = []
     for cube in cubes:
         storing = partial(
-            memos.add, body.messages, cube=cube, actor=whom.actor, conversation=body.session_id,
+            memos.add, body.messages, cube=cube, actor=acting.actor, conversation=body.session_id,
             tags=body.custom_tags or [], info=body.info, mode=Mode.FINE if finely else Mode.ROUGH,
             idempotency_key=None if body.task_id is None else task_key(body.task_id),
         )  # fmt: skip
@@ -65,8 +67,8 @@ async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, calle
     if body.async_mode == "sync":
         for receipt in receipts:
             if receipt.task is not None:
-                await _ended(request, memos, receipt.task, whom.actor)
-    return done(await to_thread.run_sync(partial(_stored, memos, whom.actor, receipts)), _ADDED)
+                await _ended(request, memos, receipt.task, acting.actor)
+    return done(await to_thread.run_sync(partial(_stored, memos, acting.actor, receipts)), _ADDED)
 
 
 async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
@@ -113,8 +115,8 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
         raise InvalidInput(
             "memory_ids", "exactly one of memory_ids, file_ids, or filter, user_id and session_id is taken"
         )
-    whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
-    actor = whom.actor if body.user_id else caller.identity.id
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
+    actor = acting.actor if body.user_id else caller.identity.id
     if body.memory_ids:
         if body.writable_cube_ids and {memos.get(id_, actor=actor).cube for id_ in body.memory_ids} - set(cubes):
             raise NotFound("memory", "in these cubes", "Name the cubes it is in, or none.")
@@ -149,9 +151,9 @@ class FeedbackBody(Body):
 @router.post("/feedback")
 def feedback(body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take a correction in plain words; what it replaces is superseded and stays in history."""
-    whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     return done(
-        [_correct(memos, whom.actor, cube, body) for cube in cubes],
+        [_correct(memos, acting.actor, cube, body) for cube in cubes],
         "Feedback processed",
     )
 
@@ -182,10 +184,10 @@ def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[
         user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id,
         writable_cube_ids=body.writable_cube_ids,
     )  # fmt: skip
-    whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
-    made = [_correct(memos, whom.actor, cube, correction) for cube in cubes]
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
+    made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
     ids = [(cube, record["record"]["add"][0]["id"]) for cube, record in zip(cubes, made, strict=True)]
-    items = [memos.get(id_, cube=cube, actor=whom.actor) for cube, id_ in ids]
+    items = [memos.get(id_, cube=cube, actor=acting.actor) for cube, id_ in ids]
     return [
         {"memory": item.memory, "memory_id": item.id, "memory_type": memory_type(item), "cube_id": item.cube}
         for item in items
@@ -235,7 +237,7 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         raise InvalidInput("mode", "must be fast, fine or mixture")
     if body.dedup not in {None, "no", "sim", "mmr"}:
         raise InvalidInput("dedup", "must be no, sim or mmr")
-    whom, cubes = acting(memos, caller, body.user_id, body.readable_cube_ids)
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.readable_cube_ids)
     limits: dict[str, int] = {
         Kind.MEMORY: body.top_k,
         Kind.PREFERENCE: body.pref_top_k if body.include_preference else 0,
@@ -243,7 +245,7 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         Kind.SKILL: body.skill_mem_top_k if body.include_skill_memory else 0,
     }
     found = memos.recall(
-        body.query, limits, cubes=cubes, actor=whom.actor, filter=body.filter, relevance=body.relativity or 0,
+        body.query, limits, cubes=cubes, actor=acting.actor, filter=body.filter, relevance=body.relativity or 0,
         reference_time=body.reference_time, rerank=None if body.rerank else body.rerank,
     )  # fmt: skip
     if body.relativity is None:
@@ -275,7 +277,7 @@ class GetBody(Body):
 @router.post("/get_memory")
 def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a cube's memories of each kind, all or a page of each."""
-    whom = resolve_identity(memos, caller, body.user_id, new=False)
+    acting = resolve_identity(memos, caller, body.user_id, new=False)
     size = body.page_size or _PER_CUBE
     skipped = ((body.page or 1) - 1) * size
     wanted = {
@@ -289,7 +291,7 @@ def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> d
         found: list[Item] = []
         if wanted[name]:
             chosen = only(kind, body.filter)
-            found = memos.list(cube=body.mem_cube_id, actor=whom.actor, filter=chosen, limit=size, offset=skipped)
+            found = memos.list(cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped)
         data[name] = [bucket(body.mem_cube_id, [memory(item) for item in found])]
     return done(data)
 
@@ -321,7 +323,7 @@ class GetAllBody(Body):
 @router.post("/get_all")
 def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return every memory of cubes with how they hang together, or those a query finds."""
-    whom, cubes = acting(memos, caller, body.user_id, body.mem_cube_ids)
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.mem_cube_ids)
     if body.memory_type in {"act_mem", "para_mem"}:
         return done([{"cube_id": cube, "memories": [], "memory_statistics": {}} for cube in cubes])
     kind = _KINDS.get(body.memory_type)
@@ -331,10 +333,10 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
     shown = []
     for cube in cubes:
         if body.search_query:
-            hits = memos.search(body.search_query, cubes=[cube], actor=whom.actor, top_k=100, filter=chosen).hits
+            hits = memos.search(body.search_query, cubes=[cube], actor=acting.actor, top_k=100, filter=chosen).hits
             items = [hit.item for hit in hits]
         else:
-            items = memos.list(cube=cube, actor=whom.actor, filter=chosen, limit=_PER_CUBE)
+            items = memos.list(cube=cube, actor=acting.actor, filter=chosen, limit=_PER_CUBE)
         shown.append({"cube_id": cube, "memories": [_graph(items)], "memory_statistics": _counts(items)})
     return done(shown)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from memos.api.auth import RequestIdentity, resolve_identity
+from memos.api.dialects import RequestIdentity, envelope, error_envelope, resolve_identity
 from memos.api.serialization import view
 from memos.core.identities import Caller
 from memos.core.types import Hit, Item, ItemType, Trust
@@ -27,23 +27,21 @@ class Body(BaseModel):
 
 def done(data: Any, message: str = "ok") -> dict[str, Any]:
     """Return a good answer."""
-    return {"code": 200, "message": message, "data": data}
+    return envelope(200, message, data)
 
 
 def error_response(error: MemosError, status: int) -> Response:
     """Return an error as these routes show it."""
-    told: dict[str, Any] = {"code": status, "message": str(error), "data": None, "error": error.code}
-    if isinstance(error, InvalidInput):
-        told["field"] = error.field
-    return JSONResponse(told, status)
+    field = {"field": error.field} if isinstance(error, InvalidInput) else {}
+    return error_envelope(error, status, status, error=error.code, **field)
 
 
-def acting(
+def identity_and_cubes(
     memos: MemOS, caller: Caller, user_id: str | None, cubes: list[str] | None
 ) -> tuple[RequestIdentity, list[str]]:
-    """Return for whom a request acts and the cubes it names, the user's own when it names none."""
-    whom = resolve_identity(memos, caller, user_id)
-    return whom, list(dict.fromkeys(cubes)) if cubes else [whom.home]
+    """Return the identity a request acts for, and its cubes; an empty list of cubes means none are named."""
+    acting = resolve_identity(memos, caller, user_id)
+    return acting, acting.cubes(list(dict.fromkeys(cubes)) if cubes else None)
 
 
 _MEMORY_TYPES = {

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import StreamingResponse
 
-from memos.api.auth import RequestIdentity, resolve_identity
+from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.product.memories import task_key
 from memos.api.product.shapes import Body, done
@@ -42,21 +42,21 @@ class CubeBody(Body):
 @cubes_router.post("/create_cube")
 def create_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Make an empty cube. `cube_path` means nothing: an installation keeps its cubes itself."""
-    whom = resolve_identity(memos, caller, body.owner_id or body.user_id)
+    acting = resolve_identity(memos, caller, body.owner_id or body.user_id)
     cube = body.cube_id or body.mem_cube_id or new_id()
-    made = memos.cubes.create(cube, actor=whom.actor, description=body.cube_name or "")
+    made = memos.cubes.create(cube, actor=acting.actor, description=body.cube_name or "")
     return done({"cube_id": made.id, "cube_name": made.description, "owner_id": made.owner}, "Cube created")
 
 
 @cubes_router.post("/register_cube")
 def register_cube(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a cube that a client wants to use, made when there is none of this id."""
-    whom = resolve_identity(memos, caller, body.owner_id or body.user_id)
-    cube = body.cube_id or body.mem_cube_id or body.cube_name or whom.home
+    acting = resolve_identity(memos, caller, body.owner_id or body.user_id)
+    cube = body.cube_id or body.mem_cube_id or body.cube_name or acting.home
     try:
-        found = memos.cubes.get(cube, actor=whom.actor)
+        found = memos.cubes.get(cube, actor=acting.actor)
     except NotFound:
-        found = memos.cubes.create(cube, actor=whom.actor, description=body.cube_name or "")
+        found = memos.cubes.create(cube, actor=acting.actor, description=body.cube_name or "")
     return done({"cube_id": found.id, "cube_name": found.description, "owner_id": found.owner}, "Cube registered")
 
 
@@ -71,10 +71,10 @@ class SuggestionsBody(Body):
 @cubes_router.post("/suggestions")
 def suggestions(body: SuggestionsBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Suggest questions that memory can answer: about what is newest in it."""
-    whom = resolve_identity(memos, caller, body.user_id, new=False)
-    cube = body.mem_cube_id or whom.home
-    stats = memos.cubes.get(cube, actor=whom.actor)
-    newest = memos.list(cube=cube, actor=whom.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT))
+    acting = resolve_identity(memos, caller, body.user_id, new=False)
+    cube = body.mem_cube_id or acting.home
+    stats = memos.cubes.get(cube, actor=acting.actor)
+    newest = memos.list(cube=cube, actor=acting.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT))
     names: dict[str, None] = {}
     for item in reversed(newest):
         names.update(dict.fromkeys(item.entities))
@@ -108,11 +108,11 @@ def task_status(
     memos: CurrentMemos, caller: CurrentCaller, user_id: User, task_id: str | None = None
 ) -> dict[str, Any]:
     """Return a user's tasks, or the one that a client named itself or was told of."""
-    whom = resolve_identity(memos, caller, user_id, new=False)
+    acting = resolve_identity(memos, caller, user_id, new=False)
     if task_id is None:
-        tasks = memos.tasks.list(cubes=[whom.home], actor=whom.actor, limit=_SHOWN)
+        tasks = memos.tasks.list(cubes=[acting.home], actor=acting.actor, limit=_SHOWN)
         return done([_shown(task) for task in tasks])
-    return done([{"task_id": task_id, "status": _status_of(memos, whom, task_id)}])
+    return done([{"task_id": task_id, "status": _status_of(memos, acting, task_id)}])
 
 
 @router.get("/allstatus")
@@ -124,8 +124,8 @@ def every_status(memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
 @router.get("/task_queue_status")
 def queue_status(memos: CurrentMemos, caller: CurrentCaller, user_id: User) -> dict[str, Any]:
     """Return how many tasks of a user wait, run and have ended."""
-    whom = resolve_identity(memos, caller, user_id, new=False)
-    counts = _counts(memos, whom.actor, [whom.home])
+    acting = resolve_identity(memos, caller, user_id, new=False)
+    counts = _counts(memos, acting.actor, [acting.home])
     left = counts["waiting"] + counts["in_progress"]
     return done({"user_name": user_id, "remaining_tasks_count": left, **counts})
 
@@ -135,9 +135,9 @@ async def wait_for_tasks(
     request: Request, memos: CurrentMemos, caller: CurrentCaller, user_name: User, timeout_seconds: Seconds = 120.0
 ) -> dict[str, Any]:
     """Answer when none of a user's tasks waits or runs, or after the time given."""
-    whom = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
+    acting = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
     left = 0
-    async for counts in poll_for(request, partial(_counts, memos, whom.actor, [whom.home]), timeout_seconds):
+    async for counts in poll_for(request, partial(_counts, memos, acting.actor, [acting.home]), timeout_seconds):
         left = counts["waiting"] + counts["in_progress"]
         if not left:
             break
@@ -149,11 +149,11 @@ async def stream_tasks(
     request: Request, memos: CurrentMemos, caller: CurrentCaller, user_name: User, timeout_seconds: Seconds = 120.0
 ) -> StreamingResponse:
     """Tell how many of a user's tasks are left, as it changes, until there are none or the time is over."""
-    whom = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
+    acting = await poll(request, partial(resolve_identity, memos, caller, user_name, new=False))
 
     async def told() -> AsyncIterator[ServerEvent | None]:
         seen: int | None = None
-        async for counts in poll_for(request, partial(_counts, memos, whom.actor, [whom.home]), timeout_seconds):
+        async for counts in poll_for(request, partial(_counts, memos, acting.actor, [acting.home]), timeout_seconds):
             left = counts["waiting"] + counts["in_progress"]
             if left == seen:
                 yield None
@@ -178,10 +178,10 @@ def _shown(task: Task) -> dict[str, str]:
     return {"task_id": task.id, "status": _STATUS[task.state]}
 
 
-def _status_of(memos: MemOS, whom: RequestIdentity, task_id: str) -> str:
+def _status_of(memos: MemOS, acting: RequestIdentity, task_id: str) -> str:
     """Return how far a task is: one of ours, or what a client added under an id of its own. Raises: NotFound."""
     try:
-        return _STATUS[memos.tasks.get(task_id, actor=whom.actor).state]
+        return _STATUS[memos.tasks.get(task_id, actor=acting.actor).state]
     except NotFound:
-        receipt = memos.receipt(task_key(task_id), cube=whom.home, actor=whom.actor)
+        receipt = memos.receipt(task_key(task_id), cube=acting.home, actor=acting.actor)
     return _PROGRESS[memos.submissions.read_so_far(receipt.item_ids)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from memos.api.auth import RequestIdentity, resolve_identity
+from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
 from memos.core.identities import Caller
@@ -173,16 +172,6 @@ BYTES: dict[int | str, dict[str, Any]] = {
     }
 }
 """For `responses=` of a route that gives bytes back."""
-
-
-def attachment(data: bytes, name: str) -> Response:
-    """Return bytes under a name."""
-    headers = {
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "private, no-store",
-    }
-    return Response(data, media_type="application/octet-stream", headers=headers)
 
 
 # How the documentation tells that a route answers with server-sent events. No behaviour.

@@ -11,7 +11,7 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import Field
 from starlette.responses import Response
 
-from memos.api.auth import resolve_identity
+from memos.api.dialects import attachment, resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.streaming import poll_for
 from memos.api.v1.common import (
@@ -27,7 +27,6 @@ from memos.api.v1.common import (
     ItemCube,
     RequestTarget,
     Timeout,
-    attachment,
     creation,
     target_of,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from memos.api.auth import resolve_identity
+from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, Body, CubeBody, CurrentTarget, IdempotencyKey, Moment, creation, target_of
 from memos.api.v1.shapes import FeedbackShape, SearchShape, WhyNotShape, WorkingMemoryShape
@@ -59,7 +59,7 @@ def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> Sear
     """Return the best memories for a question."""
     acting = resolve_identity(memos, caller, body.user, new=False)
     found = memos.search(
-        body.query, cubes=[acting.home] if body.cubes is None else body.cubes, actor=acting.actor, top_k=body.top_k,
+        body.query, cubes=acting.cubes(body.cubes), actor=acting.actor, top_k=body.top_k,
         filter=body.filter, as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget,
         explain=body.explain, rerank=body.rerank,
     )  # fmt: skip

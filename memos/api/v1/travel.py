@@ -13,7 +13,7 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
-from memos.api.auth import resolve_identity
+from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import ERRORS, CubeId
 from memos.api.v1.shapes import Shape

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from memos.api.auth import resolve_identity
+from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
     ERRORS,
