@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from memos.api.families import RequestRefused
+from memos.api.families import refusal_of
 from memos.api.local import routes as local
 from memos.api.mounting import MCP, RouteGroups
 from memos.api.observability import Metrics, RequestLog
@@ -53,11 +53,9 @@ def create_app(
     )  # fmt: skip
 
     @app.exception_handler(HTTPException)
-    async def nowhere(_: Request, error: HTTPException) -> Response:
-        # Also what has a line break in its path: mounted applications do not get it.
-        response = error_response(
-            RequestRefused(error.status_code, "There is no such route for this method."), error.status_code
-        )
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        # Also paths with a line break: mounted applications do not get them.
+        response = error_response(refusal_of(error, request), error.status_code)
         response.headers.update(error.headers or {})
         return response
 

@@ -14,6 +14,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
+from memos.api.families import unknown_name
 from memos.api.mcp import memoryos_tools, tools
 from memos.api.mcp.acting import Finding, acting, acting_for
 from memos.core.types import Json
@@ -31,9 +32,10 @@ class _Tool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Raises: ToolError."""
-        unknown = sorted(arguments.keys() - self.parameters.get("properties", {}).keys())
+        known = self.parameters.get("properties", {})
+        unknown = sorted(arguments.keys() - known.keys())
         if unknown:
-            raise ToolError(str(InvalidInput(shown(unknown[0]), f"is no argument of {self.name}")))
+            raise ToolError(str(InvalidInput(shown(unknown[0]), unknown_name("argument", unknown[0], list(known)))))
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
