@@ -29,9 +29,13 @@ _WATCHERS = 2
 
 
 def create_app(
-    memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None,
-    stopping: Callable[[], bool] = lambda: False, lazy: bool = False,
-) -> FastAPI:  # fmt: skip
+    memos: MemOS,
+    *,
+    local_token: str | None = None,
+    tracing: Tracing | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    lazy: bool = False,
+) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
@@ -48,9 +52,14 @@ def create_app(
             yield
 
     app = FastAPI(
-        title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan,
+        title="memstrata",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
         redirect_slashes=False,  # else anyone is sent on to whatever address the request calls the server by
-    )  # fmt: skip
+    )
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> Response:

@@ -71,9 +71,11 @@ class RouteGroups:
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
         made: Mapping[str, Callable[[], FastAPI]] = {
-            "/api/v1": self._v1, "/api/openmem/v1": self._openmem, "/product": self._product,
+            "/api/v1": self._v1,
+            "/api/openmem/v1": self._openmem,
+            "/product": self._product,
             "/openai/v1": self._proxy,
-        }  # fmt: skip
+        }
         self._made = {path: self._stopped(make) for path, make in made.items()}
         self._lazy = {path: LazyApp(make) for path, make in self._made.items()}
         # At this very path: a client does not follow from it to one with a slash at its end.

@@ -55,13 +55,19 @@ class Memoryos:
     ) -> None:
         self.user_id, self.assistant_id = check_id("user_id", user_id), check_id("assistant_id", assistant_id)
         shape = Shape(
-            short_term_capacity, mid_term_capacity, long_term_knowledge_capacity, retrieval_queue_capacity,
-            mid_term_heat_threshold, mid_term_similarity_threshold,
-        )  # fmt: skip
+            short_term_capacity,
+            mid_term_capacity,
+            long_term_knowledge_capacity,
+            retrieval_queue_capacity,
+            mid_term_heat_threshold,
+            mid_term_similarity_threshold,
+        )
         limits = MemoryLimits(
-            short_term_capacity, retrieval_queue_capacity, long_term_knowledge_capacity,
+            short_term_capacity,
+            retrieval_queue_capacity,
+            long_term_knowledge_capacity,
             whole("max_context_tokens", max_context_tokens, 256),
-        )  # fmt: skip
+        )
         model = Model(openai_api_key, openai_base_url, llm_model).settings
         embedder = embedder_of(embedding_model_name, embedding_model_kwargs)
         given = str(data_storage_path) if isinstance(data_storage_path, Path) else data_storage_path

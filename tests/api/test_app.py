@@ -233,7 +233,7 @@ def test_a_server_keeps_to_its_settings_and_says_what_it_cannot_do_now(tmp_path:
         memos.users.create("ana")
     with (
         MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos,
-        TestClient(create_app(memos, later=True), raise_server_exceptions=False) as http,
+        TestClient(create_app(memos, lazy=True), raise_server_exceptions=False) as http,
     ):
         headers = {BEARER: f"Bearer {admin}"}
 

@@ -150,19 +150,43 @@ def _check_seconds(name: str, value: float | None, *, above: float | None = None
 _BY_CODE: dict[str, type[MemosError]] = {
     kind.code: kind
     for kind in (
-        InvalidInput, NotFound, Conflict, PermissionDenied, BackendUnavailable, BackendTimeout, LimitReached,
-        ModelError, IntegrityError,
+        InvalidInput,
+        NotFound,
+        Conflict,
+        PermissionDenied,
+        BackendUnavailable,
+        BackendTimeout,
+        LimitReached,
+        ModelError,
+        IntegrityError,
     )
-}  # fmt: skip
+}
 _BY_NUMBER: dict[int, type[MemosError]] = {
-    40000: InvalidInput, 40002: InvalidInput, 40130: PermissionDenied, 40132: PermissionDenied, 40305: InvalidInput,
-    40306: PermissionDenied, 40307: NotFound, 40309: LimitReached, 50120: NotFound, 50131: NotFound,
-}  # fmt: skip
+    40000: InvalidInput,
+    40002: InvalidInput,
+    40130: PermissionDenied,
+    40132: PermissionDenied,
+    40305: InvalidInput,
+    40306: PermissionDenied,
+    40307: NotFound,
+    40309: LimitReached,
+    50120: NotFound,
+    50131: NotFound,
+}
 _BY_STATUS: dict[int, type[MemosError]] = {
-    400: InvalidInput, 401: PermissionDenied, 403: PermissionDenied, 404: NotFound, 408: BackendTimeout, 409: Conflict,
-    413: InvalidInput, 422: InvalidInput, 429: LimitReached, 502: BackendUnavailable, 503: BackendUnavailable,
+    400: InvalidInput,
+    401: PermissionDenied,
+    403: PermissionDenied,
+    404: NotFound,
+    408: BackendTimeout,
+    409: Conflict,
+    413: InvalidInput,
+    422: InvalidInput,
+    429: LimitReached,
+    502: BackendUnavailable,
+    503: BackendUnavailable,
     504: BackendTimeout,
-}  # fmt: skip
+}
 _PASSING = {408, 425, 500, 502, 503, 504}
 _NAMED = re.compile(r"No such (?P<what>[^:]{1,100}): (?P<quote>['\"])(?P<name>.*?)(?P=quote)\.")
 _FIELD = re.compile(r"(?P<field>[\w.\[\]-]{1,100}): (?P<reason>.+)", re.DOTALL)

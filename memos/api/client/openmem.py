@@ -152,9 +152,7 @@ def add_knowledgebase_file_form(
     _require(knowledgebase_id=knowledgebase_id, files=files)
     paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
     query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
-    return Call(
-        "POST", f"{_ROOT}/add/knowledgebase-file", _model(results.AddedFilesAnswer), query=query, files=paths
-    )  # fmt: skip
+    return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(results.AddedFilesAnswer), query=query, files=paths)
 
 
 def delete_knowledgebase_file(file_ids: list[str]) -> Call[results.SuccessAnswer]:
@@ -365,9 +363,13 @@ def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T]) -> 
 
 
 def _post(
-    path: str, fields: Mapping[str, Json], read: Callable[[Reply], T], *,
-    headers: Mapping[str, str] | None = None, repeatable: bool = False,
-) -> Call[T]:  # fmt: skip
+    path: str,
+    fields: Mapping[str, Json],
+    read: Callable[[Reply], T],
+    *,
+    headers: Mapping[str, str] | None = None,
+    repeatable: bool = False,
+) -> Call[T]:
     body = encoded({name: value for name, value in fields.items() if value is not None})
     return Call("POST", f"{_ROOT}/{path}", read, headers=headers or {}, body=body, repeatable=repeatable)
 

@@ -30,19 +30,24 @@ def request_of(
 ) -> httpx2.Request:
     """Return the HTTP request of a call. Raises: InvalidInput (the URL cannot be one)."""
     headers = {
-        "Authorization": f"Bearer {address.key}", "User-Agent": f"memstrata/{__version__}", "X-Request-Id": request_id,
+        "Authorization": f"Bearer {address.key}",
+        "User-Agent": f"memstrata/{__version__}",
+        "X-Request-Id": request_id,
         **call.headers,
-    }  # fmt: skip
+    }
     limit_s = None if options.timeout_s is None else max(options.timeout_s, call.least_s)
     if call.body is not None:
         headers["Content-Type"] = "application/json"
         content["content"] = call.body
     try:
         return http.build_request(
-            call.method, address.root + call.path, params=dict(call.query) or None,
+            call.method,
+            address.root + call.path,
+            params=dict(call.query) or None,
             headers={name.encode(): value.encode() for name, value in headers.items()},
-            timeout=httpx2.Timeout(limit_s, connect=options.connect_timeout_s), **content,
-        )  # fmt: skip
+            timeout=httpx2.Timeout(limit_s, connect=options.connect_timeout_s),
+            **content,
+        )
     except (httpx2.InvalidURL, UnicodeError) as error:
         raise ClientUsageError("base_url", f"or an id in the path cannot be sent ({type(error).__name__})") from None
 

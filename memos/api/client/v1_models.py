@@ -110,9 +110,13 @@ def export_adapter(adapter: str, file: str | Path, *, user: str | None = None) -
     """
     target = new_file(file)
     call = Call(
-        "GET", path_of("adapters", ("adapter", adapter), "export"), lambda _: target, query=queried({"user": user}),
-        repeatable=True, least_s=_SILENT_S,
-    )  # fmt: skip
+        "GET",
+        path_of("adapters", ("adapter", adapter), "export"),
+        lambda _: target,
+        query=queried({"user": user}),
+        repeatable=True,
+        least_s=_SILENT_S,
+    )
     return Download(call, target)
 
 

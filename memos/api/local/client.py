@@ -43,10 +43,12 @@ def served(home: Path) -> MemOS | None:
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
     client = httpx2.Client(
-        base_url=endpoint.url + PATH, trust_env=False, follow_redirects=False,
+        base_url=endpoint.url + PATH,
+        trust_env=False,
+        follow_redirects=False,
         verify=False,
         timeout=httpx2.Timeout(_ASK_S, read=_SILENCE_S, write=_SILENCE_S),
-    )  # fmt: skip
+    )
     try:
         about = _introduced(client, endpoint)
         if about is None:

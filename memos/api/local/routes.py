@@ -58,13 +58,28 @@ from memos.version import __version__
 
 PARTS: Mapping[str, type] = MappingProxyType(
     {
-        "": MemOS, "cubes": Cubes, "users": Users, "keys": Keys, "sharing": Sharing, "tasks": Tasks,
-        "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
-        "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge, "chat": Chat, "totals": Totals,
-        "exchanges": Exchanges, "travel": Travel, "kv": Kv,
+        "": MemOS,
+        "cubes": Cubes,
+        "users": Users,
+        "keys": Keys,
+        "sharing": Sharing,
+        "tasks": Tasks,
+        "profile": Profiles,
+        "events": Events,
+        "images": Images,
+        "retention": Retention,
+        "review": Review,
+        "tools": ToolMemory,
+        "documents": Documents,
+        "knowledge": Knowledge,
+        "chat": Chat,
+        "totals": Totals,
+        "exchanges": Exchanges,
+        "travel": Travel,
+        "kv": Kv,
         "adapters": Adapters,
     }
-)  # fmt: skip
+)
 """The parts of the façade by the names they have there; without a name, itself."""
 
 ALONE = frozenset({"reembed"})
@@ -124,11 +139,16 @@ def call_named(name: str) -> Call:
     if streams:
         given, ends = (str, ChatResult) if given is ChatStream else (get_args(given)[0], None)
     return Call(
-        part, method, signature.replace(parameters=mine), given, streams, ends,
+        part,
+        method,
+        signature.replace(parameters=mine),
+        given,
+        streams,
+        ends,
         next((each.name for each in mine if each.name == "on_progress"), None),
         next((each.name for each in mine if threading.Event in get_args(hints[each.name])), None),
         frozenset(each.name for each in mine if Path in get_args(hints[each.name])),
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -33,10 +33,12 @@ class _Endpoint:
         """Take requests until the end."""
         server = create(by_key(self._memos))
         server.streamable_http_app(
-            stateless_http=True, json_response=True, max_request_body_size=self._memos.settings.server.body_bytes,
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=self._memos.settings.server.body_bytes,
             # Who has no key gets nothing, whatever name a browser was led to.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )  # fmt: skip
+        )
         async with server.session_manager.run():
             self._app = StreamableHTTPASGIApp(server.session_manager)
             yield

@@ -66,13 +66,17 @@ def create(finding: Finding) -> MCPServer[Any]:
     finally:
         root.removeHandler(quiet)
     server.resource(
-        "memoryos://status", name="status", mime_type="application/json",
+        "memoryos://status",
+        name="status",
+        mime_type="application/json",
         description="Whether memory can be used, for whom, and what its background does",
-    )(_told(_status, ResourceError))  # fmt: skip
+    )(_told(_status, ResourceError))
     server.resource(
-        "memoryos://config", name="config", mime_type="application/json",
+        "memoryos://config",
+        name="config",
+        mime_type="application/json",
         description="The settings memory works by, without keys, passwords and addresses",
-    )(_told(_config, ResourceError))  # fmt: skip
+    )(_told(_config, ResourceError))
     return server
 
 
@@ -104,10 +108,15 @@ def _status() -> str:
     tasks = now.memos.tasks.counts(actor=now.actor)
     return _json(
         {
-            "status": "ok", "version": __version__, "user": now.actor, "cube": now.home, "cubes": len(cubes),
-            "memories": sum(cube.items for cube in cubes), "tasks": {str(state): tasks[state] for state in tasks},
+            "status": "ok",
+            "version": __version__,
+            "user": now.actor,
+            "cube": now.home,
+            "cubes": len(cubes),
+            "memories": sum(cube.items for cube in cubes),
+            "tasks": {str(state): tasks[state] for state in tasks},
         }
-    )  # fmt: skip
+    )
 
 
 def _config() -> str:
@@ -115,11 +124,15 @@ def _config() -> str:
     settings = acting().memos.settings
     return _json(
         {
-            "version": __version__, "time_zone": settings.time_zone, "retention_days": settings.retention_days,
-            "mask_secrets": settings.mask_secrets, "limits": settings.limits.model_dump(mode="json"),
-            "heat": settings.heat.model_dump(mode="json"), "images": settings.images.model_dump(mode="json"),
+            "version": __version__,
+            "time_zone": settings.time_zone,
+            "retention_days": settings.retention_days,
+            "mask_secrets": settings.mask_secrets,
+            "limits": settings.limits.model_dump(mode="json"),
+            "heat": settings.heat.model_dump(mode="json"),
+            "images": settings.images.model_dump(mode="json"),
         }
-    )  # fmt: skip
+    )
 
 
 def _json(value: Json) -> str:

@@ -60,9 +60,12 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
     messages, _ = without_files(messages, settings.limits.file_bytes, _not_fetched)
     check_tokens("messages", said(messages), _EXTRACT_TOKENS)
     reading = Reading(
-        ZoneInfo(settings.time_zone), memos.clock.now(), settings.limits, settings.mask_secrets,
+        ZoneInfo(settings.time_zone),
+        memos.clock.now(),
+        settings.limits,
+        settings.mask_secrets,
         asker=lambda: memos.reader,
-    )  # fmt: skip
+    )
     given = messages if isinstance(messages, list) else [messages]
     found = preview(Given(tuple(given), (None,) * len(given)), reading)
     lists: dict[str, list[Json]] = {"memory_detail_list": [], "preference_detail_list": []}

@@ -30,9 +30,14 @@ _NOTE: Final = (
     "what the user asks for now comes first, then explicit preferences, then implicit ones."
 )
 _VIEWS: Final = {
-    "memory": details.MEMORY, "preference": details.PREFERENCE, "tool": details.TOOL, "tool_memory": details.TOOL,
-    "skill": details.SKILL, "profile": details.PROFILE, "event": details.EVENT,
-}  # fmt: skip
+    "memory": details.MEMORY,
+    "preference": details.PREFERENCE,
+    "tool": details.TOOL,
+    "tool_memory": details.TOOL,
+    "skill": details.SKILL,
+    "profile": details.PROFILE,
+    "event": details.EVENT,
+}
 _TYPES: Final = {
     "WorkingMemory": frozenset({ItemType.MESSAGE, ItemType.WORKING}),
     "LongTermMemory": details.PLAIN - {ItemType.MESSAGE, ItemType.WORKING, ItemType.USER},
@@ -213,11 +218,15 @@ def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
     wanted = [
         (True, details.PLAIN, details.MEMORY, "memory_limit_number"),
         (True, details.KINDS[details.PROFILE], details.PROFILE, "memory_limit_number"),
-        (body.include_preference is not False, details.KINDS[details.PREFERENCE], details.PREFERENCE,
-         "preference_limit_number"),
+        (
+            body.include_preference is not False,
+            details.KINDS[details.PREFERENCE],
+            details.PREFERENCE,
+            "preference_limit_number",
+        ),
         (bool(body.include_tool_memory), details.KINDS[details.TOOL], details.TOOL, "tool_memory_limit_number"),
         (bool(body.include_skill), details.KINDS[details.SKILL], details.SKILL, "skill_limit_number"),
-    ]  # fmt: skip
+    ]
     limits = []
     for included, types, view, field in wanted:
         most = bounded(field, getattr(body, field), 6, _MOST)

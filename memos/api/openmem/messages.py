@@ -163,9 +163,15 @@ def _added(
     given = {"app_id": body.app_id, "source": body.source, **names}
     info = {**(body.info or {}), **{name: value for name, value in given.items() if value is not None}}
     receipt = memos.add(
-        messages, cube=cube, actor=actor, conversation=body.conversation_id, tags=body.tags or (), info=info,
-        idempotency_key=key, mode="fine",
-    )  # fmt: skip
+        messages,
+        cube=cube,
+        actor=actor,
+        conversation=body.conversation_id,
+        tags=body.tags or (),
+        info=info,
+        idempotency_key=key,
+        mode="fine",
+    )
     return list(receipt.item_ids)
 
 

@@ -59,10 +59,16 @@ async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, calle
     receipts = []
     for cube in cubes:
         storing = partial(
-            memos.add, body.messages, cube=cube, actor=acting.actor, conversation=body.session_id,
-            tags=body.custom_tags or [], info=body.info, mode=Mode.FINE if finely else Mode.ROUGH,
+            memos.add,
+            body.messages,
+            cube=cube,
+            actor=acting.actor,
+            conversation=body.session_id,
+            tags=body.custom_tags or [],
+            info=body.info,
+            mode=Mode.FINE if finely else Mode.ROUGH,
             idempotency_key=None if body.task_id is None else task_key(body.task_id),
-        )  # fmt: skip
+        )
         receipts.append(await to_thread.run_sync(storing))
     if body.async_mode == "sync":
         for receipt in receipts:
@@ -161,9 +167,13 @@ def feedback(body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller) -> 
 def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[str, Any]:
     mine = [id_ for id_ in body.retrieved_memory_ids or [] if memos.get(id_, actor=actor).cube == cube]
     receipt = memos.feedback(
-        body.feedback_content, cube=cube, actor=actor, conversation=body.session_id, item_ids=mine,
+        body.feedback_content,
+        cube=cube,
+        actor=actor,
+        conversation=body.session_id,
+        item_ids=mine,
         chat_time=body.feedback_time,
-    )  # fmt: skip
+    )
     new = memos.get(receipt.item_id, cube=cube, actor=actor)
     record: dict[str, Any] = {"add": [{"id": new.id, "text": new.memory, "source_doc_id": None}], "update": []}
     for old in receipt.superseded:
@@ -181,9 +191,11 @@ def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[
     if not words or not isinstance(words[-1], str):
         raise InvalidInput("messages", "with is_feedback must end with the correction as text")
     correction = FeedbackBody(
-        user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id,
+        user_id=body.user_id,
+        feedback_content=words[-1],
+        session_id=body.session_id,
         writable_cube_ids=body.writable_cube_ids,
-    )  # fmt: skip
+    )
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
     ids = [(cube, record["record"]["add"][0]["id"]) for cube, record in zip(cubes, made, strict=True)]
@@ -245,9 +257,15 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         Kind.SKILL: body.skill_mem_top_k if body.include_skill_memory else 0,
     }
     found = memos.recall(
-        body.query, limits, cubes=cubes, actor=acting.actor, filter=body.filter, relevance=body.relativity or 0,
-        reference_time=body.reference_time, rerank=None if body.rerank else body.rerank,
-    )  # fmt: skip
+        body.query,
+        limits,
+        cubes=cubes,
+        actor=acting.actor,
+        filter=body.filter,
+        relevance=body.relativity or 0,
+        reference_time=body.reference_time,
+        rerank=None if body.rerank else body.rerank,
+    )
     if body.relativity is None:
         found = {kind: _usual(hits) for kind, hits in found.items()}
     data: dict[str, Any] = {name: buckets(cubes, found[kind]) for name, kind in _KINDS.items()}

@@ -73,15 +73,26 @@ def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
     """Return a memory as clients read it."""
     metadata: dict[str, Any] = {
         **{name: value for name, value in item.info.items() if name not in {"memory", "id"}},
-        "id": item.id, "memory": item.memory, "memory_type": memory_type(item), "type": str(item.type),
-        "status": _status(item), "tier": str(item.tier), "key": item.key, "value": item.value,
-        "tags": list(item.tags), "info": view(item.info), "confidence": item.confidence,
-        "session_id": item.conversation, "entities": list(item.entities), "created_at": item.created_at.isoformat(),
-        "updated_at": item.updated_at.isoformat(), "version": item.version,
+        "id": item.id,
+        "memory": item.memory,
+        "memory_type": memory_type(item),
+        "type": str(item.type),
+        "status": _status(item),
+        "tier": str(item.tier),
+        "key": item.key,
+        "value": item.value,
+        "tags": list(item.tags),
+        "info": view(item.info),
+        "confidence": item.confidence,
+        "session_id": item.conversation,
+        "entities": list(item.entities),
+        "created_at": item.created_at.isoformat(),
+        "updated_at": item.updated_at.isoformat(),
+        "version": item.version,
         "valid_from": None if item.valid_from is None else item.valid_from.isoformat(),
         "valid_to": None if item.valid_to is None else item.valid_to.isoformat(),
         "sources": [_source(source) for source in view(item.sources)],
-    }  # fmt: skip
+    }
     if relevance is not None:
         metadata["relativity"] = relevance
     return {"id": item.id, "memory": item.memory, "ref_id": f"[{item.id[:_SHOWN_ID_CHARS]}]", "metadata": metadata}
@@ -108,5 +119,10 @@ def _status(item: Item) -> str:
 
 def _source(source: dict[str, Any]) -> dict[str, Any]:
     trusted = source["trust"] == Trust.TRUSTED
-    return {"message_id": source["message_id"], "role": source["speaker"], "chat_time": source["at"],
-            "content": source["passage"], "trusted": trusted}  # fmt: skip
+    return {
+        "message_id": source["message_id"],
+        "role": source["speaker"],
+        "chat_time": source["at"],
+        "content": source["passage"],
+        "trusted": trusted,
+    }

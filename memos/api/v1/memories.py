@@ -165,9 +165,16 @@ def add_memories(
     """Store messages; they are durable and can be found when this answers."""
     target = target_of(memos, caller, body)
     receipt = memos.add(
-        body.messages, cube=target.cube, actor=target.actor, conversation=body.conversation,
-        tags=body.tags, info=body.info, idempotency_key=idempotency_key, mode=body.mode, tools=body.tools,
-    )  # fmt: skip
+        body.messages,
+        cube=target.cube,
+        actor=target.actor,
+        conversation=body.conversation,
+        tags=body.tags,
+        info=body.info,
+        idempotency_key=idempotency_key,
+        mode=body.mode,
+        tools=body.tools,
+    )
     return AddReceiptShape.model_validate(receipt)
 
 
@@ -198,9 +205,13 @@ def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: C
     """Write a memory's next version."""
     given = body.model_fields_set - {"user", "cube", "expected_version", "reason"}
     changed = memos.update(
-        item, cube=body.cube, actor=actor_of(memos, caller, body), expected_version=body.expected_version,
-        reason=body.reason, **{name: getattr(body, name) for name in given},
-    )  # fmt: skip
+        item,
+        cube=body.cube,
+        actor=actor_of(memos, caller, body),
+        expected_version=body.expected_version,
+        reason=body.reason,
+        **{name: getattr(body, name) for name in given},
+    )
     return ItemShape.model_validate(changed)
 
 
@@ -224,7 +235,10 @@ def memory_history(
 def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
     """Write a new version equal to an old one."""
     back = memos.rollback(
-        item, body.to_version, cube=body.cube, actor=actor_of(memos, caller, body),
+        item,
+        body.to_version,
+        cube=body.cube,
+        actor=actor_of(memos, caller, body),
         expected_version=body.expected_version,
-    )  # fmt: skip
+    )
     return ItemShape.model_validate(back)

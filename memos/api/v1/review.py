@@ -107,12 +107,18 @@ def add_rule(
     made = memos.idempotency.once(
         creation(idempotency_key, "retention.add", target, body),
         lambda: memos.retention.add(
-            action=body.action, cube=target.cube, actor=target.actor, types=body.types, tags=body.tags,
-            statuses=body.statuses, age_days=body.age_days, yes=body.yes,
+            action=body.action,
+            cube=target.cube,
+            actor=target.actor,
+            types=body.types,
+            tags=body.tags,
+            statuses=body.statuses,
+            age_days=body.age_days,
+            yes=body.yes,
         ),
         ids=lambda rule: [rule.id],
         again=again,
-    )  # fmt: skip
+    )
     return RuleShape.model_validate(made)
 
 

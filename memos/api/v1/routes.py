@@ -105,9 +105,14 @@ _ROUTERS = (
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     app = create_group(
-        "memstrata", memos, error_response, local_token=local_token, summary="Memory for agents",
-        open_paths=frozenset({DOCUMENT}), large=frozenset({"/cubes/load", "/cubes/inspect"}),
-    )  # fmt: skip
+        "memstrata",
+        memos,
+        error_response,
+        local_token=local_token,
+        summary="Memory for agents",
+        open_paths=frozenset({DOCUMENT}),
+        large=frozenset({"/cubes/load", "/cubes/inspect"}),
+    )
     for router in _ROUTERS:
         app.include_router(router, generate_unique_id_function=operation_id)
     describe(app)

@@ -59,10 +59,17 @@ def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> Sear
     """Return the best memories for a question."""
     acting = resolve_identity(memos, caller, body.user, new=False)
     found = memos.search(
-        body.query, cubes=acting.cubes(body.cubes), actor=acting.actor, top_k=body.top_k,
-        filter=body.filter, as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget,
-        explain=body.explain, rerank=body.rerank,
-    )  # fmt: skip
+        body.query,
+        cubes=acting.cubes(body.cubes),
+        actor=acting.actor,
+        top_k=body.top_k,
+        filter=body.filter,
+        as_of=body.as_of,
+        reference_time=body.reference_time,
+        token_budget=body.token_budget,
+        explain=body.explain,
+        rerank=body.rerank,
+    )
     return SearchShape.model_validate(found)
 
 
@@ -71,9 +78,17 @@ def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> Why
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
     told = memos.why_not(
-        body.item, body.query, cubes=body.cubes, actor=acting.actor, top_k=body.top_k, filter=body.filter,
-        as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget, rerank=body.rerank,
-    )  # fmt: skip
+        body.item,
+        body.query,
+        cubes=body.cubes,
+        actor=acting.actor,
+        top_k=body.top_k,
+        filter=body.filter,
+        as_of=body.as_of,
+        reference_time=body.reference_time,
+        token_budget=body.token_budget,
+        rerank=body.rerank,
+    )
     return WhyNotShape.model_validate(told)
 
 
@@ -98,9 +113,14 @@ def feedback(
 
     def correct() -> FeedbackReceipt:
         return memos.feedback(
-            body.text, cube=target.cube, actor=target.actor, speaker=body.speaker, conversation=body.conversation,
-            item_ids=body.item_ids, chat_time=body.chat_time,
-        )  # fmt: skip
+            body.text,
+            cube=target.cube,
+            actor=target.actor,
+            speaker=body.speaker,
+            conversation=body.conversation,
+            item_ids=body.item_ids,
+            chat_time=body.chat_time,
+        )
 
     def again(made: tuple[str, ...]) -> FeedbackReceipt:
         memos.cubes.get(target.cube, actor=target.actor)

@@ -115,13 +115,16 @@ def dump(
 
 @router.post("/load", status_code=201, openapi_extra=_FILE)
 async def load(
-    request: Request, memos: CurrentMemos, caller: CurrentCaller,
+    request: Request,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
     cube: Annotated[str | None, Query(description="Id to load it under; default: its own")] = None,
     merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
     trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
     restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
-    user: User = None, passphrase: Passphrase = None,
-) -> LoadedShape:  # fmt: skip
+    user: User = None,
+    passphrase: Passphrase = None,
+) -> LoadedShape:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
     with scratch_file(memos.travel) as file:
         await _take(request, memos, file)
@@ -129,9 +132,14 @@ async def load(
         def loaded() -> LoadedShape:
             actor = resolve_identity(memos, caller, user, new=False).actor
             done = memos.travel.load(
-                file, cube=cube, merge=merge, trust=trust, restore_erased=restore_erased,
-                passphrase=_decoded(passphrase), actor=actor,
-            )  # fmt: skip
+                file,
+                cube=cube,
+                merge=merge,
+                trust=trust,
+                restore_erased=restore_erased,
+                passphrase=_decoded(passphrase),
+                actor=actor,
+            )
             return LoadedShape.model_validate(done)
 
         return await to_thread.run_sync(loaded)
