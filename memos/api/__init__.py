@@ -1,1 +1,1 @@
-"""The surfaces' shared half: how results look as JSON. The HTTP application is built on it."""
+"""The HTTP server, its route groups, the MCP server, and the clients of a server."""

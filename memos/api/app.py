@@ -1,4 +1,4 @@
-"""The HTTP application over one open `MemOS`: its families of routes, health, and what every request passes through."""
+"""The HTTP application over one open `MemOS`: its route groups, health, metrics and middleware."""
 
 from __future__ import annotations
 
@@ -38,8 +38,12 @@ def create_app(
 ) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
-    `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
-    whether the server is about to end. With `later` families of routes are made after the start, or when asked.
+    Args:
+        memos: The open installation.
+        local_token: Key of the local owner, None for none.
+        tracing: Records spans of requests and calls.
+        stopping: Returns True once the server is about to stop.
+        lazy: Build route groups after the start, or on their first request, instead of now.
     """
     settings = memos.settings.server
     groups = RouteGroups(memos, local_token, stopping)

@@ -1,4 +1,4 @@
-"""Whose call a request is: the key in its header, and for whom and with which cube it acts. Knows no route."""
+"""Authentication: the key in a request's header, and a throttle on failed attempts. Knows no route."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _IPV6_PREFIX = 64
 
 
 class LoginThrottle:
-    """Counts failed authentications by address; for one event loop."""
+    """Counts failed authentications by address and makes addresses with many of them wait.
+
+    A key that was good a moment ago is never kept out. For one event loop.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,7 +47,7 @@ class LoginThrottle:
         return len(self._failed) + len(self._good)
 
     def check(self, address: str, secret: str) -> None:
-        """Let an address try a key. Raises: LimitReached."""
+        """Refuse an address that failed too often. Raises: LimitReached."""
         since, failures = self._failed.get(_place(address), (0.0, 0))
         left_s = since + _WITHIN_S - self._clock()
         if failures >= _MOST_FAILURES and left_s > 0 and _digest(secret) not in self._good:
@@ -61,7 +64,7 @@ class LoginThrottle:
             self._failed.popitem(last=False)
 
     def succeeded(self, secret: str) -> None:
-        """Remember that a key was good: others at its address must not keep it out."""
+        """Remember a good key, so that others at its address do not keep it out."""
         digest = _digest(secret)
         self._good.pop(digest, None)
         self._good[digest] = None
@@ -70,7 +73,6 @@ class LoginThrottle:
 
 
 def _place(address: str) -> str:
-    """Return what counts as one place: who has one IPv6 address has the whole /64."""
     with suppress(ValueError):
         known = ipaddress.ip_address(address)
         if known.version == 6:
@@ -91,13 +93,13 @@ Refuse = Callable[[MemosError, int], Response]
 
 
 class Unauthenticated(PermissionDenied):
-    """The request has no key that opens anything here."""
+    """The request has no valid key."""
 
     code = "unauthenticated"
 
 
 class KeyAuthentication:
-    """Lets requests with a key through to the application, each held to what its key may do.
+    """Middleware that lets requests with a valid key pass and limits them to the key's rights.
 
     `local_token` stands for the local owner: programs of the same person read it from the data folder.
     """
@@ -114,7 +116,7 @@ class KeyAuthentication:
         self._attempts = LoginThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate, then pass on; or refuse with 401."""
+        """Authenticate a request and pass it on, or refuse it with 401, 429 or 503."""
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in self._open_paths:
             await self._app(scope, receive, send)
             return
@@ -152,7 +154,7 @@ class KeyAuthentication:
 
 
 def set_retry_after(error: MemosError, response: Response) -> None:
-    """Say in an answer when to come back, where an error knows it."""
+    """Set the `Retry-After` header for an error that says when to come back."""
     after_s = error.retry_after_s if isinstance(error, BackendUnavailable | LimitReached) else None
     if after_s is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
@@ -167,19 +169,19 @@ def read_key(header: str) -> str:
 
 
 def local_caller(memos: MemOS) -> Caller:
-    """Return whom the local token stands for: the person who can read the data folder."""
+    """Return the caller that the local token stands for: the person who can read the data folder."""
     now = memos.clock.now()
     owner = Identity(LOCAL_OWNER, IdentityKind.USER, LOCAL_OWNER, True, False, None, None, LOCAL_OWNER, now)
     return Caller(owner, Key(_LOCAL_KEY, LOCAL_OWNER, _LOCAL_KEY, "", tuple(Right), LOCAL_OWNER, now))
 
 
 def is_local(caller: Caller) -> bool:
-    """Return True when a call came with the local token."""
+    """Return True if a call came with the local token."""
     return caller.key.id == _LOCAL_KEY and caller.identity.id == LOCAL_OWNER
 
 
 def check_key(memos: MemOS, caller: Caller) -> None:
-    """Let a request that lasts go on. Raises: Unauthenticated once its key opens nothing any more."""
+    """Check that the key of a long request is still valid. Raises: Unauthenticated."""
     if is_local(caller):
         return
     try:

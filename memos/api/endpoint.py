@@ -1,7 +1,4 @@
-"""Where the server of an embedded folder listens, told in a file only its owner can read; so tools work through it.
-
-Knows neither the server nor the tools.
-"""
+"""The file in a data folder that says where its server listens; only its owner can read it. Knows no server."""
 
 from __future__ import annotations
 
@@ -27,13 +24,13 @@ class Endpoint:
 
 
 def new_token() -> str:
-    """Return a token for programs of the same person on this machine: 256 random bits."""
+    """Return a token of 256 random bits for programs of the same person on this machine."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 @contextmanager
 def announced(home: Path, endpoint: Endpoint) -> Iterator[None]:
-    """Let tools find a server while it runs; the file is readable by its owner alone."""
+    """Announce a server in its data folder for the duration of the block."""
     path = home / FILE
     beside = path.with_suffix(f".{os.getpid()}.tmp")
     try:
@@ -49,7 +46,7 @@ def announced(home: Path, endpoint: Endpoint) -> Iterator[None]:
 
 
 def find(home: Path) -> Endpoint | None:
-    """Return where a folder's server listens, None when none was announced; it may have died since."""
+    """Return where a folder's server listens, None if none was announced; it may have died since."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads((home / FILE).read_text(encoding="utf-8"))
         return Endpoint(str(told["url"]), str(told["token"]), int(told["pid"]))

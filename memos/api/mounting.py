@@ -1,4 +1,4 @@
-"""Every family of routes of the server by its path, made at once or later, with what one needs while it runs."""
+"""The route groups of the server by path, built at once or lazily, and what they need while the server runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ async def _nothing() -> None:
 
 
 class LazyApp:
-    """An application that `make` makes, in a thread; `begin` is awaited once before it is asked anything."""
+    """Builds an ASGI application lazily, in a thread, on its first request or in the background.
+
+    `begin` is awaited once, before the first request.
+    """
 
     def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] = _nothing) -> None:
         self._make, self._begin = make, begin
@@ -34,7 +37,7 @@ class LazyApp:
         self._app: ASGIApp | None = None
 
     async def ready(self) -> ASGIApp:
-        """Return the application, made now if nobody asked for it before."""
+        """Return the application, building it if needed."""
         if self._app is None:
             async with self._lock:
                 if self._app is None:
@@ -44,7 +47,7 @@ class LazyApp:
         return self._app
 
     async def prepare(self) -> None:
-        """Make it before somebody asks; what goes wrong is said to who asks."""
+        """Build the application in the background; an error is raised again by the first request."""
         try:
             await self.ready()
         except Exception:
@@ -63,7 +66,7 @@ MCP = "/mcp"
 
 
 class RouteGroups:
-    """The families of one application."""
+    """The route groups of one application."""
 
     def __init__(self, memos: MemOS, local_token: str | None, stopping: Callable[[], bool]) -> None:
         self._memos, self._token, self._stopping = memos, local_token, stopping
@@ -82,12 +85,12 @@ class RouteGroups:
         self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
 
     def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
-        """Return the application of each path, or what makes it `later`."""
+        """Return the application of each path, lazy ones if asked."""
         return self._lazy if lazy else {path: make() for path, make in self._made.items()}
 
     @asynccontextmanager
     async def running(self, *, lazy: bool) -> AsyncIterator[None]:
-        """Let them be asked until the end."""
+        """Run what the groups need for the duration of the block."""
         async with AsyncExitStack() as stack, anyio.create_task_group() as group:
             self._group = group
             stack.push_async_callback(self._close)
@@ -148,7 +151,7 @@ class RouteGroups:
         return self._mcp.app
 
     async def _begin_mcp(self) -> None:
-        """Let the protocol's end run until the application's."""
+        """Run the MCP server until the application ends."""
         assert self._group is not None  # the application's lifespan began it
         await self._group.start(self._run_mcp)
 

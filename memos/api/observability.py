@@ -1,6 +1,6 @@
-"""`/metrics`: what the server and its installation do, for Prometheus; every label has few values, none is a tenant's.
+"""Prometheus metrics, the request log, and logs as lines of JSON.
 
-Each application has a registry of its own; nothing is counted for the whole process.
+Each application has its own registry. No label has a tenant's value, and no log line a key or the text of a memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Ended(NamedTuple):
 
 
 class Metrics:
-    """The numbers of one application. Thread-safe."""
+    """The metrics of one application. Thread-safe."""
 
     def __init__(self, memos: MemOS) -> None:
         self._registry = registry = CollectorRegistry()
@@ -69,18 +69,18 @@ class Metrics:
         memos.listeners.add(self._hear)
 
     def began(self) -> None:
-        """Count a request that is being answered."""
+        """Count a request that has begun."""
         self._under_way.inc()
 
     def ended(self, ended: Ended) -> None:
-        """Count a request that was answered."""
+        """Count a request that has ended."""
         self._under_way.dec()
         method = ended.method if ended.method in _METHODS else "other"
         self._requests.labels(ended.route, method, f"{ended.status // 100}xx").inc()
         self._latency.labels(ended.route).observe(ended.seconds)
 
     def response(self) -> Response:
-        """Return all numbers as Prometheus reads them."""
+        """Return all metrics in the format of Prometheus."""
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     def _hear(self, work: Work) -> None:
@@ -91,7 +91,7 @@ class Metrics:
 
 
 class _Installation(Collector):
-    """Reads the installation's totals when Prometheus asks, and not more often than every few seconds."""
+    """Collects the installation's totals when Prometheus asks, at most every few seconds."""
 
     def __init__(self, memos: MemOS) -> None:
         self._memos = memos
@@ -99,11 +99,11 @@ class _Installation(Collector):
         self._taken: tuple[float, InstallationTotals | None] | None = None
 
     def describe(self) -> list[Metric]:
-        """Return nothing, so that registering asks the ledger nothing."""
+        """Return nothing, so that registration does not query the ledger."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers of now."""
+        """Yield the current metrics."""
         yield GaugeMetricFamily("memos_open_installations", "Installations this process has open", 1)
         info = GaugeMetricFamily("memos_info", "The version that runs", labels=("version",))
         info.add_metric((__version__,), 1)
@@ -172,7 +172,7 @@ request_id: ContextVar[str] = ContextVar("memos_request_id", default="-")
 
 
 class RequestLog:
-    """Takes a caller's `X-Request-Id` or makes one, gives it back, and logs how the request ended."""
+    """Middleware that gives every request an id, taken from `X-Request-Id` or new, and logs how it ended."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -207,7 +207,7 @@ class RequestLog:
 
 
 def route_of(scope: Scope) -> str:
-    """Return a request's route as a pattern, without ids; where none matched, nothing of the path."""
+    """Return a request's route as a pattern, without ids; "none" if no route matched."""
     route = scope.get("route")
     pattern = getattr(route, "path_format", None) or getattr(route, "path", None)
     # The root path is where a family of routes is mounted; the rest of what was asked for is left out.
@@ -234,14 +234,14 @@ _PLACES = 12
 
 
 class JsonLines(logging.Formatter):
-    """Makes a record one line of JSON; with `quotes` the messages of exceptions are in it."""
+    """Formats a record as one line of JSON; with `quotes` it contains the messages of exceptions."""
 
     def __init__(self, *, quotes: bool = False) -> None:
         super().__init__()
         self._quotes = quotes
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the line of a record."""
         told: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -268,7 +268,7 @@ class JsonLines(logging.Formatter):
 
 
 def to_stream(level: str, stream: TextIO | None = None) -> logging.Handler:
-    """Send all that is logged from this level on to a stream, standard error by default; return what does it."""
+    """Log everything from a level on to a stream, by default standard error, and return the handler."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(quotes=level == "debug"))
     root = logging.getLogger()

@@ -1,6 +1,6 @@
-"""Values and errors of the façade as JSON and back, so that a call in another process gives what it gives here.
+"""Values and errors as JSON and back, so that a call in another process returns what it returns here.
 
-Knows no calls. What JSON has no word for is an object with the key `$`, which says what it is.
+Knows no calls. A value that JSON has no type for becomes an object with the key `$`, which says what it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def as_json(value: Any, where: str = "arguments") -> bytes:
 
 
 def packed(value: Any) -> Json:
-    """Return a value as JSON. Raises: TypeError (it is of a type that no call takes or gives)."""
+    """Return a value as JSON. Raises: TypeError (no call takes or returns its type)."""
     match value:
         case None | str() | int() | float():
             return value
@@ -73,9 +73,9 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:
-    """Return the value; of one with fields what `rebuild` makes of it, by default a mapping of them.
+    """Return the value of JSON; `rebuild` makes objects from their fields, by default a mapping.
 
-    Raises: ValueError, KeyError, TypeError (no such value was packed).
+    Raises: ValueError, KeyError, TypeError (malformed).
     """
     if isinstance(told, list):
         return [unpacked(entry, rebuild) for entry in told]
@@ -102,13 +102,13 @@ def unpacked(told: Json, rebuild: Rebuild = lambda _, its: its) -> Any:
 
 
 def error_told(error: MemosError) -> dict[str, Any]:
-    """Return what makes an error anew; of a class that is not in `memos.errors` the next above it that is."""
+    """Return an error as JSON; a class outside `memos.errors` becomes its nearest base there."""
     name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
     return {"class": name, "message": str(error), "has": dict(vars(error))}
 
 
 def error_of(told: Mapping[str, Any]) -> MemosError:
-    """Return the error."""
+    """Return the error that JSON describes."""
     kind, has = _ERRORS.get(told["class"], MemosError), dict(told["has"])
     if isinstance(has.get("tokens"), dict):
         has["tokens"] = Tokens(**has["tokens"])
@@ -122,7 +122,7 @@ def error_of(told: Mapping[str, Any]) -> MemosError:
 
 
 def view(value: Any) -> Json:
-    """Return the JSON form of any value of `memos.model`, or of a list or mapping of them."""
+    """Return a value, or a list or mapping of values, as plain JSON: names as they are, times in ISO 8601."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: view(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
@@ -135,7 +135,7 @@ def view(value: Any) -> Json:
 
 
 def error_view(error: MemosError) -> Json:
-    """Return an error as JSON: its code, the sentence, and the field for invalid input."""
+    """Return an error as JSON: code, message, and the field for invalid input."""
     told: dict[str, Json] = {"code": error.code, "message": str(error)}
     if isinstance(error, InvalidInput):
         told["field"] = error.field

@@ -1,4 +1,4 @@
-"""Runs the HTTP application, or only background tasks, until it is told to stop; `memos serve`, `memos work`."""
+"""Runs the HTTP application, or only background tasks, until it is told to stop (`memos serve`, `memos work`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger("memos.serving")
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What a person needs to know of a server that listens; `key` is told this once."""
+    """A server that listens; `key` is the first key, shown once."""
 
     url: str
     key: str | None
@@ -45,9 +45,9 @@ class Started:
 
 
 def serve(home: Path | None, settings: Settings, announce: Callable[[Started], None]) -> None:
-    """Serve an installation until SIGINT or SIGTERM; requests under way end first.
+    """Serve an installation until SIGINT or SIGTERM; requests under way finish first.
 
-    Raises: BackendUnavailable (the address is taken, the folder is in use), and what `MemOS.open` raises.
+    Raises: BackendUnavailable (the address is taken, or the folder is in use), and what `MemOS.open` raises.
     """
     # uvicorn sends itself the signal again once requests have ended: the installation must still be closed then.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -79,9 +79,9 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
 
 
 def work(home: Path | None, settings: Settings, announce: Callable[[str], None]) -> None:
-    """Run background tasks until SIGINT or SIGTERM, and answer nobody; what a task has begun is given back.
+    """Run background tasks until SIGINT or SIGTERM, without serving requests; unfinished tasks are released.
 
-    Raises: InvalidInput (no workers are set), and what `MemOS.open` raises.
+    Raises: InvalidInput (no workers are configured), and what `MemOS.open` raises.
     """
     if settings.tasks.workers == 0:
         raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
@@ -99,7 +99,7 @@ def work(home: Path | None, settings: Settings, announce: Callable[[str], None])
 
 @contextmanager
 def _tracing(settings: Settings) -> Iterator[Tracing | None]:
-    """Yield what sends traces where the settings say, None when they say nothing. Raises: InvalidInput (the extra)."""
+    """Yield the tracing that the settings configure, None for none. Raises: InvalidInput (the extra is missing)."""
     if settings.otlp_endpoint is None:
         yield None
         return
@@ -117,7 +117,7 @@ def _tracing(settings: Settings) -> Iterator[Tracing | None]:
 
 
 def first_key(memos: MemOS) -> str | None:
-    """Make an admin with a key in an installation that has no users yet; return the key, None when there are some."""
+    """Create an admin with a key in an installation without users and return the key, None if there are users."""
     if memos.users.list(limit=1):
         return None
     try:

@@ -1,6 +1,6 @@
 """OpenTelemetry traces: a span for each request, and below it one for each `add` and `search` with its stages.
 
-Imported only when traces are sent somewhere; the library is in the extra `tracing`. Spans tell routes and times.
+Imported only if traces are exported; the library is in the extra `tracing`. Spans contain routes and times only.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from memos.version import __version__
 
 
 def exporting(endpoint: str) -> Tracing:
-    """Return traces that are sent to an OTLP collector over HTTP."""
+    """Return tracing that exports to an OTLP collector over HTTP."""
     return Tracing(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
 
 
 class Tracing:
-    """The traces of one application, with a provider of its own. Thread-safe."""
+    """The traces of one application, with its own provider. Thread-safe."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         resource = Resource.create({"service.name": "memstrata", "service.version": __version__})
@@ -36,7 +36,7 @@ class Tracing:
         self._tracer = self._provider.get_tracer("memos", __version__)
 
     def hear(self, work: Work) -> None:
-        """Make spans of a call that ended, below the request it came with."""
+        """Record the spans of a call that ended, below those of its request."""
         span = self._tracer.start_span(f"memos.{work.operation}", start_time=work.started_ns)
         if work.failed:
             span.set_status(trace.StatusCode.ERROR)
@@ -47,7 +47,7 @@ class Tracing:
         span.end(work.started_ns + round(work.seconds * 1e9))
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return an application each of whose requests is a span; what a caller's `traceparent` says goes on."""
+        """Return the application with a span for each request, continuing a caller's `traceparent`."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -75,7 +75,7 @@ class Tracing:
         return traced
 
     def close(self) -> None:
-        """Send what is left."""
+        """Export what is left."""
         self._provider.shutdown()
 
 

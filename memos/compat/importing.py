@@ -1,4 +1,4 @@
-"""Imports a MemoryOS folder: each user into the cube that `Memoryos` uses for them, each assistant into its own."""
+"""Imports the data folder of a MemoryOS program: each user and each assistant into a cube of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memos.reader.importers.memoryos import FORMAT, Owner, owners, records
 
 
 def info_of(meta_data: Json) -> dict[str, Json]:
-    """Return metadata as an item's info takes it: what is nested becomes JSON text. Raises: InvalidInput."""
+    """Return metadata as an item's info; nested values become JSON text. Raises: InvalidInput."""
     if meta_data is None:
         return {}
     if not isinstance(meta_data, Mapping):
@@ -36,7 +36,7 @@ def _flat(value: Json) -> Json:
 
 
 def metadata_of(metadata: Json) -> Mapping[str, Json] | None:
-    """Return metadata about a conversation when a prompt can show it. Raises: InvalidInput."""
+    """Return metadata about a conversation if a prompt can show it. Raises: InvalidInput."""
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
@@ -62,7 +62,7 @@ _READABLE_CHARS = 32
 
 
 def check_id(where: str, value: Json) -> str:
-    """Return an id of any length and with any characters. Raises: InvalidInput when it is no text or blank."""
+    """Return an id of any length and characters. Raises: InvalidInput (not a text, or blank)."""
     if not isinstance(value, str):
         raise InvalidInput(where, f"must be text, not {type(value).__name__}")
     if not value.strip():
@@ -76,12 +76,12 @@ def cube_of_user(user_id: str) -> str:
 
 
 def cube_of_assistant(assistant_id: str) -> str:
-    """Return the cube that holds an assistant's imported knowledge, which all its users share."""
+    """Return the cube that holds an assistant's imported knowledge, shared by all its users."""
     return f"memoryos-assistant-{_safe(assistant_id)}"
 
 
 def conversation_with(assistant_id: str) -> str:
-    """Return the conversation, in a user's cube, that the user has with an assistant."""
+    """Return the conversation of a user with an assistant, in the user's cube."""
     return f"with-{_safe(assistant_id)}"
 
 
@@ -108,12 +108,23 @@ def import_memoryos(
     on_bad: OnBad = "stop",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ImportSummary:
-    """Store the pages, knowledge and profiles of a MemoryOS program's data folder; cubes are made when new.
+    """Import the pages, knowledge and profiles of a MemoryOS program's data folder.
 
-    Pages come in order of time into the conversation that `Memoryos` has with the folder's assistant, else into
-    `conversation`. With a `cube` everything of the folder's only user and of its assistants goes there. What was
-    imported before is not stored again. With `on_bad="stop"` nothing is stored when a record is unreadable.
-    Raises: InvalidInput, NotFound (the given cube), Conflict.
+    What was imported before is not stored again.
+
+    Args:
+        memos: The installation.
+        folder: The program's data folder.
+        cube: Cube for the only user and all assistants; default: one each, created as needed.
+        actor: User who imports.
+        conversation: Conversation of the pages; default: that of `Memoryos` with the folder's assistant.
+        on_bad: "stop" stores nothing if a record is unreadable.
+        on_progress: Takes the number of records done and their total.
+
+    Raises:
+        InvalidInput: The folder or a record cannot be read, or `cube` would mix users.
+        NotFound: `cube` does not exist.
+        Conflict: A cube was created meanwhile.
     """
     found = owners(folder)
     users = [owner for owner in found if owner.kind == "user"]
@@ -141,12 +152,12 @@ def import_memoryos(
 
 
 def described(kind: str, id_: str) -> str:
-    """Return a cube's description: whose it is, as far as that can be written."""
+    """Return the description of a cube for a user or an assistant."""
     return f"MemoryOS {kind} {shown(id_)}"
 
 
 def _assistant(found: list[Owner]) -> str:
-    """Return the folder's assistant, the original's default one unless there is exactly one."""
+    """Return the folder's assistant; the original's default unless there is exactly one."""
     assistants = [owner.id for owner in found if owner.kind == "assistant"]
     return assistants[0] if len(assistants) == 1 else DEFAULT_ASSISTANT
 

@@ -1,6 +1,6 @@
-"""`Memoryos` and `MemoryOS`: the constructors and methods of two MemoryOS programs, on this project's scheduler.
+"""`Memoryos` and `MemoryOS`: drop-in classes with the constructors and methods of two MemoryOS programs.
 
-What they do with memory is in `memory`; here are only their parameters, names and forms of results.
+`user_memory` does the work; here are parameters, names and forms of results.
 Source: https://github.com/BAI-LAB/MemoryOS (memoryos-pypi), Kang et al., EMNLP 2025.
 """
 
@@ -28,8 +28,9 @@ _NO_PROFILE = "None"
 class Memoryos:
     """One user's memory, as in `memoryos.Memoryos`. Thread-safe; close it, or use it as a context manager.
 
-    Objects on one folder share it within a process. With `memos` that installation is used, with its settings for
-    heat, capacities and models; with `chat_model` that model answers, whatever key is given. Both stay the caller's.
+    Objects on one folder share it within a process. Pass `memos` to use an open installation with its settings for
+    heat, capacities and models, and `chat_model` to answer with that model whatever key is given; both stay the
+    caller's to close.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the original's parameters
@@ -104,30 +105,30 @@ class Memoryos:
         style_hint: str = "",
         user_conversation_meta_data: Mapping[str, Json] | None = None,
     ) -> str:
-        """Return the model's answer to a query with what is remembered, and remember the exchange.
+        """Answer a query from memory and remember the exchange.
 
-        When the model fails, its error is raised and nothing is stored. Raises: InvalidInput, ModelError,
-        BackendUnavailable (also: no model configured).
+        If the model fails, its error is raised and nothing is stored. Raises: InvalidInput, ModelError,
+        BackendUnavailable (also if no model is configured).
         """
         return self._open().answer(query, AnswerStyle(relationship_with_user, style_hint, user_conversation_meta_data))
 
     def get_user_profile_summary(self) -> str:
-        """Return profile, preferences and instructions, a line each; the text `None` when there are none."""
+        """Return profile, preferences and instructions, one a line; the text `None` if there are none."""
         return "\n".join(known.text for known in self._open().profile()) or _NO_PROFILE
 
     def get_assistant_knowledge_summary(self) -> list[dict[str, str]]:
-        """Return what the assistant knows, the newest last: `knowledge` and `timestamp`, no embeddings."""
+        """Return the assistant's knowledge, newest last, as `knowledge` and `timestamp`, without embeddings."""
         return [
             {"knowledge": known.text, "timestamp": "" if known.at is None else known.at.isoformat(" ", "seconds")}
             for known in self._open().assistant_knowledge()
         ]
 
     def force_mid_term_analysis(self) -> None:
-        """Read all unread pages of the mid tier into long-term memory now. Raises: BackendUnavailable."""
+        """Extract all unread pages of the mid tier into long-term memory now. Raises: BackendUnavailable."""
         self._open().analyse()
 
     def get_memory_stats(self) -> dict[str, Any]:
-        """Return counts of each tier, by the original's names."""
+        """Return the counts of each tier under the original's names."""
         memory = self._open()
         return {
             "user_id": self.user_id,
@@ -138,7 +139,7 @@ class Memoryos:
         }
 
     def close(self) -> None:
-        """Give the folder back; safe to call twice. A `memos` that was given stays open."""
+        """Release the folder; safe to call twice. A given `memos` stays open."""
         with self._lock:
             shared, self._shared, self._memory = self._shared, None, None
         if shared is not None:
@@ -164,9 +165,9 @@ class Memoryos:
 
 
 class MemoryOS:
-    """One user's memory in two calls, `add_interaction` and `chat`; closed and shared as `Memoryos` is.
+    """One user's memory in two calls, `add_interaction` and `chat`; closed and shared like `Memoryos`.
 
-    `long_term_heat_threshold` is checked and changes nothing: what is hot once is read into long-term memory.
+    `long_term_heat_threshold` is checked and has no effect: what is hot once becomes long-term memory.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the original's parameters
@@ -211,14 +212,14 @@ class MemoryOS:
         self._memory.add_memory(user_input, agent_response, timestamp, meta_data)
 
     def chat(self, query: str) -> str:
-        """Return the model's answer with what is remembered, and remember the exchange; an error stores nothing.
+        """Answer a query from memory and remember the exchange; an error stores nothing.
 
-        Raises: InvalidInput, ModelError, BackendUnavailable (also: no model configured).
+        Raises: InvalidInput, ModelError, BackendUnavailable (also if no model is configured).
         """
         return self._memory.get_response(query)
 
     def close(self) -> None:
-        """Give the folder back; safe to call twice."""
+        """Release the folder; safe to call twice."""
         self._memory.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Checks the constructor parameters of MemoryOS programs and says which of our settings they mean."""
+"""Constructor parameters of MemoryOS programs: their checks, the settings they stand for, and shared installations."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _OTHER_MODELS = {
 
 
 def whole(where: str, value: Json, least: int = 1) -> int:
-    """Return a whole number from `least` on. Raises: InvalidInput."""
+    """Return a whole number of at least `least`. Raises: InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
         raise InvalidInput(where, f"must be a whole number from {least} to {_LARGEST:,}, not {shown(value)}")
     return value
 
 
 def number(where: str, value: Json, *, least: float = 0.0, most: float = math.inf, above: bool = False) -> float:
-    """Return a finite number within its limits, with `above` not the least itself. Raises: InvalidInput."""
+    """Return a finite number within its limits; `above` excludes the lower one. Raises: InvalidInput."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not fits or not least <= value <= most or (above and value == least):
         limits = f"{'above' if above else 'from'} {least:g}" + (f" to {most:g}" if most < math.inf else "")
@@ -53,7 +53,7 @@ def number(where: str, value: Json, *, least: float = 0.0, most: float = math.in
 
 
 def filled(where: str, value: Json) -> str:
-    """Return a text that says something. Raises: InvalidInput."""
+    """Return a text that is not blank. Raises: InvalidInput."""
     text = check_text(where, value, 65_536)
     if not text.strip():
         raise InvalidInput(where, "is empty; give it a value")
@@ -62,7 +62,7 @@ def filled(where: str, value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The capacities and thresholds of a MemoryOS program, by the original's names."""
+    """Capacities and thresholds under the original's names."""
 
     short_term_capacity: int
     mid_term_capacity: int
@@ -84,13 +84,13 @@ class Shape:
 
     @property
     def installed(self) -> dict[str, object]:
-        """What holds for a whole installation, by name; the other two are each object's own."""
+        """Parameters that concern a whole installation, by name; the other two are each object's own."""
         own = ("long_term_knowledge_capacity", "retrieval_queue_capacity")
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own}
 
     @property
     def heat(self) -> HeatSettings:
-        """The heat policy of the original with these numbers."""
+        """The original's heat policy with these numbers."""
         return HeatSettings(
             idle_hours=0,  # the original's pages leave only when there are too many
             policy="memoryos",
@@ -104,7 +104,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Which language model answers; without key and URL the one of the settings, if any."""
+    """The language model to answer; without key and URL that of the settings, if any."""
 
     key: str | None
     base_url: str | None
@@ -112,7 +112,7 @@ class Model:
 
     @property
     def settings(self) -> ChatSettings | None:
-        """The model as our settings name it, None when nothing was given. Raises: InvalidInput."""
+        """The model as our settings name it, None if none was given. Raises: InvalidInput."""
         name = filled("llm_model", self.name)
         if self.key is not None:
             filled("openai_api_key", self.key)
@@ -131,7 +131,7 @@ class Model:
 
 
 def settings_of(folder: Path, shape: Shape, model: ChatSettings | None, embedder: str | None) -> Settings:
-    """Return the process's settings with what the parameters say instead."""
+    """Return the process's settings with those that the parameters replace."""
     settings = Settings()
     changed: dict[str, Any] = {"home": folder, "heat": shape.heat}
     if model is not None:
@@ -142,7 +142,7 @@ def settings_of(folder: Path, shape: Shape, model: ChatSettings | None, embedder
 
 
 def embedder_of(name: Json, kwargs: Json) -> str | None:
-    """Return our name of an embedding model, None for the configured one. Raises: InvalidInput for an unknown one."""
+    """Return our name of an embedding model, None for the configured one. Raises: InvalidInput (unknown)."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidInput("embedding_model_kwargs", f"must be an object, not {type(kwargs).__name__}")
     known = filled("embedding_model_name", name).strip()
@@ -176,7 +176,7 @@ def _checked(where: str, **values: Any) -> ChatSettings:
 
 @dataclass(slots=True)
 class _Shared:
-    """One open installation, what it was asked for with, and how many use it."""
+    """An open installation, the parameters it was opened with, and its number of users."""
 
     memos: MemOS
     parameters: Mapping[str, object]
@@ -184,7 +184,7 @@ class _Shared:
 
 
 class Installations:
-    """The open installations of a process, by folder; thread-safe."""
+    """The open installations of a process by folder; thread-safe."""
 
     def __init__(self) -> None:
         self._open: dict[Path, _Shared] = {}
@@ -193,9 +193,9 @@ class Installations:
     def borrow(
         self, folder: Path, settings: Settings, parameters: Mapping[str, object], chat_model: ChatModel | None
     ) -> MemOS:
-        """Return the folder's installation; each `borrow` wants one `give_back`.
+        """Return the folder's installation; every `borrow` needs one `give_back`.
 
-        `parameters` are those of the caller that hold for all of it, by name.
+        `parameters` are those of the caller that concern the whole installation, by name.
         Raises: Conflict (open with other parameters), and what `MemOS.open` raises.
         """
         wanted = {**parameters, "chat_model": chat_model}
@@ -214,7 +214,7 @@ class Installations:
             return shared.memos
 
     def give_back(self, folder: Path) -> None:
-        """Close the installation when nobody else uses it."""
+        """Close the installation once nobody uses it."""
         with self._lock:
             shared = self._open[folder]
             shared.users -= 1
@@ -223,7 +223,7 @@ class Installations:
                 shared.memos.close()
 
     def close_all(self) -> None:
-        """Close what was never given back; for the end of the program."""
+        """Close installations that were never given back, at the end of the program."""
         with self._lock:
             while self._open:
                 _, shared = self._open.popitem()

@@ -1,7 +1,7 @@
-"""Puts an answer's prompt together from what memory holds, in MemoryOS's order and under a cap of tokens. Pure.
+"""Builds an answer's prompt from memory, in MemoryOS's order and within a limit of tokens. Pure.
 
-Relationship, assistant knowledge and metadata make the system message; recent pages, retrieved pages, profile, facts
-and the query the user's.
+Relationship, assistant knowledge and metadata form the system message; recent pages, retrieved pages, profile, facts
+and the query form the user's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST_PIECE = 4
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One page as it is shown; `note` says what it belongs to."""
+    """One page as the prompt shows it; `note` says what it belongs to."""
 
     at: datetime | None
     user: str
@@ -40,7 +40,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One thing that is known and since when."""
+    """One thing that is known, and since when."""
 
     text: str
     at: datetime | None = None
@@ -48,7 +48,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything an answer is made from: `recent` oldest first, all else the best first."""
+    """Everything an answer is made from: `recent` oldest first, all else best first."""
 
     query: str
     relationship: str = "friend"
@@ -63,9 +63,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One titled part of the prompt; `share` of the room is its own, what others leave is shared out in order.
+    """One titled section of the prompt.
 
-    `newest` is for a run of pages: it is filled from the end and has no holes.
+    `share` of the room is reserved for it; what a section leaves is given to the others in order. A `newest` section is
+    filled from its end, without gaps.
     """
 
     title: str
@@ -81,8 +82,8 @@ class _Section:
 def compose(context: Context, max_tokens: int) -> tuple[ChatMessage, ChatMessage]:
     """Return system and user message of together at most `max_tokens` estimated tokens.
 
-    What does not fit is left out, oldest and least fitting first; a very long text is cut and says so.
-    Raises: InvalidInput when the query itself is too long.
+    The oldest and least relevant entries are left out; a very long text is cut and marked.
+    Raises: InvalidInput (the query alone is too long).
     """
     given = _sections(context)
     doubtful = any(has_fence(text) for section in given for text in section.entries)
@@ -137,7 +138,7 @@ def _day(at: datetime) -> str:
 
 
 def _chosen(sections: Sequence[_Section], room: int) -> list[set[int]]:
-    """Return the places of the entries that fit: first each section in its share, then in order in what is left."""
+    """Return the places of the entries that fit: first within each section's share, then in what is left."""
     titles = sum(_cost(f"[{section.title}]") for section in sections if section.entries)
     left = room = max(0, room - titles)
     taken: list[set[int]] = [set() for _ in sections]
@@ -149,7 +150,7 @@ def _chosen(sections: Sequence[_Section], room: int) -> list[set[int]]:
 
 
 def _fill(section: _Section, taken: set[int], room: int) -> int:
-    """Take what fits; return what it cost."""
+    """Take entries that fit and return their cost."""
     spent = 0
     for place in section.places():
         cost = _cost(section.entries[place])
@@ -173,7 +174,7 @@ def _cost(text: str) -> int:
 
 
 def _cut(text: str, tokens: int) -> str:
-    """Return a text of at most so many tokens, its end cut off if need be."""
+    """Return a text cut to at most `tokens`."""
     if estimate_tokens(text) <= tokens:
         return text
     short, long = 0, len(text)
@@ -194,7 +195,7 @@ _NOTE_KEYWORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a found message stands: a page of a conversation, or a page of its own."""
+    """Where a found message is: a page of a conversation, or a page of its own."""
 
     cube: str
     conversation: str | None
@@ -209,7 +210,7 @@ class Place:
         return cls(item.cube, item.conversation, item.page)
 
     def read(self, connection: sa.Connection) -> tuple[Page | None, Page | None]:
-        """Return the page, and the one before it."""
+        """Return the page and its predecessor."""
         if self.conversation is None:
             return (None if self.lone is None else Page(0, (self.lone,))), None
         found = paging.numbered(connection, self.cube, self.conversation, (self.number - 1, self.number))
@@ -217,7 +218,7 @@ class Place:
 
 
 def note_of(connection: sa.Connection, page: Page, before: Page | None) -> str:
-    """Return the chain note of a page: the topic of its segment, and what was said just before."""
+    """Return a page's chain note: the topic of its segment, and what was said just before."""
     notes = []
     places = tiers.segments_by_item(connection, [page.id])
     for segment in tiers.get_segments(connection, places.values()).values():
@@ -230,13 +231,13 @@ def note_of(connection: sa.Connection, page: Page, before: Page | None) -> str:
 
 
 def with_sources(connection: sa.Connection, page: Page) -> Page:
-    """Return a page whose messages say where they come from."""
+    """Return a page whose messages have their sources."""
     told = items.sources_of(connection, [message.id for message in page.messages])
     return replace(page, messages=tuple(replace(each, sources=told.get(each.id, ())) for each in page.messages))
 
 
 def exchange_of(page: Page, note: str = "") -> Exchange:
-    """Return a page with its sources as a prompt shows it."""
+    """Return a page with its sources as the prompt shows it."""
     by_role = {
         role: "\n".join(quoted(message, message.memory) for message in page.messages if message.role is role)
         for role in (Role.USER, Role.ASSISTANT)
@@ -245,5 +246,5 @@ def exchange_of(page: Page, note: str = "") -> Exchange:
 
 
 def known_of(item: Item) -> Known:
-    """Return an item with its sources as a prompt shows it."""
+    """Return an item with its sources as the prompt shows it."""
     return Known(quoted(item, item.memory), item.said_at or item.created_at)

@@ -1,7 +1,4 @@
-"""One user's memory as a MemoryOS program uses it: exchanges go in, profile, knowledge and answers come out.
-
-Works on an open `MemOS`, in the user's cube; knows no constructor parameters and opens nothing.
-"""
+"""One user's memory as a MemoryOS program uses it, on an open `MemOS`, in the user's cube."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _SAID = {"and": [{"type": "message"}, {"role": {"in": [str(Role.USER), str(Role.
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """How much of the memory an answer is made from; `tokens` caps its whole prompt."""
+    """How much memory an answer is made from; `tokens` limits its whole prompt."""
 
     recent_pages: int
     retrieved_pages: int
@@ -54,7 +51,7 @@ class MemoryLimits:
 
 @dataclass(frozen=True, slots=True)
 class AnswerStyle:
-    """How an answer is wanted, and what is known about the conversation."""
+    """The style of an answer, and metadata about the conversation."""
 
     relationship: str = "friend"
     style: str = ""

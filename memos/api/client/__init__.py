@@ -1,7 +1,7 @@
-"""Clients of a memstrata server: `MemOSClient`, which waits, and `AsyncMemOSClient`, whose methods are coroutines.
+"""Clients of a memstrata server: `MemOSClient`, which blocks, and `AsyncMemOSClient`, whose methods are coroutines.
 
-Importing them imports neither the server nor an engine. Both make the same requests: `openmem` and `own` describe them
-and read the answers, `calls` says when one is sent again, `blocking` and `asynchronous` send.
+Importing them imports neither the server nor a storage engine. Both send the same requests, which `openmem` and `v1_*`
+describe; `calls` decides when one is sent again, and `blocking` and `asynchronous` send them.
 """
 
 from memos.api.client.asynchronous import AsyncMemOSClient, AsyncStreamed

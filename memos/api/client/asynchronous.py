@@ -1,4 +1,4 @@
-"""How the asynchronous client sends what it is told; knows no route. For one event loop."""
+"""The asynchronous client: how it sends requests and waits. Knows no route. For one event loop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Guarded = Callable[[], AbstractContextManager[None]]
 
 
 class AsyncStreamed(Generic[T]):
-    """What a server sends bit by bit; iterate it once. Ended early, it wants to be closed: `async with` does."""
+    """Values that a server streams; iterate it once. Close it, or use `async with`, to end it early."""
 
     def __init__(self, response: httpx2.Response, each: Callable[[str, str], T | None], guard: Guarded) -> None:
         self._response, self._each, self._guard = response, each, guard
@@ -58,7 +58,7 @@ class AsyncStreamed(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        """Wait for the next. Raises: ConnectionLost, BackendTimeout."""
+        """Wait for the next value. Raises: ConnectionLost, BackendTimeout."""
         try:
             with self._guard():
                 async for event in self._events:
@@ -77,36 +77,36 @@ class AsyncStreamed(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         await self._response.aclose()
 
 
 class AsyncConnection:
-    """A pool of connections to one server, and how patiently it is used."""
+    """A connection pool to one server, with the options it is used with."""
 
     def __init__(self, http: httpx2.AsyncClient, address: Address, options: Options) -> None:
         self._http, self._address, self._options = http, address, options
 
     @classmethod
     def to(cls, address: Address, options: Options) -> AsyncConnection:
-        """Return a connection with a pool of its own; nothing is sent yet."""
+        """Return a connection with a new pool; nothing is sent yet."""
         return cls(httpx2.AsyncClient(), address, options)
 
     @property
     def options(self) -> Options:
-        """How patiently it is used."""
+        """The options of its calls."""
         return self._options
 
     def using(self, options: Options) -> AsyncConnection:
-        """Return the same pool with other options."""
+        """Return a connection that shares the pool and has other options."""
         return AsyncConnection(self._http, self._address, options)
 
     async def aclose(self) -> None:
-        """Close the pool, for all that use it."""
+        """Close the pool for all that share it."""
         await self._http.aclose()
 
     async def do(self, described: Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]) -> Any:
-        """Send a request, perhaps repeatedly, and return what its answer says. Raises: MemosError."""
+        """Send a request, again if needed and allowed, and return its result. Raises: MemosError."""
         if isinstance(described, Download):
             return await self._repeated(
                 described.call, lambda id_: self._fetched(described.call, id_, described.target)
@@ -190,7 +190,7 @@ class AsyncConnection:
 
 
 class AsyncHolder(Protocol):
-    """What has methods that send."""
+    """Base of classes whose methods send requests."""
 
     _connection: AsyncConnection
 
@@ -206,7 +206,7 @@ def sends(describe: Callable[P, Waiting[T]]) -> Callable[Concatenate[AsyncHolder
 @overload
 def sends(describe: Callable[P, Download[T]]) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, T]]: ...
 def sends(describe: Callable[P, Any]) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, Any]]:
-    """Return the method that sends the request which a function describes."""
+    """Return the method that sends the request a function describes."""
 
     async def method(self: AsyncHolder, /, *given: P.args, **named: P.kwargs) -> Any:
         return await self._connection.do(describe(*given, **named))
@@ -218,7 +218,7 @@ def sends(describe: Callable[P, Any]) -> Callable[Concatenate[AsyncHolder, P], C
 def sends_chat(
     describe: Callable[P, Call[ChatAnswer] | Stream[str]],
 ) -> Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, ChatAnswer | AsyncStreamed[str]]]:
-    """Return what `sends` does, for a function whose parameters say whether its answer is streamed."""
+    """Return the method that sends a chat, which is streamed if its parameters say so."""
     send: Any = sends
     method: Callable[Concatenate[AsyncHolder, P], Coroutine[Any, Any, ChatAnswer | AsyncStreamed[str]]] = send(describe)
     return method
@@ -233,7 +233,7 @@ async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 class AsyncMemories:
-    """What is remembered, one by one."""
+    """Memories, one at a time."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -268,7 +268,7 @@ class AsyncCubes:
 
 
 class AsyncSharing:
-    """Who may do what with a cube."""
+    """Roles on cubes."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -307,7 +307,7 @@ class AsyncKeys:
 
 
 class AsyncTasks:
-    """Background work."""
+    """Background tasks."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -321,7 +321,7 @@ class AsyncTasks:
 
 
 class AsyncEvents:
-    """What was done to cubes."""
+    """The event log of cubes."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -331,7 +331,7 @@ class AsyncEvents:
 
 
 class AsyncAdapters:
-    """What of a cube is learned by a model in the server."""
+    """Adapters trained on cubes by a model in the server."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -353,7 +353,7 @@ class AsyncAdapters:
 
 
 class AsyncKv:
-    """What prompts of a cube begin with, and what of it models in the server keep."""
+    """Prompt prefixes of cubes, and the key-value caches that models in the server keep of them."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -372,9 +372,14 @@ class AsyncKv:
 class AsyncMemOSClient:
     """A client of a memstrata server for one event loop. Close it, or use it with `async with`.
 
-    `base_url` may name `/api/openmem/v1` or only the server; without it `MEMOS_BASE_URL` says it, else it is the local
-    server. Without `api_key` it is that of `MEMOS_API_KEY`. `is_global` is taken from old programs and must be false.
-    Raises: InvalidInput.
+    Args:
+        api_key: Key; default: `MEMOS_API_KEY`.
+        base_url: Server, with or without `/api/openmem/v1`; default: `MEMOS_BASE_URL`, else the local server.
+        is_global: Accepted for old programs; must be false.
+        **options: Options of all calls, as in `using`.
+
+    Raises:
+        InvalidInput: An argument is wrong, or there is no key.
     """
 
     def __init__(
@@ -398,7 +403,7 @@ class AsyncMemOSClient:
         self.adapters, self.kv = AsyncAdapters(connection), AsyncKv(connection)
 
     def using(self, **options: Unpack[ClientOptions]) -> Self:
-        """Return this client with other options for the calls made through it; closing one closes both.
+        """Return a client with other options that shares the connections; closing one closes both.
 
         Raises: InvalidInput.
         """

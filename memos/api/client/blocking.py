@@ -1,4 +1,4 @@
-"""How the blocking client sends what it is told and waits; knows no route. Thread-safe."""
+"""The blocking client: how it sends requests and waits. Knows no route. Thread-safe."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Guarded = Callable[[], AbstractContextManager[None]]
 
 
 class Streamed(Generic[T]):
-    """What a server sends bit by bit; iterate it once. Ended early, it wants to be closed, or used with `with`."""
+    """Values that a server streams; iterate it once. Close it, or use `with`, to end it early."""
 
     def __init__(self, response: httpx2.Response, each: Callable[[str, str], T | None], guard: Guarded) -> None:
         self._response, self._each, self._guard = response, each, guard
@@ -58,7 +58,7 @@ class Streamed(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Wait for the next. Raises: ConnectionLost, BackendTimeout."""
+        """Wait for the next value. Raises: ConnectionLost, BackendTimeout."""
         try:
             with self._guard():
                 for event in self._events:
@@ -77,36 +77,36 @@ class Streamed(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         self._response.close()
 
 
 class Connection:
-    """A pool of connections to one server, and how patiently it is used."""
+    """A connection pool to one server, with the options it is used with."""
 
     def __init__(self, http: httpx2.Client, address: Address, options: Options) -> None:
         self._http, self._address, self._options = http, address, options
 
     @classmethod
     def to(cls, address: Address, options: Options) -> Connection:
-        """Return a connection with a pool of its own; nothing is sent yet."""
+        """Return a connection with a new pool; nothing is sent yet."""
         return cls(httpx2.Client(), address, options)
 
     @property
     def options(self) -> Options:
-        """How patiently it is used."""
+        """The options of its calls."""
         return self._options
 
     def using(self, options: Options) -> Connection:
-        """Return the same pool with other options."""
+        """Return a connection that shares the pool and has other options."""
         return Connection(self._http, self._address, options)
 
     def close(self) -> None:
-        """Close the pool, for all that use it."""
+        """Close the pool for all that share it."""
         self._http.close()
 
     def do(self, described: Call[Any] | Stream[Any] | Download[Any] | Waiting[Any]) -> Any:
-        """Send a request, perhaps repeatedly, and return what its answer says. Raises: MemosError."""
+        """Send a request, again if needed and allowed, and return its result. Raises: MemosError."""
         if isinstance(described, Download):
             return self._repeated(described.call, lambda id_: self._fetched(described.call, id_, described.target))
         if isinstance(described, Stream):
@@ -186,7 +186,7 @@ class Connection:
 
 
 class Holder(Protocol):
-    """What has methods that send."""
+    """Base of classes whose methods send requests."""
 
     _connection: Connection
 
@@ -200,7 +200,7 @@ def sends(describe: Callable[P, Waiting[T]]) -> Callable[Concatenate[Holder, P],
 @overload
 def sends(describe: Callable[P, Download[T]]) -> Callable[Concatenate[Holder, P], T]: ...
 def sends(describe: Callable[P, Any]) -> Callable[Concatenate[Holder, P], Any]:
-    """Return the method that sends the request which a function describes."""
+    """Return the method that sends the request a function describes."""
 
     def method(self: Holder, /, *given: P.args, **named: P.kwargs) -> Any:
         return self._connection.do(describe(*given, **named))
@@ -212,7 +212,7 @@ def sends(describe: Callable[P, Any]) -> Callable[Concatenate[Holder, P], Any]:
 def sends_chat(
     describe: Callable[P, Call[ChatAnswer] | Stream[str]],
 ) -> Callable[Concatenate[Holder, P], ChatAnswer | Streamed[str]]:
-    """Return what `sends` does, for a function whose parameters say whether its answer is streamed."""
+    """Return the method that sends a chat, which is streamed if its parameters say so."""
     send: Any = sends
     method: Callable[Concatenate[Holder, P], ChatAnswer | Streamed[str]] = send(describe)
     return method
@@ -222,7 +222,7 @@ def sends_chat(
 
 
 class Memories:
-    """What is remembered, one by one."""
+    """Memories, one at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -257,7 +257,7 @@ class Cubes:
 
 
 class Sharing:
-    """Who may do what with a cube."""
+    """Roles on cubes."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -296,7 +296,7 @@ class Keys:
 
 
 class Tasks:
-    """Background work."""
+    """Background tasks."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -310,7 +310,7 @@ class Tasks:
 
 
 class Events:
-    """What was done to cubes."""
+    """The event log of cubes."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -320,7 +320,7 @@ class Events:
 
 
 class Adapters:
-    """What of a cube is learned by a model in the server."""
+    """Adapters trained on cubes by a model in the server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -342,7 +342,7 @@ class Adapters:
 
 
 class Kv:
-    """What prompts of a cube begin with, and what of it models in the server keep."""
+    """Prompt prefixes of cubes, and the key-value caches that models in the server keep of them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -361,9 +361,14 @@ class Kv:
 class MemOSClient:
     """A client of a memstrata server; thread-safe. Close it, or use it as a context manager.
 
-    `base_url` may name `/api/openmem/v1` or only the server; without it `MEMOS_BASE_URL` says it, else it is the local
-    server. Without `api_key` it is that of `MEMOS_API_KEY`. `is_global` is taken from old programs and must be false.
-    Raises: InvalidInput.
+    Args:
+        api_key: Key; default: `MEMOS_API_KEY`.
+        base_url: Server, with or without `/api/openmem/v1`; default: `MEMOS_BASE_URL`, else the local server.
+        is_global: Accepted for old programs; must be false.
+        **options: Options of all calls, as in `using`.
+
+    Raises:
+        InvalidInput: An argument is wrong, or there is no key.
     """
 
     def __init__(
@@ -383,7 +388,7 @@ class MemOSClient:
         self.kv = Kv(connection)
 
     def using(self, **options: Unpack[ClientOptions]) -> Self:
-        """Return this client with other options for the calls made through it; closing one closes both.
+        """Return a client with other options that shares the connections; closing one closes both.
 
         Raises: InvalidInput.
         """

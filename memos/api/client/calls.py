@@ -1,4 +1,4 @@
-"""What a request is and what becomes of its answer, without sending anything: both clients share this."""
+"""Descriptions of requests, their retries and their errors, without any I/O; shared by both clients."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _LONGEST_S = 86_400.0
 
 
 class ClientUsageError(InvalidInput, ValueError):
-    """A call that cannot be made; also a ValueError, as clients of this protocol have always raised."""
+    """An argument of a client's call is wrong; also a ValueError, as this protocol's clients have always raised."""
 
 
 class ClientOptions(TypedDict, total=False):
-    """What may be chosen for a client, or for some of its calls."""
+    """Options of a client, or of some of its calls."""
 
     timeout_s: float | None
     connect_timeout_s: float | None
@@ -58,11 +58,14 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How patient a client is; None as a time limit is none.
+    """How long a client waits, and how often it tries again.
 
-    `timeout_s` limits each wait for the server, not the whole of a long answer. A request that may be repeated is,
-    `retries` times, after pauses that begin near `pause_s` and double, or as long as the server says; one that would
-    have to wait longer than `most_pause_s` fails at once.
+    Attributes:
+        timeout_s: Longest wait for the server to send something, not for the whole answer; None for no limit.
+        connect_timeout_s: Longest wait for a connection; None for no limit.
+        retries: How often a request that may be repeated is sent again.
+        pause_s: First pause before that; later ones double, or last as long as the server says.
+        most_pause_s: Longest pause; a request that would have to wait longer fails at once.
     """
 
     timeout_s: float | None = 60.0
@@ -72,7 +75,7 @@ class Options:
     most_pause_s: float = 30.0
 
     def changed(self, **choices: Unpack[ClientOptions]) -> Options:
-        """Return these options with some changed. Raises: InvalidInput."""
+        """Return a copy with some options changed. Raises: InvalidInput."""
         unknown = sorted(choices.keys() - {field.name for field in fields(self)})
         if unknown:
             raise ClientUsageError(
@@ -90,7 +93,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server's root, such as `http://127.0.0.1:8765`, and the key for it, which no message and no repr shows."""
+    """A server's root, such as `http://127.0.0.1:8765`, and the key for it, which no message and no repr contains."""
 
     root: str
     key: str
@@ -100,7 +103,7 @@ class Address:
 
 
 def address_of(api_key: str | None, base_url: str | None, is_global: str | bool) -> Address:
-    """Return the address that was given, else the environment's, else the local server's. Raises: InvalidInput."""
+    """Return the given address, else that of the environment, else the local server's. Raises: InvalidInput."""
     if str(is_global).lower() in _YES:
         raise ClientUsageError("is_global", "there is no hosted service: give the base_url of a server")
     key = api_key or os.environ.get("MEMOS_API_KEY")
@@ -114,13 +117,13 @@ def address_of(api_key: str | None, base_url: str | None, is_global: str | bool)
 
 
 def check_wait(name: str, value: float | None) -> float | None:
-    """Return a time to wait for something, None for as long as it takes. Raises: InvalidInput."""
+    """Return a time to wait, None for no limit. Raises: InvalidInput."""
     _check_seconds(name, value)
     return value
 
 
 def _root(url: str) -> str:
-    """Cut off what names a family of routes: clients are given it with and without."""
+    """Return a URL without the path of a route group: callers give it with and without."""
     if not isinstance(url, str):
         raise ClientUsageError("base_url", f"must be a text, not {type(url).__name__}")
     try:
@@ -196,7 +199,7 @@ _UNSAID_S = 1.0
 
 
 def failure(status: int, headers: Mapping[str, str], body: bytes) -> MemosError:
-    """Return the error that an answer tells of; `headers` are looked up by their names in small letters."""
+    """Return the error that an answer describes; names in `headers` are lower-case."""
     told = _told(body)
     message = str(told.get("message") or "")[:_LONGEST_TOLD] or f"The server answered with status {status}."
     kind, wait_s = _kind(status, told.get("code")), retry_after_s(headers)
@@ -209,19 +212,19 @@ def failure(status: int, headers: Mapping[str, str], body: bytes) -> MemosError:
 
 
 def seen(error: MemosError, status: int, headers: Mapping[str, str]) -> MemosError:
-    """Return an error with the status and the request id of the answer it is about."""
+    """Return an error with the status and request id of its answer."""
     error.status, error.request_id = status, headers.get("x-request-id")
     return error
 
 
 def strange(status: int, headers: Mapping[str, str], what: str) -> MemosError:
-    """Return the error for an answer that no server of ours gives."""
+    """Return the error for an answer that no memstrata server gives."""
     message = f"The server's answer is {what}: check that base_url names a memstrata server, of a version like this."
     return seen(BackendUnavailable(message, permanent=True), status, headers)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long the server asks to wait, None when it does not say so."""
+    """Return how many seconds the server asks to wait, None if it does not say."""
     asked = headers.get("retry-after", "").strip()
     if asked.isascii() and asked.isdigit():
         return float(asked[:9])
@@ -233,7 +236,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _told(body: bytes) -> dict[str, Json]:
-    """Return code, message and field, from whichever of the families' envelopes."""
+    """Return the error's code, message and field from the envelope of any route group."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -278,7 +281,7 @@ _ANSWERING_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's answer; names in `headers` are in small letters."""
+    """A server's answer; names in `headers` are lower-case."""
 
     status: int
     headers: Mapping[str, str]
@@ -287,11 +290,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request and how its answer is read; `path` begins at the server's root.
+    """One request, and how its answer is read.
 
-    Only what is `repeatable` is sent again: it changes nothing, or carries an idempotency key. `files` are sent as
-    parts of a form, `upload` as the body. A server may be silent for `least_s` before the call's limit of time counts.
-    What the server knows again only for a while may be sent again within `again_within_s`.
+    Attributes:
+        path: Path from the server's root.
+        repeatable: It may be sent again: it changes nothing, or has an idempotency key.
+        files: Files sent as parts of a form.
+        upload: File sent as the body.
+        least_s: How long the server may be silent, whatever the client's timeout.
+        again_within_s: How long the server recognises the request; after that it is not sent again.
     """
 
     method: str
@@ -309,7 +316,7 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Stream(Generic[T]):
-    """A request whose answer comes as events; `each` reads one, None when it tells the caller nothing."""
+    """A request whose answer is a stream of events; `each` returns the value of one, None to skip it."""
 
     call: Call[Any]
     each: Callable[[str, str], T | None]
@@ -318,7 +325,7 @@ class Stream(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[T]):
-    """A request that lets the server wait some seconds, made until its answer is `done` or `timeout_s` are over."""
+    """A request in which the server waits some seconds, repeated until its answer is `done` or the time is over."""
 
     call: Callable[[float], Call[T]]
     done: Callable[[T], bool]
@@ -326,7 +333,7 @@ class Waiting(Generic[T]):
     what: str
 
     def turns(self) -> Generator[Call[T], T, T]:
-        """Yield requests in which the server waits, take their answers, return the last. Raises: BackendTimeout."""
+        """Yield requests, take their answers, and return the last one. Raises: BackendTimeout."""
         until = None if self.timeout_s is None else time.monotonic() + self.timeout_s
         seconds = _TURN_S if self.timeout_s is None else min(_TURN_S, self.timeout_s)
         while True:
@@ -342,7 +349,7 @@ class Waiting(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Download(Generic[T]):
-    """A request whose answer goes to a file, which appears when it is whole; `told` is read from it afterwards."""
+    """A request whose answer is written to a file, which appears only once it is complete."""
 
     call: Call[T]
     target: Path
@@ -351,7 +358,7 @@ class Download(Generic[T]):
 def exchange(
     call: Call[T], options: Options, clock: Callable[[], float] = time.monotonic
 ) -> Generator[float, Reply | MemosError, T]:
-    """Yield how long to wait before the request is sent (again), take what came of it, return the result.
+    """Yield the pause before each attempt, take its outcome, and return the result.
 
     Raises: MemosError.
     """
@@ -374,14 +381,14 @@ def exchange(
 
 
 def problem(reply: Reply) -> MemosError | None:
-    """Return the error an answer's status tells of, None when it is none."""
+    """Return the error that an answer's status stands for, None if it is a success."""
     if 300 <= reply.status < 400:
         return strange(reply.status, reply.headers, "a redirection, which is not followed with a key")
     return None if reply.status < 400 else failure(reply.status, reply.headers, reply.body)
 
 
 def pause_before(attempt: int, error: MemosError, options: Options) -> float | None:
-    """Return how long to wait before the next attempt, None when there is none to make."""
+    """Return the pause before the next attempt in seconds, None if there is none."""
     if isinstance(error, BackendUnavailable) and error.permanent:
         return None
     if not isinstance(error, BackendUnavailable | LimitReached):
@@ -393,9 +400,9 @@ def pause_before(attempt: int, error: MemosError, options: Options) -> float | N
 
 
 def _pause(attempt: int, options: Options) -> float | None:
-    """Return a pause that doubles with attempts, None when they are used up.
+    """Return a doubling pause with jitter, None if the attempts are used up.
 
-    Each is drawn between half and the whole, so that clients which failed together do not return together.
+    The jitter keeps clients that failed together from returning together.
     """
     if attempt > options.retries:
         return None
@@ -404,7 +411,7 @@ def _pause(attempt: int, options: Options) -> float | None:
 
 
 def encoded(fields: Mapping[str, Json]) -> bytes:
-    """Return a body as JSON. Raises: InvalidInput, naming the field that cannot be JSON."""
+    """Return a body as JSON. Raises: InvalidInput, naming the field that cannot be encoded."""
     try:
         return json.dumps(fields, allow_nan=False).encode("ascii")
     except (TypeError, ValueError, RecursionError):
@@ -417,7 +424,7 @@ def encoded(fields: Mapping[str, Json]) -> bytes:
 
 
 def repeatable_with(key: str | None) -> dict[str, str]:
-    """Return the header by which a server knows a request that it had already; without a key, one of its own."""
+    """Return the idempotency header of a key, or of a new one."""
     if key is None:
         return {_IDEMPOTENCY_KEY: new_id()}
     if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not 0 < len(key) <= 256:
@@ -426,7 +433,7 @@ def repeatable_with(key: str | None) -> dict[str, str]:
 
 
 def as_model(model: type[Model]) -> Callable[[Reply], Model]:
-    """Return what reads an answer as a model."""
+    """Return a reader of answers as a model."""
 
     def read(reply: Reply) -> Model:
         try:

@@ -1,7 +1,7 @@
-"""The requests of `/api/openmem/v1`: names, parameters and defaults are those of the known client `MemOSClient`.
+"""Requests of `/api/openmem/v1`, with the names, parameters and defaults of the public `MemOSClient`.
 
-Each function only describes its request. Of those that change something only what the server knows again by its
-idempotency key may be repeated.
+Each function only describes its request. A request that changes something may be repeated only if it has an idempotency
+key.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def add_message(
     allow_knowledgebase_ids: list[str] | None = None,
     allow_memory_view: list[str] | None = None,
 ) -> Call[results.TaskAnswer]:
-    """Store messages; they can be found when this returns, and `task_id` follows what is made of them.
+    """Store messages. They are searchable at once; `task_id` follows their extraction into facts.
 
-    What is equal in all and added again within a minute is stored once. Raises: InvalidInput, PermissionDenied.
+    The same request sent again within a minute is stored once. Raises: InvalidInput, PermissionDenied.
     """
     fields = dict(locals())
     _require(messages=messages)
@@ -127,7 +127,7 @@ def get_memory_by_id(memid: str) -> Call[Plain]:
 def create_knowledgebase(
     knowledgebase_name: str, knowledgebase_description: str | None = None
 ) -> Call[results.KnowledgebaseAnswer]:
-    """Make a knowledge base. Raises: InvalidInput, PermissionDenied."""
+    """Create a knowledge base. Raises: InvalidInput, PermissionDenied."""
     fields = dict(locals())
     _require(knowledgebase_name=knowledgebase_name)
     return _once("create/knowledgebase", fields, _model(results.KnowledgebaseAnswer))
@@ -148,7 +148,7 @@ def add_knowledgebase_file_json(knowledgebase_id: str, file: list[dict[str, Any]
 def add_knowledgebase_file_form(
     knowledgebase_id: str, files: Sequence[str | Path], type: str | None = None
 ) -> Call[results.AddedFilesAnswer]:
-    """Add files of this machine by their paths. Raises: InvalidInput (also: there is no such file), NotFound."""
+    """Upload files by their paths. Raises: InvalidInput (also if a file does not exist), NotFound."""
     _require(knowledgebase_id=knowledgebase_id, files=files)
     paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
     query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
@@ -168,7 +168,7 @@ def get_knowledgebase_file(
     page: int | None = None,
     page_size: int | None = None,
 ) -> Call[results.FilesAnswer]:
-    """Return how files of a knowledge base stand. Raises: InvalidInput, NotFound."""
+    """Return files of a knowledge base with their state. Raises: InvalidInput, NotFound."""
     fields = dict(locals())
     if bool(file_ids) == bool(knowledgebase_id):
         raise ClientUsageError("file_ids", "or knowledgebase_id is required, and not both")
@@ -176,7 +176,7 @@ def get_knowledgebase_file(
 
 
 def get_task_status(task_id: str) -> Call[results.StatusAnswer]:
-    """Return how far a task is. Raises: NotFound."""
+    """Return the state of a task. Raises: NotFound."""
     _require(task_id=task_id)
 
     def read(reply: Reply) -> results.StatusAnswer:
@@ -228,7 +228,7 @@ def delete_memory(
 def update_memory(
     memory_id: str, content: str | None = None, title: str | None = None, status: str | None = None
 ) -> Call[Plain]:
-    """Change a memory; its versions are kept. Raises: InvalidInput, NotFound, PermissionDenied."""
+    """Change a memory; its earlier versions are kept. Raises: InvalidInput, NotFound, PermissionDenied."""
     _require(memory_id=memory_id)
     if not content and not title and not status:
         raise ClientUsageError("content", "or title or status is required")
@@ -238,7 +238,7 @@ def update_memory(
 def extract_memory(
     messages: list[dict[str, Any]], extraction_types: list[str] | None = None, model: str | None = None
 ) -> Call[Plain]:
-    """Return what would be remembered of messages; stores nothing. Raises: InvalidInput, ModelError."""
+    """Return the memories that messages contain; nothing is stored. Raises: InvalidInput, ModelError."""
     _require(messages=messages)
     return _post("extract/memory", dict(locals()), plain)
 
@@ -253,7 +253,7 @@ def rerank(query: str, documents: list[str], model: str | None = None, top_n: in
 
 
 def bind_profile_template(bind_list: list[dict[str, Any]]) -> Call[Plain]:
-    """Say which profile template is used for which user or agent. Raises: InvalidInput, NotFound."""
+    """Set the profile template of users and agents. Raises: InvalidInput, NotFound."""
     _require(bind_list=bind_list)
     return _post("bind/profile_template", dict(locals()), plain)
 
@@ -313,9 +313,9 @@ def chat(
     tool_memory_limit_number: int = 6,
     relativity: float | None = None,
 ) -> Call[results.ChatAnswer] | Stream[str]:
-    """Answer with what is remembered; with `stream` the answer comes as it is written, each piece a JSON text.
+    """Answer a question from memory; with `stream` the answer is streamed, each piece as JSON text.
 
-    Raises: InvalidInput, PermissionDenied, ModelError, BackendUnavailable (also: no language model is configured).
+    Raises: InvalidInput, PermissionDenied, ModelError, BackendUnavailable (also if no language model is configured).
     """
     fields = dict(locals())
     _require(user_id=user_id, conversation_id=conversation_id, query=query)
@@ -324,7 +324,7 @@ def chat(
 
 
 def plain(reply: Reply) -> Plain:
-    """Read an answer as the dictionary it is. Raises: MemosError."""
+    """Return an answer as the dictionary it is. Raises: MemosError."""
     try:
         found = json.loads(reply.body)
     except (ValueError, RecursionError):
@@ -347,7 +347,7 @@ def segment(name: str, value: str) -> str:
 
 
 def existing(name: str, path: str | Path) -> Path:
-    """Return the path of a file that is there. Raises: InvalidInput."""
+    """Return the path of an existing file. Raises: InvalidInput."""
     try:
         if (found := Path(path).expanduser()).is_file():
             return found
@@ -357,7 +357,7 @@ def existing(name: str, path: str | Path) -> Path:
 
 
 def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T]) -> Call[T]:
-    """Return a call that makes something once: the protocol knows an equal body again for a minute."""
+    """Return a call that has its effect once: the server recognises an equal body for a minute."""
     call = _post(path, fields, read, headers=repeatable_with(None), repeatable=True)
     return replace(call, again_within_s=_KNOWN_AGAIN_S)
 

@@ -1,7 +1,6 @@
-"""What the routes of `/api/openmem/v1` answer, as frozen models without behaviour.
+"""Answers of `/api/openmem/v1` as frozen models.
 
-Fields that a newer server adds are kept.
-Names and shortcuts (`memories`, `task_id`, `success`) are those of the known client.
+Fields of newer servers are kept. Names and shortcuts (`memories`, `task_id`, `success`) are those of the public client.
 """
 
 from __future__ import annotations
@@ -264,7 +263,7 @@ class ChatAnswer(Answer):
 
 
 class Plain(TypedDict):
-    """An answer that the known client returns as a dictionary."""
+    """An answer that the public client returns as a dictionary."""
 
     code: int
     message: str

@@ -1,4 +1,4 @@
-"""What the blocking and the asynchronous client have in common where HTTP begins: requests, answers, failures."""
+"""What both clients share of HTTP: building requests, reading answers, translating failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def request_of(
 
 
 def reply_of(response: httpx2.Response, body: bytes) -> Reply:
-    """Return an answer without what belongs to HTTP."""
+    """Return an answer without its HTTP objects."""
     return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
 
 
@@ -66,7 +66,7 @@ def refusal(response: httpx2.Response, body: bytes) -> MemosError:
 
 @contextmanager
 def failures(address: Address, request_id: str) -> Iterator[None]:
-    """Raise what HTTP meets inside as errors of this project."""
+    """Translate HTTP failures in the block into errors of this package."""
     try:
         yield
     except MemosError as error:
@@ -84,7 +84,7 @@ def failures(address: Address, request_id: str) -> Iterator[None]:
 
 @contextmanager
 def form_of(paths: tuple[Path, ...]) -> Iterator[list[tuple[str, tuple[str, Any, str]]]]:
-    """Return files as parts of a form, open while inside. Raises: InvalidInput."""
+    """Return open files as parts of a form; they are closed after the block. Raises: InvalidInput."""
     with ExitStack() as opened:
         try:
             form = []
@@ -98,7 +98,7 @@ def form_of(paths: tuple[Path, ...]) -> Iterator[list[tuple[str, tuple[str, Any,
 
 @contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that is sent. Raises: InvalidInput."""
+    """Open a file to send. Raises: InvalidInput."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -109,7 +109,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def appearing(target: Path) -> Iterator[BinaryIO]:
-    """Write beside a file, which is replaced when all is written. Raises: InvalidInput, BackendUnavailable."""
+    """Write a file under a temporary name and rename it when complete. Raises: InvalidInput, BackendUnavailable."""
     beside = target.with_name(f"{target.name}.{new_id()}.part")
     try:
         with beside.open("xb") as file:
@@ -123,7 +123,7 @@ def appearing(target: Path) -> Iterator[BinaryIO]:
 
 
 def told_like(method: Callable[..., Any], described: Callable[..., Any]) -> None:
-    """Give a client's method the name, text and parameters of the function that describes its request."""
+    """Give a client's method the name, docstring and signature of the function that describes its request."""
     signature = inspect.signature(described)
     told = " | ".join(_returned(part) for part in str(signature.return_annotation).split(" | "))
     holder = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -133,7 +133,7 @@ def told_like(method: Callable[..., Any], described: Callable[..., Any]) -> None
 
 
 def _returned(described: str) -> str:
-    """Return what a call returns whose description is of this type, as text."""
+    """Return the annotation of a description as that of its result."""
     kind = next((kind for kind in _DESCRIBED if described.startswith(kind)), None)
     if kind is None:
         return described

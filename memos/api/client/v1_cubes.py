@@ -1,4 +1,4 @@
-"""The requests of `/api/v1` about cubes, sharing, users and keys: each function describes one, named as in `MemOS`."""
+"""Requests of `/api/v1` about cubes, sharing, users and keys, named as in `MemOS`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def dump_cube(
     adapters: bool = False,
     user: str | None = None,
 ) -> Download[Path]:
-    """Write a cube with its history into a new file, which appears whole or not at all; return its path.
+    """Write a cube with its history to a new file and return its path.
 
-    With a passphrase it is sealed; with `kv` it has what models in the server keep of its prompts, with `adapters`
-    the weights of those that answer for it.
-    Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file is there).
+    The file appears only once it is complete. With a passphrase it is encrypted; `kv` adds key-value caches, and
+    `adapters` the weights of active adapters.
+    Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file exists).
     """
     target, query = new_file(file), queried({"vectors": vectors, "kv": kv, "adapters": adapters, "user": user})
     call = Call(
@@ -58,10 +58,10 @@ def load_cube(
     passphrase: str | None = None,
     user: str | None = None,
 ) -> Call[values.Loaded]:
-    """Load a dump as a new cube, under its own id or `cube`; with `merge` into one that is there. All of it or nothing.
+    """Load a dump as a new cube, or with `merge` into an existing one; all of it or nothing.
 
-    What it says counts as untrusted unless `trust`; what was erased there stays erased unless `restore_erased`.
-    Raises: InvalidInput (damaged, sealed, none), Conflict (the id is taken), NotFound, PermissionDenied.
+    Its content is untrusted unless `trust` is set, and what was erased stays erased unless `restore_erased` is.
+    Raises: InvalidInput (damaged, encrypted, or not a dump), Conflict (the id is taken), NotFound, PermissionDenied.
     """
     query = {"cube": cube, "merge": merge, "trust": trust, "restore_erased": restore_erased, "user": user}
     return Call(
@@ -76,7 +76,7 @@ def load_cube(
 
 
 def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[values.Dump]:
-    """Have a dump checked and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
+    """Check a dump and describe it without loading it. Raises: InvalidInput (damaged, encrypted, or not a dump)."""
     return Call(
         "POST",
         path_of("cubes", "inspect"),
@@ -89,7 +89,7 @@ def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[val
 
 
 def new_file(file: str | Path) -> Path:
-    """Return where a file is to be written. Raises: Conflict (it is there), InvalidInput."""
+    """Return the path of a file to write. Raises: Conflict (it exists), InvalidInput."""
     try:
         target = Path(file).expanduser()
         there, folder = target.exists(), target.parent.is_dir()
@@ -127,13 +127,13 @@ def create_cube(
     user: str | None = None,
     idempotency_key: str | None = None,
 ) -> Call[values.Cube]:
-    """Make an empty cube. Raises: InvalidInput, Conflict (the id is taken)."""
+    """Create an empty cube. Raises: InvalidInput, Conflict (the id is taken)."""
     body = {"id": cube, "description": description, "time_zone": time_zone, "redact_pii": redact_pii, "user": user}
     return making(path_of("cubes"), as_model(values.Cube), body, idempotency_key)
 
 
 def list_cubes(*, user: str | None = None) -> Call[list[values.Cube]]:
-    """Return the cubes one may read, by id."""
+    """Return the cubes the key can read, by id."""
     return getting(path_of("cubes"), as_list(values.Cube), {"user": user})
 
 
@@ -145,24 +145,27 @@ def get_cube(cube: str, *, user: str | None = None) -> Call[values.Cube]:
 def change_cube(
     cube: str, *, description: str | None = None, redact_pii: bool | None = None, user: str | None = None
 ) -> Call[values.Cube]:
-    """Describe a cube anew, or have personal data masked in it, or not. Raises: InvalidInput, NotFound."""
+    """Change a cube's description, or whether personal data is masked in it. Raises: InvalidInput, NotFound."""
     body = {"description": description, "redact_pii": redact_pii, "user": user}
     return changing("PATCH", path_of("cubes", ("cube", cube)), as_model(values.Cube), body=body)
 
 
 def drop_cube(cube: str, *, user: str | None = None) -> Call[values.EraseReceipt]:
-    """Erase everything in a cube, then the cube; not to be undone. Raises: NotFound, PermissionDenied."""
+    """Erase a cube with everything in it. This cannot be undone. Raises: NotFound, PermissionDenied."""
     return changing("DELETE", path_of("cubes", ("cube", cube)), as_model(values.EraseReceipt), query={"user": user})
 
 
 def grant(cube: str, identity: str, role: str = "reader", *, user: str | None = None) -> Call[values.Grant]:
-    """Give a user, agent or group a role on a cube, `*` everyone. Raises: InvalidInput, NotFound, PermissionDenied."""
+    """Give a user, agent, group or `*` (everyone) a role on a cube.
+
+    Raises: InvalidInput, NotFound, PermissionDenied.
+    """
     path = path_of("cubes", ("cube", cube), "grants", ("identity", identity))
     return changing("PUT", path, as_model(values.Grant), body={"role": role}, query={"user": user})
 
 
 def revoke(cube: str, identity: str, *, user: str | None = None) -> Call[bool]:
-    """Take a role back; False when there was none. Raises: NotFound, PermissionDenied."""
+    """Take a role back; return False if there was none. Raises: NotFound, PermissionDenied."""
 
     def read(reply: Reply) -> bool:
         return as_model(values.Revoked)(reply).revoked
@@ -172,12 +175,12 @@ def revoke(cube: str, identity: str, *, user: str | None = None) -> Call[bool]:
 
 
 def grants(cube: str, *, user: str | None = None) -> Call[list[values.Grant]]:
-    """Return who was given which role on a cube. Raises: NotFound, PermissionDenied."""
+    """Return the roles given on a cube. Raises: NotFound, PermissionDenied."""
     return getting(path_of("cubes", ("cube", cube), "grants"), as_list(values.Grant), {"user": user})
 
 
 def me() -> Call[values.Me]:
-    """Return whom the client's key stands for."""
+    """Return the identity of the client's key."""
     return getting(path_of("me"), as_model(values.Me))
 
 
@@ -190,13 +193,13 @@ def create_user(
     admin: bool = False,
     idempotency_key: str | None = None,
 ) -> Call[values.Identity]:
-    """Make a user, agent or group; for admins. Raises: InvalidInput, Conflict, NotFound, PermissionDenied."""
+    """Create a user, agent or group. Admins only. Raises: InvalidInput, Conflict, NotFound, PermissionDenied."""
     body = {"id": id_, "kind": kind, "name": name, "acts_for": acts_for, "admin": admin}
     return making(path_of("users"), as_model(values.Identity), body, idempotency_key)
 
 
 def list_users(*, kind: str | None = None, limit: int = 100, after: str = "") -> Call[list[values.Identity]]:
-    """Return users, agents and groups by id; for admins. Raises: InvalidInput, PermissionDenied."""
+    """Return users, agents and groups by id. Admins only. Raises: InvalidInput, PermissionDenied."""
     return getting(path_of("users"), as_list(values.Identity), {"kind": kind, "limit": limit, "after": after or None})
 
 
@@ -206,12 +209,12 @@ def get_user(id_: str) -> Call[values.Identity]:
 
 
 def enable_user(id_: str, *, enabled: bool = True) -> Call[values.Identity]:
-    """Let an identity do what its roles allow, or nothing; for admins. Raises: NotFound, PermissionDenied."""
+    """Enable or disable an identity. Admins only. Raises: NotFound, PermissionDenied."""
     return changing("PATCH", path_of("users", ("id_", id_)), as_model(values.Identity), body={"enabled": enabled})
 
 
 def members(group: str) -> Call[tuple[str, ...]]:
-    """Return a group's members by id; for admins. Raises: NotFound, PermissionDenied."""
+    """Return the members of a group by id. Admins only. Raises: NotFound, PermissionDenied."""
 
     def read(reply: Reply) -> tuple[str, ...]:
         return as_model(values.Members)(reply).members
@@ -220,12 +223,12 @@ def members(group: str) -> Call[tuple[str, ...]]:
 
 
 def join(group: str, member: str) -> Call[None]:
-    """Make a user or agent a member of a group; for admins. Raises: InvalidInput, NotFound, PermissionDenied."""
+    """Add a user or agent to a group. Admins only. Raises: InvalidInput, NotFound, PermissionDenied."""
     return changing("PUT", path_of("groups", ("group", group), "members", ("member", member)), nothing)
 
 
 def leave(group: str, member: str) -> Call[None]:
-    """Take a member out of a group; for admins. Raises: NotFound, PermissionDenied."""
+    """Remove a member from a group. Admins only. Raises: NotFound, PermissionDenied."""
     return changing("DELETE", path_of("groups", ("group", group), "members", ("member", member)), nothing)
 
 
@@ -238,7 +241,7 @@ def create_key(
     limits: Mapping[str, int | None] | None = None,
     user: str | None = None,
 ) -> Call[values.NewKey]:
-    """Make a key, without `identity` for oneself; its secret is in this answer alone, so nothing is sent twice.
+    """Create a key, for oneself without `identity`. Its secret is in this answer only, so nothing is sent twice.
 
     Raises: InvalidInput, NotFound, PermissionDenied.
     """
@@ -254,12 +257,12 @@ def create_key(
 
 
 def list_keys(identity: str | None = None, *, user: str | None = None) -> Call[list[values.Key]]:
-    """Return somebody's keys, without their secrets. Raises: PermissionDenied."""
+    """Return the keys of an identity, without their secrets. Raises: PermissionDenied."""
     return getting(path_of("keys"), as_list(values.Key), {"identity": identity, "user": user})
 
 
 def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = None) -> Call[values.Key]:
-    """Set a key's limits by name, in place of those it has; for admins.
+    """Replace a key's limits. Admins only.
 
     Raises: InvalidInput, NotFound, PermissionDenied.
     """
@@ -268,5 +271,5 @@ def limit_key(key: str, limits: Mapping[str, int | None], *, user: str | None = 
 
 
 def revoke_key(key: str, *, user: str | None = None) -> Call[values.Key]:
-    """Let a key open nothing any more. Raises: NotFound, PermissionDenied."""
+    """Revoke a key. Raises: NotFound, PermissionDenied."""
     return changing("DELETE", path_of("keys", ("key", key)), as_model(values.Key), query={"user": user})

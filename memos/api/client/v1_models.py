@@ -16,7 +16,7 @@ _SILENT_S = 300.0
 
 
 def list_adapters(cube: str | None = None, *, user: str | None = None) -> Call[list[values.Adapter]]:
-    """Return a cube's adapters, the newest first. Raises: NotFound."""
+    """Return a cube's adapters, newest first. Raises: NotFound."""
     return getting(path_of("adapters"), as_list(values.Adapter), {"cube": cube, "user": user})
 
 
@@ -26,17 +26,20 @@ def get_adapter(adapter: str, *, user: str | None = None) -> Call[values.Adapter
 
 
 def preview_learning(cube: str | None = None, *, user: str | None = None) -> Call[values.Learnable]:
-    """Return what would be learned now, and why other memories would not. Raises: NotFound."""
+    """Return the memories that would be learned now, and why others would not. Raises: NotFound."""
     return getting(path_of("adapters", "preview"), as_model(values.Learnable), {"cube": cube, "user": user})
 
 
 def allow_learning(cube: str | None = None, *, user: str | None = None) -> Call[None]:
-    """Allow that memories of a cube are learned, which they are not otherwise. Raises: NotFound, PermissionDenied."""
+    """Allow a cube's memories to be learned; by default they are not. Raises: NotFound, PermissionDenied."""
     return changing("POST", path_of("adapters", "allow"), nothing, body={"cube": cube, "user": user})
 
 
 def disallow_learning(cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Take that back and remove what was learned; return how many adapters. Raises: NotFound, PermissionDenied."""
+    """Stop learning a cube's memories, and return how many adapters were removed.
+
+    Raises: NotFound, PermissionDenied.
+    """
 
     def read(reply: Reply) -> int:
         return as_model(values.Consent)(reply).removed
@@ -45,15 +48,15 @@ def disallow_learning(cube: str | None = None, *, user: str | None = None) -> Ca
 
 
 def train_adapter(cube: str | None = None, *, user: str | None = None) -> Call[values.Learning]:
-    """Have an adapter trained in the background; `client.tasks.wait` waits for the `task` of the answer.
+    """Train an adapter in the background; `client.tasks.wait` waits for the `task` of the answer.
 
-    Raises: NotFound, PermissionDenied, Conflict (not allowed, nothing to learn), BackendUnavailable (no model there).
+    Raises: NotFound, PermissionDenied, Conflict (not allowed, or nothing to learn), BackendUnavailable (no model).
     """
     return _learning("train", cube, user)
 
 
 def retrain_adapter(cube: str | None = None, *, user: str | None = None) -> Call[values.Learning]:
-    """Have one trained again where that is due; else the answer has the `adapter` that knows all there is to learn.
+    """Train an adapter again if that is due; otherwise the answer has the `adapter` that is up to date.
 
     Raises: as `train`.
     """
@@ -61,19 +64,19 @@ def retrain_adapter(cube: str | None = None, *, user: str | None = None) -> Call
 
 
 def activate_adapter(adapter: str, *, user: str | None = None) -> Call[values.Adapter]:
-    """Let an adapter answer, instead of the one that does. Raises: NotFound, PermissionDenied, Conflict."""
+    """Make an adapter the one that answers. Raises: NotFound, PermissionDenied, Conflict."""
     path = path_of("adapters", ("adapter", adapter), "activate")
     return changing("POST", path, as_model(values.Adapter), query={"user": user})
 
 
 def rollback_adapter(cube: str | None = None, *, user: str | None = None) -> Call[values.Adapter]:
-    """Let the adapter answer that did before. Raises: NotFound, PermissionDenied, Conflict (there is none)."""
+    """Make the previous adapter the one that answers. Raises: NotFound, PermissionDenied, Conflict (there is none)."""
     path, body = path_of("adapters", "rollback"), {"cube": cube, "user": user}
     return changing("POST", path, as_model(values.Adapter), body=body)
 
 
 def diff_adapters(adapter: str, other: str | None = None, *, user: str | None = None) -> Call[values.AdapterDiff]:
-    """Return which memories an adapter saw and another one, else the one before it, did not. Raises: NotFound."""
+    """Return how the memories of an adapter and another one, by default its predecessor, differ. Raises: NotFound."""
     path = path_of("adapters", ("adapter", adapter), "diff")
     return getting(path, as_model(values.AdapterDiff), {"other": other, "user": user})
 
@@ -81,7 +84,7 @@ def diff_adapters(adapter: str, other: str | None = None, *, user: str | None = 
 def forget_learned(
     items: str | Sequence[str], cube: str | None = None, *, user: str | None = None
 ) -> Call[values.Unlearned]:
-    """Have memories leave what was learned, and never be learned again; they themselves stay.
+    """Remove memories from what was learned, and never learn them again; the memories themselves stay.
 
     Raises: NotFound, PermissionDenied, InvalidInput.
     """
@@ -90,7 +93,10 @@ def forget_learned(
 
 
 def learn_again(items: str | Sequence[str], cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Take that back; return of how many memories. Raises: NotFound, PermissionDenied, InvalidInput."""
+    """Allow forgotten memories to be learned again, and return how many.
+
+    Raises: NotFound, PermissionDenied, InvalidInput.
+    """
 
     def read(reply: Reply) -> int:
         return as_model(values.LearnAgain)(reply).items
@@ -104,9 +110,9 @@ def remove_adapter(adapter: str, *, user: str | None = None) -> Call[None]:
 
 
 def export_adapter(adapter: str, file: str | Path, *, user: str | None = None) -> Download[Path]:
-    """Write an adapter's files into a new zip, which appears whole or not at all; return its path.
+    """Write an adapter's files to a new zip and return its path; it appears only once it is complete.
 
-    Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file is there; the adapter may not answer).
+    Raises: InvalidInput, NotFound, PermissionDenied, Conflict (the file exists, or the adapter may not answer).
     """
     target = new_file(file)
     call = Call(
@@ -133,12 +139,12 @@ _SILENT_S = 300.0
 
 
 def show_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.CubePrefix]:
-    """Return the memories that prompts of a cube begin with. Raises: NotFound."""
+    """Return the memories that a cube's prompts begin with. Raises: NotFound."""
     return getting(path_of("activation"), as_model(values.CubePrefix), {"cube": cube, "user": user})
 
 
 def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[str]:
-    """Have that composed by what is hot and pinned now; return the task, for which `client.tasks.wait` waits.
+    """Compose the prompt prefix anew from hot and pinned memories; return the task, for `client.tasks.wait`.
 
     Raises: NotFound, PermissionDenied.
     """
@@ -150,16 +156,16 @@ def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[
 
 
 def warm_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.Warmed]:
-    """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner.
+    """Let the model compute a cube's prompt prefix now, so that the next answer starts sooner.
 
-    Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
+    Raises: NotFound, PermissionDenied, BackendUnavailable (no model keeps a cache), ModelError.
     """
     path, body = path_of("activation", "warm"), {"cube": cube, "user": user}
     return replace(changing("POST", path, as_model(values.Warmed), body=body), least_s=_SILENT_S)
 
 
 def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
-    """Remove what is kept of a cube's prompts; return how many blocks. It is computed again when it is needed.
+    """Remove a cube's key-value caches and return how many blocks; they are computed again when needed.
 
     Raises: NotFound, PermissionDenied, BackendUnavailable.
     """
@@ -171,12 +177,12 @@ def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
 
 
 def kv_stats(*, user: str | None = None) -> Call[values.KvStats]:
-    """Return how full the tiers are with what is kept of all cubes, for admins. Raises: PermissionDenied."""
+    """Return how full the tiers of the key-value cache are. Admins only. Raises: PermissionDenied."""
     return getting(path_of("activation", "stats"), as_model(values.KvStats), {"user": user})
 
 
 def verify_kv(*, user: str | None = None) -> Call[tuple[str, ...]]:
-    """Read every block on the disk, for admins; the damaged ones are removed, return their keys.
+    """Read every block on disk, remove damaged ones and return their keys. Admins only.
 
     Raises: PermissionDenied.
     """

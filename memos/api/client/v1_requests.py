@@ -1,6 +1,6 @@
-"""The requests of `/api/v1` about memories: each function describes one; names and defaults are those of `MemOS`.
+"""Requests of `/api/v1` about memories, with the names and defaults of `MemOS`.
 
-`user` is for whom: without it whom the key belongs to. `cube` is theirs when it is not given.
+`user` is the user to act for, by default the key's own; `cube` defaults to the cube of that user.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Query = Mapping[str, Json]
 
 
 def path_of(*parts: str | tuple[str, str]) -> str:
-    """Return a path of words, and of ids as pairs of their parameter's name and value. Raises: InvalidInput."""
+    """Return a path of words, and of ids given as pairs of parameter and value. Raises: InvalidInput."""
     return "/".join([ROOT, *(part if isinstance(part, str) else segment(*part) for part in parts)])
 
 
 def getting(path: str, read: Callable[[Reply], T], query: Query | None = None) -> Call[T]:
-    """Return a call that looks at something."""
+    """Return a call that reads something."""
     return Call("GET", path, read, query=queried(query), repeatable=True)
 
 
@@ -58,17 +58,17 @@ def changing(
 
 
 def making(path: str, read: Callable[[Reply], T], body: Query, key: str | None) -> Call[T]:
-    """Return a call that makes something once, however often it is sent with its idempotency key."""
+    """Return a call that creates something once, however often it is sent with its idempotency key."""
     return Call("POST", path, read, headers=repeatable_with(key), body=encoded(given(body)), repeatable=True)
 
 
 def asking(path: str, read: Callable[[Reply], T], body: Query) -> Call[T]:
-    """Return a call that looks at something and says what in its body."""
+    """Return a call that reads something described in its body."""
     return Call("POST", path, read, body=encoded(given(body)), repeatable=True)
 
 
 def following(path: str, model: type[Model], query: Query, *, named: str | None = None) -> Stream[Model]:
-    """Return a stream of values; with `named` only events of that name are."""
+    """Return a stream of values; with `named` only of events with that name."""
     call = Call("GET", path, nothing, query=queried(query), repeatable=True, least_s=STREAM_S)
     read = as_model(model)
 
@@ -82,7 +82,7 @@ def following(path: str, model: type[Model], query: Query, *, named: str | None 
 
 
 def as_list(model: type[Model]) -> Callable[[Reply], list[Model]]:
-    """Return what reads an answer as a list of models."""
+    """Return a reader of answers as a list of models."""
     adapter = TypeAdapter(list[model])  # type: ignore[valid-type]  # a type that is known at run time
 
     def read(reply: Reply) -> list[Model]:
@@ -96,21 +96,21 @@ def as_list(model: type[Model]) -> Callable[[Reply], list[Model]]:
 
 
 def nothing(_: Reply) -> None:
-    """Read an answer that says nothing."""
+    """Read an empty answer."""
 
 
 def given(fields: Query) -> dict[str, Json]:
-    """Return what was given of parameters: those that are None were not."""
+    """Return the parameters that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def listed(names: Sequence[str]) -> list[str] | None:
-    """Return names for a query; none at all is as if they were not given. One text is one name."""
+    """Return names for a query, None if there are none; a text is one name."""
     return ([names] if isinstance(names, str) else list(names)) or None
 
 
 def queried(query: Query | None) -> dict[str, str | list[str]]:
-    """Return what was given of a query, as text."""
+    """Return the parameters of a query that are not None, as text."""
     return {name: _text(value) for name, value in (query or {}).items() if value is not None}
 
 
@@ -132,7 +132,7 @@ def list_tasks(
     after: str | None = None,
     user: str | None = None,
 ) -> Call[list[values.Task]]:
-    """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
+    """Return tasks, newest first; `after` continues behind the task of that id. Raises: InvalidInput, NotFound."""
     query = {
         "cube": listed(cubes),
         "state": listed(states),
@@ -145,22 +145,22 @@ def list_tasks(
 
 
 def get_task(task: str, *, user: str | None = None) -> Call[values.Task]:
-    """Return a task as it stands. Raises: NotFound."""
+    """Return a task. Raises: NotFound."""
     return getting(path_of("tasks", ("task", task)), as_model(values.Task), {"user": user})
 
 
 def retry_task(task: str, *, user: str | None = None) -> Call[values.Task]:
-    """Let a failed, dead or cancelled task wait again. Raises: NotFound, Conflict, PermissionDenied."""
+    """Queue a failed, dead or cancelled task again. Raises: NotFound, Conflict, PermissionDenied."""
     return changing("POST", path_of("tasks", ("task", task), "retry"), as_model(values.Task), query={"user": user})
 
 
 def cancel_task(task: str, *, user: str | None = None) -> Call[values.Task]:
-    """End a task before it is done. Raises: NotFound, Conflict, PermissionDenied."""
+    """Cancel a task that has not ended. Raises: NotFound, Conflict, PermissionDenied."""
     return changing("POST", path_of("tasks", ("task", task), "cancel"), as_model(values.Task), query={"user": user})
 
 
 def wait_task(task: str, *, timeout_s: float | None = None, user: str | None = None) -> Waiting[values.Task]:
-    """Return a task when it has ended. Raises: BackendTimeout (it has not within `timeout_s`), NotFound."""
+    """Wait until a task has ended, and return it. Raises: BackendTimeout (not within `timeout_s`), NotFound."""
     path = path_of("tasks", ("task", task), "wait")
 
     def call(seconds: float) -> Call[values.Task]:
@@ -170,7 +170,7 @@ def wait_task(task: str, *, timeout_s: float | None = None, user: str | None = N
 
 
 def follow_task(task: str, *, timeout_s: float = 300.0, user: str | None = None) -> Stream[values.Task]:
-    """Yield a task now, whenever it changes, and last when it has ended, for at most `timeout_s`. Raises: NotFound."""
+    """Yield a task now and on every change until it has ended, for at most `timeout_s`. Raises: NotFound."""
     query = {"timeout_s": check_wait("timeout_s", timeout_s), "user": user}
     return following(path_of("tasks", ("task", task), "stream"), values.Task, query, named="task")
 
@@ -178,7 +178,7 @@ def follow_task(task: str, *, timeout_s: float = 300.0, user: str | None = None)
 def list_events(
     cube: str | None = None, *, after: int = 0, kinds: Sequence[str] = (), limit: int = 100, user: str | None = None
 ) -> Call[list[values.Event]]:
-    """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
+    """Return a cube's events after the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
     query = {"cube": cube, "after": after, "kind": listed(kinds), "limit": limit, "user": user}
     return getting(path_of("events"), as_list(values.Event), query)
 
@@ -191,7 +191,7 @@ def follow_events(
     timeout_s: float = 300.0,
     user: str | None = None,
 ) -> Stream[values.Event]:
-    """Yield events as they are committed, those behind the number `after` first, for at most `timeout_s`.
+    """Yield events as they are committed, first those after the number `after`, for at most `timeout_s`.
 
     Raises: InvalidInput, NotFound (cube).
     """
@@ -220,7 +220,7 @@ def add(
     tools: Json = None,
     idempotency_key: str | None = None,
 ) -> Call[values.AddReceipt]:
-    """Store a text, a message or messages; they can be found when this returns. Raises: InvalidInput, NotFound."""
+    """Store a text, a message or messages; they are searchable at once. Raises: InvalidInput, NotFound."""
     body = {
         "messages": messages,
         "cube": cube,
@@ -334,7 +334,7 @@ def update(
 def delete(
     item_ids: Sequence[str], *, cube: str | None = None, user: str | None = None, reason: str = "deleted"
 ) -> Call[values.ItemIds]:
-    """Take memories out of sight; a rollback brings each back. Raises: InvalidInput, NotFound."""
+    """Delete memories; a rollback restores each. Raises: InvalidInput, NotFound."""
     body = {"item_ids": _ids(item_ids), "cube": cube, "user": user, "reason": reason}
     return changing("POST", path_of("memories", "delete"), as_model(values.ItemIds), body=body)
 
@@ -361,13 +361,13 @@ def rollback(
 def erase(
     item_ids: Sequence[str], *, cube: str | None = None, user: str | None = None, wait: bool = True
 ) -> Call[values.EraseReceipt]:
-    """Remove memories in every form, with what was made of them; not to be undone. Raises: InvalidInput, NotFound."""
+    """Erase memories with everything derived from them. This cannot be undone. Raises: InvalidInput, NotFound."""
     body = {"item_ids": _ids(item_ids), "cube": cube, "user": user, "wait": wait}
     return changing("POST", path_of("memories", "erase"), as_model(values.EraseReceipt), body=body)
 
 
 def erase_receipt(receipt: str, *, user: str | None = None) -> Call[values.EraseReceipt]:
-    """Return an erasure's receipt as it stands. Raises: NotFound."""
+    """Return the current receipt of an erasure. Raises: NotFound."""
     return getting(path_of("erasures", ("receipt", receipt)), as_model(values.EraseReceipt), {"user": user})
 
 

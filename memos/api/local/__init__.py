@@ -1,1 +1,1 @@
-"""Calls of the facade from other processes of the same person."""
+"""Calls of `MemOS` from other processes of the same person."""

@@ -1,6 +1,6 @@
-"""`RemoteMemOS`: the façade of an installation that another process has open, called through its `/local` routes.
+"""`RemoteMemOS`: the `MemOS` of a folder that another process has open, called through its `/local` routes.
 
-Knows no method by name: those of `memos.api.calls`, with the arguments and the typed results they have in one process.
+Knows no method by name: `routes` says which exist, with the arguments and typed results they have in one process.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _SILENCE_S = 60.0
 
 
 def served(home: Path) -> MemOS | None:
-    """Return the installation of a folder through the server that has it open; None when none answers.
+    """Return the installation of a folder through the server that has it open, None if there is none.
 
-    Raises: BackendUnavailable (the server is of another version).
+    Raises: BackendUnavailable (the server has another version).
     """
     endpoint = find(home)
     if endpoint is None or not endpoint.url.startswith("http://"):
@@ -68,7 +68,7 @@ def served(home: Path) -> MemOS | None:
 
 
 def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | None:
-    """Return what the server says of itself, None when there is none, or another program at its address."""
+    """Return what the server says of itself, None if there is none or another program has its address."""
     challenge = secrets.token_hex(16)
     with suppress(httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
         answer = client.get(PROOF_PATH, headers={"Challenge": challenge}, timeout=_ASK_S)
@@ -83,7 +83,7 @@ def _introduced(client: httpx2.Client, endpoint: Endpoint) -> dict[str, Any] | N
 
 
 def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the server's settings by name, those with fields of their own as such."""
+    """Return the server's settings by name, as values of their types."""
     now: dict[str, Any] = {}
     for name, value in told.items():
         kind = Settings.model_fields[name].annotation
@@ -92,7 +92,7 @@ def _settings(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Part:
-    """The methods of one part of the façade."""
+    """The methods of one service of `MemOS`."""
 
     def __init__(self, client: httpx2.Client, part: str) -> None:
         self._client = client
@@ -113,7 +113,7 @@ class _Part:
 
 
 class RemoteMemOS(_Part):
-    """An installation that a server has open; each call is made there, by the local owner. Thread-safe."""
+    """An installation that a server has open. The local owner makes each call there. Thread-safe."""
 
     def __init__(self, client: httpx2.Client, settings: Settings) -> None:
         super().__init__(client, "")
@@ -130,12 +130,12 @@ class RemoteMemOS(_Part):
         self.close()
 
     def close(self) -> None:
-        """Let go of the server, which stays as it is."""
+        """Close the connections; the server goes on."""
         self._client.close()
 
 
 def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> Any:
-    """Make one call; one that streams gives an iterator, and is made when that is asked for its first entry."""
+    """Make one call; one that streams returns an iterator, and is made when its first entry is asked for."""
     call = routes.call_named(name)
     bound = call.signature.bind(*given, **named).arguments
     on_progress = bound.pop(call.progress, None) if call.progress else None
@@ -166,7 +166,7 @@ def _entries(name: str, lines: Iterator[dict[str, Any]], stop: threading.Event |
 
 
 def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments by name as they are sent: a path says the same from anywhere, keywords stand by themselves."""
+    """Return arguments by name as they are sent: paths absolute, keyword arguments by themselves."""
     sent: dict[str, Any] = {}
     for name, value in bound.items():
         if call.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
@@ -180,7 +180,7 @@ def _sent(call: Call, bound: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
-    """Make a call and yield what is told of it, for a beat an empty mapping. Raises: what the call raises."""
+    """Make a call and yield its lines, an empty mapping for a heartbeat. Raises: what the call raises."""
     began = False
     try:
         with client.stream("POST", "/call", content=body) as answer:
@@ -203,7 +203,7 @@ def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _typed(name: str, told: Any, *, end: bool = False) -> Any:
-    """Return a result as the method's annotations say."""
+    """Return a result as the type that the method's annotation says."""
     try:
         return routes.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
@@ -211,7 +211,7 @@ def _typed(name: str, told: Any, *, end: bool = False) -> Any:
 
 
 def _refused(told: Any) -> MemosError:
-    """Return the error of a request that came to no call."""
+    """Return the error of a request that was refused before any call was made."""
     message = told["error"]["message"] if isinstance(told, dict) and "error" in told else shown(told)
     return BackendUnavailable(f"The server that has the folder open refuses: {message}")
 

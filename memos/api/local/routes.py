@@ -1,7 +1,6 @@
-"""`/local`: the façade's methods by name, for programs of the person who can read the data folder.
+"""`/local`: methods of `MemOS` by name, for programs of the person who can read the data folder.
 
-One route calls any of `memos.api.calls` and answers with lines of JSON: what a call tells while it works, then its
-result or error. Knows no method by name.
+One route makes any call and answers with lines of JSON: progress, entries, then the result or the error.
 """
 
 from __future__ import annotations
@@ -91,10 +90,15 @@ _VALUES: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One method. It `streams` when it returns an iterator; `progress` and `stops` are parameters of its own for that.
+    """One method that can be called by name.
 
-    `paths` are parameters that may be paths, `given` what its result is, of an iterator each entry; an answer
-    that comes piece by piece `ends` with something more.
+    Attributes:
+        given: Type of its result, or of each entry if it `streams`.
+        streams: It returns an iterator.
+        ends: Type of what a streamed answer ends with, if anything.
+        progress: Its parameter that takes progress, if any.
+        stops: Its parameter that takes an event to stop by, if any.
+        paths: Its parameters that may be paths.
     """
 
     part: str
@@ -115,7 +119,7 @@ class Call:
 
 @cache
 def names() -> frozenset[str]:
-    """Return what can be called, such as `add`, `tasks.list` and, a part that is called itself, `chat`."""
+    """Return the names that can be called, such as `add`, `tasks.list` and the callable service `chat`."""
     return frozenset(
         part if method == "__call__" else f"{part}.{method}" if part else method
         for part, kind in PARTS.items()
@@ -126,7 +130,7 @@ def names() -> frozenset[str]:
 
 @cache
 def call_named(name: str) -> Call:
-    """Return what a name calls. Raises: InvalidInput (nothing that can be called)."""
+    """Return the method of a name. Raises: InvalidInput (no such method)."""
     if name not in names():
         raise InvalidInput("call", f"{shown(name)} is nothing that can be called here")
     part, method = (name, "__call__") if name in PARTS else (name.rpartition(".")[0], name.rpartition(".")[2])
@@ -153,12 +157,12 @@ def call_named(name: str) -> Call:
 
 @cache
 def adapter(name: str, *, end: bool = False) -> TypeAdapter[Any]:
-    """Return what makes typed values of a call's results, or of what it ends with."""
+    """Return the type adapter of a call's results, or of what its stream ends with."""
     return TypeAdapter(cast(Any, call_named(name).ends) if end else call_named(name).given)
 
 
 def value_of(kind: str, its: dict[str, Any]) -> Any:
-    """Return an argument that has fields; what is part of another is made with that. Raises: ValueError."""
+    """Return an argument of one of our types from its fields. Raises: ValueError."""
     return TypeAdapter(_VALUES[kind]).validate_python(its) if kind in _VALUES else its
 
 
@@ -176,12 +180,12 @@ router = APIRouter()
 
 
 def proof(token: str, challenge: str) -> str:
-    """Return what only who knows the token can say to a challenge: so a tool knows the server before it speaks."""
+    """Return the answer to a challenge that proves knowledge of the token, so that a tool can trust the server."""
     return hmac.new(token.encode(), challenge.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
-    """Return the application of these routes; what waits gives up when `stopping` says that the server does."""
+    """Return the application of these routes; long calls give up once `stopping` returns True."""
     app = create_group(
         "memstrata local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
     )
@@ -196,7 +200,7 @@ def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> Fast
 
 
 def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
-    """Return an application that has these routes and no others."""
+    """Return an application with these routes only."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.mount(PATH, create(memos, local_token, stopping))
     return app
@@ -243,7 +247,6 @@ def _read(body: bytes) -> _Asked:
 
 
 def _run(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
-    """Make the call and tell all that comes of it; an error is told too."""
     try:
         with waiting_until(writer.stop):
             _make(memos, asked, writer)

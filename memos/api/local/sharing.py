@@ -1,6 +1,6 @@
-"""An installation for a program that stays: through the process that has the folder open, or opened and lent to others.
+"""An installation shared by long-running programs: reached through the process that has it open, or opened and lent.
 
-So any number of such programs use one folder; when the one that has it open ends, another of them takes its place.
+So any number of programs use one folder; when the one that has it open ends, another takes its place.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ _STOP_WITHIN_S = 5
 
 @contextmanager
 def in_background(home: Path, make: Callable[[str, Callable[[], bool]], ASGIApp]) -> Iterator[Endpoint]:
-    """Serve what `make` returns for a token and for what says that the server ends, in a thread, until the end.
+    """Serve an application on loopback in a thread for the duration of the block.
 
-    Raises: BackendUnavailable (no port is free).
+    Args:
+        home: Data folder in which the server is announced.
+        make: Returns the application for a token and for a function that says whether the server is about to stop.
+
+    Raises:
+        BackendUnavailable: No port is free.
     """
     token = new_token()
     try:
@@ -69,7 +74,7 @@ _LOOK_EVERY_S = 0.2
 
 
 class SharedInstallation:
-    """The installation of a folder, however it can be reached; call it for each use. Thread-safe; close it."""
+    """The installation of a folder, however it can be reached. Call it for each use. Thread-safe; close it."""
 
     def __init__(self, data_dir: Path | None, settings: Settings) -> None:
         self._home = settings.home if data_dir is None else data_dir
@@ -80,7 +85,7 @@ class SharedInstallation:
         self._through: Endpoint | None = None
 
     def __call__(self) -> MemOS:
-        """Return the installation as it can be reached now. Raises: BackendUnavailable, and what opening it raises."""
+        """Return the installation. Raises: BackendUnavailable, and what opening it raises."""
         with self._lock:
             if self._memos is None or self._gone():
                 self._closing.close()
@@ -101,7 +106,7 @@ class SharedInstallation:
             self._memos = None
 
     def _gone(self) -> bool:
-        """Say whether the process that has the folder open is another one by now, or none."""
+        """Return True if the process that had the folder open has ended or was replaced."""
         return self._through is not None and (
             endpoint.find(self._home) != self._through or not _runs(self._through.pid)
         )

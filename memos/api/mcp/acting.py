@@ -1,4 +1,4 @@
-"""For whom a message of the protocol acts: told by its own key, not by its session. Knows no tool."""
+"""The identity an MCP message acts for: that of its own key, not of its session. Knows no tool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memos.kernel.memos import MemOS
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """The installation a call is made on, and for whom."""
+    """The installation a tool works on, and the identity it acts for."""
 
     memos: MemOS
     actor: str
@@ -35,12 +35,12 @@ Finding = Callable[[Request | None], AbstractContextManager[Acting]]
 
 
 def acting() -> Acting:
-    """Return for whom the call acts that is being made."""
+    """Return the context of the current message."""
     return _ACTING.get()
 
 
 def by_key(memos: MemOS) -> Finding:
-    """Return what lets each message act for the key that came with it."""
+    """Let each message act for the identity of its own key."""
 
     @contextmanager
     def found(request: Request | None) -> Iterator[Acting]:
@@ -56,7 +56,7 @@ def by_key(memos: MemOS) -> Finding:
 
 
 def always(memos: Callable[[], MemOS], whose: RequestIdentity) -> Finding:
-    """Return what lets every message act for one user."""
+    """Let every message act for one user."""
 
     @contextmanager
     def found(_: Request | None) -> Iterator[Acting]:
@@ -66,7 +66,7 @@ def always(memos: Callable[[], MemOS], whose: RequestIdentity) -> Finding:
 
 
 def acting_for(finding: Finding) -> ServerMiddleware[Any]:
-    """Return what the protocol's server runs around each message."""
+    """Return the middleware that sets the context of each message."""
 
     async def around(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         with finding(ctx.request) as found:

@@ -1,4 +1,4 @@
-"""`/mcp`: the protocol over streamable HTTP, each request on its own with its own key; no sessions are kept.
+"""`/mcp`: MCP over streamable HTTP. Every request has its own key; no sessions are kept.
 
 So any process of an installation can answer any request, and none can borrow another's session.
 """
@@ -22,7 +22,7 @@ from memos.kernel.memos import MemOS
 
 
 class _Endpoint:
-    """The protocol's end while the application runs."""
+    """The ASGI endpoint of the protocol; usable while `running` is entered."""
 
     def __init__(self, memos: MemOS) -> None:
         self._memos = memos
@@ -30,7 +30,7 @@ class _Endpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Take requests until the end."""
+        """Take requests for the duration of the block."""
         server = create(by_key(self._memos))
         server.streamable_http_app(
             stateless_http=True,
@@ -49,7 +49,7 @@ class _Endpoint:
 
 
 class Mcp:
-    """The application, and what has to run while it is served."""
+    """The MCP application, and the context it has to run in."""
 
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)

@@ -1,4 +1,4 @@
-"""The three tools of a MemoryOS program, with its names of arguments and results, on the user's own cube.
+"""The three MCP tools of MemoryOS, with its names of arguments and results, on the user's own cube.
 
 Source: https://github.com/BAI-LAB/MemoryOS (memoryos-mcp), Kang et al., EMNLP 2025.
 """
@@ -160,7 +160,7 @@ def _now(now: Acting) -> str:
 
 
 def _profile(now: Acting) -> str:
-    """Return the profiles of all whom the cube knows: it is the user's own, and others are spoken of in it."""
+    """Return the profiles of everybody the cube knows: the user, and those spoken of."""
     subjects = now.memos.profile.subjects(now.home, actor=now.actor)
     told = [now.memos.profile.render(now.home, subject, _PROFILE_TOKENS, actor=now.actor) for subject in subjects[:10]]
     return "\n".join(text for text in told if text)

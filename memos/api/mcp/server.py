@@ -1,4 +1,4 @@
-"""The protocol's server: its tools and resources, and how their errors look. Knows no transport and no key."""
+"""The MCP server: its tools, its resources, and how errors look. Knows no transport and no key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INSTRUCTIONS = (
 
 
 class _Tool(Tool):
-    """A tool whose errors are our sentences and nothing else."""
+    """A tool whose errors are one-sentence messages."""
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Raises: ToolError."""
@@ -51,7 +51,7 @@ class _Tool(Tool):
 
 
 def create(finding: Finding) -> MCPServer[Any]:
-    """Return a server whose messages act for whom `finding` says."""
+    """Return a server; `finding` says which identity each message acts for."""
     made = [
         *_tools((*tools.READING, *memoryos_tools.READING), read_only=True),
         *_tools((*tools.CHANGING, *memoryos_tools.CHANGING), read_only=False),
@@ -89,7 +89,7 @@ def _tools(functions: Sequence[Callable[..., Any]], *, read_only: bool, destruct
 
 
 def _told(function: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
-    """Return a function whose errors reach the client as sentences."""
+    """Return the function with our errors raised as errors of the protocol."""
 
     @wraps(function)
     def told(*given: Any, **named: Any) -> Any:
@@ -120,7 +120,7 @@ def _status() -> str:
 
 
 def _config() -> str:
-    """Return what the settings say, each named here: a new one may be a secret."""
+    """Return settings, each listed by name: a new one may be a secret."""
     settings = acting().memos.settings
     return _json(
         {

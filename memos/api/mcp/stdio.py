@@ -1,4 +1,4 @@
-"""The protocol on standard input and output: nothing else is written there, logs go to standard error."""
+"""MCP on standard input and output. Nothing else is written there; logs go to standard error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from memos.kernel.memos import MemOS
 
 
 def run(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], None]) -> None:
-    """Answer messages, all for one user, until standard input ends; `memos` is asked for each anew.
-
-    A signal to end has `close` called, and ends the process.
-    """
+    """Answer messages for one user until standard input ends; a signal calls `close` and ends the process."""
     anyio.run(_answer, memos, whose, close)
 
 

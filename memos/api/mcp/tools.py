@@ -1,4 +1,4 @@
-"""The tools about memories, cubes and tasks: each is one call of `MemOS`, for whom the message acts."""
+"""MCP tools about memories, cubes and tasks: each makes one call of `MemOS` for the identity of the message."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TaskShape(BaseModel):
 
 
 def fields_of(item: Item, sources: tuple[Source, ...]) -> dict[str, Any]:
-    """Return what a tool says of a memory."""
+    """Return the fields of a memory that tools show."""
     return {
         "id": item.id,
         "cube": item.cube,

@@ -1,4 +1,4 @@
-"""`/openai/v1`: what OpenAI's clients speak; each request is passed on to the chat endpoint with what is remembered."""
+"""`/openai/v1`: an OpenAI-compatible proxy that adds memory to requests and passes them to the chat endpoint."""
 
 from __future__ import annotations
 

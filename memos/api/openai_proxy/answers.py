@@ -1,4 +1,4 @@
-"""Reads the answer out of a copy of what an endpoint sent, whole or as events, and makes it storable. Pure."""
+"""Reads answers out of copies of an endpoint's bytes, whole or streamed, and makes them storable. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_TOKENS = 1_000_000_000
 
 
 def read_answer(raw: bytes) -> dict[str, Json] | None:
-    """Return the finished answer in a body as a message, None when there is none."""
+    """Return the finished answer of a body as a message, None if there is none."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
@@ -35,7 +35,7 @@ def read_answer(raw: bytes) -> dict[str, Json] | None:
 
 
 class Copy:
-    """What of a stream has been passed on, as an answer; beyond `most` characters it is none."""
+    """A copy of a stream that was passed on; beyond `most` characters it is discarded."""
 
     def __init__(self, most: int) -> None:
         self._events = EventData()
@@ -50,9 +50,9 @@ class Copy:
         self.done = False
 
     def feed(self, chunk: bytes) -> tuple[bytes, bytes]:
-        """Take bytes; return those of whole events, in two parts: the second begins with what ends the stream.
+        """Take bytes and return those of complete events in two parts; the second begins with the end of the stream.
 
-        What comes of an event that breaks off is kept back: its reader could make nothing of it.
+        An incomplete event is held back, since its reader could do nothing with it.
         """
         try:
             for data in self._events.feed(chunk):
@@ -68,20 +68,20 @@ class Copy:
 
     @property
     def tokens(self) -> int | None:
-        """Return what the endpoint says it took, prompt and answer; None while it says nothing."""
+        """Tokens of prompt and answer as reported, None before that."""
         return tokens_of(self._usage)
 
     @property
     def characters(self) -> int:
-        """Return how much has been sent, about."""
+        """Approximate number of characters sent."""
         return self._sent
 
     def rest(self) -> bytes:
-        """Return what was kept back, once the stream has ended as it should."""
+        """Return what was held back, once the stream has ended properly."""
         return self._rest
 
     def answer(self) -> dict[str, Json] | None:
-        """Return the finished answer as a message, None when there is none."""
+        """Return the finished answer as a message, None if there is none."""
         ended = self.done or self._finish is not None
         if self._spoilt or not ended or self._finish in _UNFINISHED:
             return None
@@ -127,14 +127,14 @@ class Copy:
 
 
 def tokens_of(usage: Json) -> int | None:
-    """Return the tokens of a usage report, None when it is none."""
+    """Return the tokens of a usage report, None if it is malformed."""
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
     fine = [count for count in counts if isinstance(count, int) and 0 <= count <= _MOST_TOKENS]
     return sum(fine) if len(fine) == len(counts) else None
 
 
 def usage_in(raw: bytes) -> int | None:
-    """Return the tokens that an answer in one piece took, if it says so."""
+    """Return the tokens that an unstreamed answer reports, None if it does not."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ def usage_in(raw: bytes) -> int | None:
 def exchange(
     new: Sequence[dict[str, Any]], answer: dict[str, Json], *, untrusted: bool, images: bool
 ) -> list[dict[str, Json]]:
-    """Return what is stored of a question and its answer: words, calls and perhaps images, marks for the rest."""
+    """Return the messages to store of a question and its answer; images and calls too large are replaced by marks."""
     said = [_storable(message, images=images) for message in new]
     # What others than users told may stand in the answer: it must not come back as something trusted.
     said.append({**_storable(answer, images=False), "trust": "untrusted" if untrusted else "trusted"})
@@ -160,7 +160,7 @@ def _answer(text: str, calls: Json) -> dict[str, Json] | None:
 
 
 def _storable(message: dict[str, Any], *, images: bool) -> dict[str, Json]:
-    """Return a message with the fields that are kept, and text that every store takes."""
+    """Return a message with the fields that are kept, and text that every store accepts."""
     kept: dict[str, Json] = {"role": message["role"], "content": _clean(_content(message, images=images))}
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -197,7 +197,7 @@ def _clean(value: Json) -> Json:
 
 
 def _first(body: Json) -> dict[str, Any]:
-    """Return the first choice: of several answers it is the one that is kept."""
+    """Return the first choice, the one that is kept of several."""
     choices = body.get("choices") if isinstance(body, dict) else None
     for choice in choices if isinstance(choices, list) else []:
         if isinstance(choice, dict) and choice.get("index", 0) == 0:

@@ -1,4 +1,4 @@
-"""How the proxy shows errors: as OpenAI's clients read them."""
+"""Errors in OpenAI's envelope."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def error_response(error: MemosError, status: int) -> Response:
-    """Return an error in OpenAI's envelope; a client repeats only what may fare better."""
+    """Return an error in OpenAI's envelope, marked as not worth a retry if it is permanent."""
     told = JSONResponse(problem(error, status), status)
     if isinstance(error, BackendUnavailable) and error.permanent:
         told.headers["x-should-retry"] = "false"

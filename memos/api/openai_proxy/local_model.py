@@ -1,6 +1,6 @@
-"""Answers the proxy's requests with the model in this process, as an endpoint would: a transport that goes nowhere.
+"""An httpx transport that answers the proxy's requests with the model in this process.
 
-So all that the proxy does with an endpoint's bytes it does with these. What such a model cannot do is refused by name.
+So the proxy treats it like any endpoint. What such a model cannot do is refused by name.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _UNKNOWN: Mapping[str, tuple[Json, ...]] = {
 
 
 class LocalModelTransport(httpx2.AsyncBaseTransport):
-    """A transport whose other end is a model; `model` opens it when it is first asked."""
+    """A transport whose other end is a model, opened by `model` on the first request."""
 
     def __init__(self, model: Callable[[], ChatModel]) -> None:
         self._model = model
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the model's answer, or why there is none."""
+        """Return the model's answer, or an error response."""
         # Waiting for a turn takes a thread; made here, where the loop runs.
         self._limiter = self._limiter or anyio.CapacityLimiter(_THREADS)
         body = json.loads(request.content)
@@ -87,7 +87,7 @@ class LocalModelTransport(httpx2.AsyncBaseTransport):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What every part of one answer says of it."""
+    """What all parts of one answer have in common."""
 
     id: str
     created: int
@@ -109,7 +109,7 @@ class _Answer:
 
 
 class _Reading:
-    """A model's pieces taken one after another in threads; `finish` and `usage` are there at the end."""
+    """A model's pieces, taken one by one in threads; `finish` and `usage` are set at the end."""
 
     def __init__(self, pieces: Generator[str | ChatReply, None, None], limiter: anyio.CapacityLimiter) -> None:
         self._pieces, self._limiter = pieces, limiter
@@ -118,7 +118,7 @@ class _Reading:
         self.usage: dict[str, Json] = {}
 
     async def begin(self) -> None:
-        """Wait for the first step, so that what fails before it is a status. Raises: ModelError and others."""
+        """Wait for the first step, so that an early failure can be a status. Raises: ModelError and others."""
         try:
             self._first = await self._next()
         except BaseException:
@@ -136,7 +136,7 @@ class _Reading:
             self.usage = _usage(piece.tokens)
 
     async def aclose(self) -> None:
-        """Let the model go; safe to call twice."""
+        """Release the model; safe to call twice."""
         with CancelScope(shield=True):
             await to_thread.run_sync(self._pieces.close, limiter=self._limiter)
 
@@ -153,7 +153,7 @@ class _Reading:
 
 
 class _Events(httpx2.AsyncByteStream):
-    """An answer as events; closed before its end the model makes no further step."""
+    """An answer as server-sent events; if it is closed early the model stops."""
 
     def __init__(self, reading: _Reading, answer: _Answer, *, usage: bool) -> None:
         self._reading, self._answer, self._usage = reading, answer, usage
@@ -177,7 +177,7 @@ class _Events(httpx2.AsyncByteStream):
 
 
 def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
-    """Return a request's body as what a model is asked. Raises: InvalidInput."""
+    """Return the request for the model. Raises: InvalidInput."""
     for name, fine in _UNKNOWN.items():
         if (value := body.get(name)) is not None and value not in fine:
             raise InvalidInput(name, "cannot be done by the model in this process; leave it out")
@@ -229,7 +229,7 @@ def _failed(error: MemosError) -> httpx2.Response:
 
 
 def _json(status: int, body: dict[str, Json]) -> httpx2.Response:
-    """Return a body that is still to be read, as those that come over a wire are."""
+    """Return a JSON response whose body is still to be read, as over a wire."""
     raw = httpx2.ByteStream(json.dumps(body).encode())
     return httpx2.Response(status, headers={"content-type": "application/json"}, stream=raw)
 

@@ -1,4 +1,4 @@
-"""Reads a request for a chat completion and puts a memory section into it; every other field stays as it is. Pure."""
+"""Reads chat completion requests and inserts a memory section; every other field stays as it is. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A request as it came in."""
+    """A chat completion request as it came in."""
 
     body: dict[str, Any]
     messages: list[_Message]
 
     @property
     def user(self) -> str | None:
-        """Return for whom it is, if it says so. Raises: InvalidInput."""
+        """The user the request names, if any. Raises: InvalidInput."""
         user = self.body.get("user")
         if user is not None and not isinstance(user, str):
             raise InvalidInput("user", "must be text")
@@ -34,22 +34,22 @@ class Completion:
 
     @property
     def question(self) -> str:
-        """Return the words of the last user message, "" when there are none."""
+        """Text of the last user message, "" if there is none."""
         return next((text_of(each) for each in reversed(self.messages) if each.get("role") == "user"), "")
 
     @property
     def texts(self) -> frozenset[str]:
-        """Return what the model sees in this request anyway."""
+        """Texts that the model sees in this request anyway."""
         return frozenset(filter(None, map(text_of, self.messages)))
 
     @property
     def has_history(self) -> bool:
-        """Say whether the client tells what was said before."""
+        """True if the client sends earlier turns itself."""
         return any(each.get("role") == "assistant" for each in self.messages)
 
     @property
     def new(self) -> list[_Message]:
-        """Return the messages of users and tools since the last answer: a client sends all the others again."""
+        """Messages of users and tools since the last answer; clients send all others again."""
         last = max((place for place, each in enumerate(self.messages) if each.get("role") == "assistant"), default=-1)
         return [each for each in self.messages[last + 1 :] if each.get("role") in ("user", "tool")]
 
@@ -63,9 +63,9 @@ class Completion:
     def forwarded(
         self, model: str, recalled: Recalled, position: Literal["system", "user"], cube: str, settings: ChatSettings
     ) -> tuple[bytes, Prefix]:
-        """Return the request for the endpoint: with its own name of the model, and what is recalled in its place.
+        """Return the request for the endpoint, with its model and the recalled memories, and its prompt prefix.
 
-        With it comes what the prompt begins with and other requests about the cube do, too.
+        The prefix is what the prompt has in common with other requests about the cube.
         """
         messages, part = self.messages, recalled.prefix
         if part is not None:
@@ -86,7 +86,7 @@ class Completion:
 
 
 def read(raw: bytes) -> Completion:
-    """Return the request in a body. Raises: InvalidInput."""
+    """Return the request of a body. Raises: InvalidInput."""
     try:
         body = json.loads(raw, parse_constant=_refuse)
         json.dumps(body, allow_nan=False)  # 1e999 is read as infinity
@@ -101,7 +101,7 @@ def read(raw: bytes) -> Completion:
 
 
 def text_of(message: _Message) -> str:
-    """Return the words of a message."""
+    """Return the text of a message."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -114,7 +114,7 @@ def _part_text(part: Json) -> str:
 
 
 def _with(messages: list[_Message], section: str, position: Literal["system", "user"]) -> list[_Message]:
-    """Put the section into a message that is there: many models' templates take no second system message."""
+    """Append the section to an existing message: templates of many models take no second system message."""
     if position == "user":
         users = [place for place, each in enumerate(messages) if each.get("role") == "user"]
         if users:

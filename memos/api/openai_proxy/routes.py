@@ -1,4 +1,4 @@
-"""`/chat/completions` and `/models`: passes requests on with what is remembered, and remembers what was answered."""
+"""`/chat/completions` and `/models`: adds memory to requests, passes them on, and stores finished exchanges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BYTES_PER_TOKEN = 4
 
 
 class TokenCharge:
-    """Tokens set aside for one request; what it did not take is given back when it ends."""
+    """Tokens reserved for one request; what it did not use is returned when it ends."""
 
     def __init__(self, stack: ExitStack, took: Callable[[int], None], asked: int) -> None:
         self._stack = stack
@@ -44,7 +44,7 @@ class TokenCharge:
 
     @classmethod
     async def begin(cls, memos: MemOS, body_bytes: int, longest_answer: int) -> TokenCharge:
-        """Set aside what a request may take. Raises: LimitReached."""
+        """Reserve the tokens a request may use. Raises: LimitReached."""
 
         def take() -> TokenCharge:
             with ExitStack() as stack:
@@ -54,7 +54,7 @@ class TokenCharge:
         return await to_thread.run_sync(take)
 
     async def end(self, tokens: int | None = None, *, answered: int | None = None) -> None:
-        """Charge what was taken: as counted, else as a body and `answered` characters cost, else nothing."""
+        """Charge the tokens used: as counted, else estimated from the body and `answered` characters, else none."""
         if not self._open:
             return
         self._open = False
@@ -81,7 +81,7 @@ Passing = Annotated[Upstream, Depends(_upstream)]
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A request on its way: for whom it is, what was recalled for it, and where its answer is kept."""
+    """A request under way: whom it acts for, what was recalled, and where its answer is stored."""
 
     memos: MemOS
     completion: Completion
@@ -91,7 +91,7 @@ class _Exchange:
     store: bool
 
     async def keep(self, answer: dict[str, Json] | None) -> None:
-        """Store what was said and answered; the client has its answer, so that a failure is only logged."""
+        """Store the exchange; the client has its answer, so a failure is only logged."""
         if self.store and answer is not None:
             with CancelScope(shield=True):  # the answer is complete: that its reader goes away changes nothing
                 await to_thread.run_sync(self._add, answer)
@@ -137,7 +137,7 @@ async def completions(request: Request, memos: CurrentMemos, caller: CurrentCall
 async def _answered(
     request: Request, upstream: Upstream, underway: _Exchange, token_charge: TokenCharge, response: httpx2.Response
 ) -> Response:
-    """Return the endpoint's answer to a request, which ends the spending."""
+    """Return the endpoint's answer and settle the charge."""
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
         copy = Copy(underway.memos.settings.limits.message_bytes)
 
@@ -179,7 +179,7 @@ async def model_named(model: str, memos: CurrentMemos, upstream: Passing) -> Res
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """What a client says about memory beside its request."""
+    """What a client says about memory in headers."""
 
     user: str | None
     conversation: str | None
@@ -194,7 +194,7 @@ def _headers(request: Request) -> _Headers:
 
 
 def _header(request: Request, name: str) -> str | None:
-    """Return a header's text; programs send other letters than Latin ones as UTF-8."""
+    """Return a header's text; clients send non-Latin letters as UTF-8."""
     value = request.headers.get(name, "").strip()
     try:
         return value.encode("latin-1").decode() or None
@@ -223,7 +223,7 @@ def _names(upstream: Upstream, memos: MemOS) -> tuple[str, ...]:
 
 
 def _model(upstream: Upstream, memos: MemOS, named: Any) -> str:
-    """Return the endpoint's name of the model: what was named if it may be, else the configured one."""
+    """Return the endpoint's model: the named one if allowed, else the configured one."""
     names = _names(upstream, memos)
     return named if isinstance(named, str) and named in names else names[0]
 
@@ -235,7 +235,7 @@ def _model_view(name: str) -> dict[str, Json]:
 async def _passing(
     chunks: AsyncGenerator[bytes], underway: _Exchange, copy: Copy, charge: Callable[[], Awaitable[None]]
 ) -> AsyncGenerator[bytes]:
-    """Yield the endpoint's bytes; the exchange is stored, and charged, just before the event that ends them."""
+    """Yield the endpoint's bytes; store and charge the exchange just before the event that ends them."""
     kept = False
     try:
         async with aclosing(chunks):
@@ -259,7 +259,7 @@ async def _passing(
 
 
 def _failure(upstream: Upstream, response: httpx2.Response, body: bytes) -> Response:
-    """Return an endpoint's failure as it is, but what is wrong between it and this server."""
+    """Return an endpoint's failure unchanged, unless it concerns only this server and the endpoint."""
     if response.status_code == 401 or response.status_code < 400:
         log.error("the model endpoint answers %s: check MEMOS_CHAT_MODEL__*", response.status_code)
         raise BackendUnavailable(

@@ -1,4 +1,4 @@
-"""The chat endpoint as the proxy asks it: one client with the operator's key, whose failures say nothing of either."""
+"""The chat endpoint of the proxy: one client with the operator's key, whose failures reveal neither."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PASSED_PREFIXES = ("x-ratelimit-", "openai-processing-")
 
 
 class Upstream:
-    """A chat endpoint, or the model in this process; its client is made with the first request."""
+    """A chat endpoint, or the model in this process; its client is created on the first request."""
 
     def __init__(self, settings: ChatSettings, inside: Callable[[], ChatModel]) -> None:
         self.settings = settings
@@ -30,7 +30,7 @@ class Upstream:
         self._client: httpx2.AsyncClient | None = None
 
     def check(self) -> None:
-        """See that there is a model to ask. Raises: BackendUnavailable."""
+        """Check that there is a model. Raises: BackendUnavailable."""
         if not self.settings.there:
             raise BackendUnavailable(
                 "This server has no language model to pass requests on to: its operator can set "
@@ -39,7 +39,7 @@ class Upstream:
             )
 
     async def send(self, body: bytes, prefix: Prefix | None = None) -> httpx2.Response:
-        """Return the endpoint's response with its body still to come; `prefix` is what the prompt begins with.
+        """Send a request and return the response, its body still unread.
 
         Raises: BackendUnavailable, BackendTimeout.
         """
@@ -57,7 +57,7 @@ class Upstream:
             raise broken_off() from error
 
     async def read(self, response: httpx2.Response) -> bytes:
-        """Return a whole body as it came. Raises: BackendUnavailable (also: it is too large), BackendTimeout."""
+        """Return the whole body. Raises: BackendUnavailable (also if it is too large), BackendTimeout."""
         read = bytearray()
         try:
             with anyio.fail_after(self.settings.timeout_s):
@@ -110,7 +110,7 @@ class Upstream:
 
 
 def passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return those headers of an endpoint that are a client's business: none of a connection, none of an account."""
+    """Return the headers of an endpoint that concern a client: none of a connection, none of an account."""
     return {
         name: value
         for name, value in headers.items()
@@ -124,5 +124,5 @@ def too_slow() -> BackendTimeout:
 
 
 def broken_off() -> BackendUnavailable:
-    """Return the error of an endpoint that cannot be reached, or is no more."""
+    """Return the error of an endpoint that cannot be reached, or broke off."""
     return BackendUnavailable("The language model behind this server cannot be reached or broke off: try again later.")

@@ -1,7 +1,7 @@
-"""`/api/openmem/v1`: what the public `MemOSClient` speaks; each route only translates to calls of `MemOS`.
+"""`/api/openmem/v1`: the protocol of the public `MemOSClient`; routes translate to calls of `MemOS`.
 
-Errors have the HTTP status that fits beside the protocol's own code, since the client raises for a status and hands the
-answer on with what it raises; in an answer of status 200 it finds the data missing, and raises without the code.
+Errors have both a fitting HTTP status and the protocol's own code: the client raises for a status and passes on what
+the answer says; in an answer with status 200 it would only miss the data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/chat`: a question answered with what is remembered, at once or as server-sent events, and the exchange kept."""
+"""`/chat`: answers questions from memory, at once or as server-sent events, and stores the exchange."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def chat(
 
 
 def _take(memos: MemOS, caller: Caller, body: ChatBody) -> Submission | None:
-    """Take a request whose exchange is to be stored; what stores nothing may be asked twice."""
+    """Register a request whose exchange will be stored; one that stores nothing may be sent twice."""
     if body.add_message_on_answer is False:
         return None
     acting = shapes.subject(memos, caller, _user(body), new=True)
@@ -99,7 +99,7 @@ def _take(memos: MemOS, caller: Caller, body: ChatBody) -> Submission | None:
 
 
 async def _meanwhile(request: Request, memos: MemOS, caller: Caller, taken: Submission) -> str:
-    """Return the answer that the same request, sent a moment earlier, is given. Raises: BackendTimeout."""
+    """Return the answer of the same request, sent a moment earlier. Raises: BackendTimeout."""
     me = caller.identity.id
     with suppress(NotFound):  # it failed, or its answer is erased
         async for found in poll_for(request, lambda: memos.submissions.get(taken.id, me), _WAIT_S):
@@ -112,7 +112,6 @@ async def _meanwhile(request: Request, memos: MemOS, caller: Caller, taken: Subm
 
 
 def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
-    """Return what the façade is told."""
     most = bounded("memory_limit_number", body.memory_limit_number, 6, _MOST)
     bounded("preference_limit_number", body.preference_limit_number, 6, _MOST)
     if not most:
@@ -141,7 +140,7 @@ def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
 
 
 def _user(body: ChatBody) -> Subject:
-    """Return whose memory it is: an agent only speaks for the user."""
+    """Return the subject of the memory: an agent only speaks for the user."""
     return Subject(user_id=body.user_id, agent_id=None)
 
 

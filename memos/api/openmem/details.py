@@ -1,4 +1,4 @@
-"""How memories look in these routes: one shape for each kind, times in epoch milliseconds. Pure."""
+"""Memories as this protocol shows them: one shape for each kind, times in epoch milliseconds. Pure."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _LISTS: Final = {
 
 
 def empty() -> dict[str, list[Detail]]:
-    """Return the lists of an answer with nothing in them."""
+    """Return an answer's lists, empty."""
     return {name: [] for name in _LISTS.values()}
 
 
 def kind_of(item: Item) -> str:
-    """Return in which list an item is."""
+    """Return the kind of list an item belongs to."""
     return next((kind for kind, types in KINDS.items() if item.type in types), MEMORY)
 
 
 def sorted_out(found: Iterable[tuple[Item, float | None]]) -> dict[str, list[Detail]]:
-    """Return items in the lists of an answer; what happened at a time of its own is in two of them."""
+    """Return items in an answer's lists; an event is in two of them."""
     lists = empty()
     for item, relativity in found:
         told = detail(item, relativity)
@@ -65,7 +65,7 @@ def sorted_out(found: Iterable[tuple[Item, float | None]]) -> dict[str, list[Det
 
 
 def is_event(item: Item) -> bool:
-    """Say whether an item tells of something with a beginning and an end."""
+    """Return True if an item describes something with a beginning and an end."""
     return item.type in PLAIN - {ItemType.MESSAGE, ItemType.DOCUMENT} and None not in (item.valid_from, item.valid_to)
 
 
@@ -150,7 +150,7 @@ def message(item: Item) -> Detail:
 
 
 def file(stored: StoredFile, knowledge_base: str | None = None) -> Detail:
-    """Return a file and how far it was read."""
+    """Return a file with its state."""
     state = {"available": "AVAILABLE", "failed": "FAILED", "deleted": "DELETED"}.get(str(stored.state), "PROCESSING")
     return {
         "id": stored.id,
@@ -165,7 +165,7 @@ def file(stored: StoredFile, knowledge_base: str | None = None) -> Detail:
 
 
 def extracted(fact: PreviewFact) -> Detail:
-    """Return a fact that was found and not stored."""
+    """Return a fact that was found but not stored."""
     told: Detail = {
         "confidence": fact.confidence,
         "tags": [],

@@ -1,4 +1,4 @@
-"""Knowledge bases and their files: made, filled as JSON or as a form, listed, fetched and deleted."""
+"""Knowledge bases and their files: create, upload as JSON or form, list, download and delete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Fetch = Callable[[str, str], File]
 
 
 def file_of(where: str, name: str | None, content: Json, most: int, fetch: Fetch) -> File:
-    """Return a file that is given as base64, as a data URL or by its web address.
+    """Return a file given as base64, as a data URL or by its web address.
 
     Raises: InvalidInput, BackendUnavailable (it cannot be fetched).
     """
@@ -69,7 +69,7 @@ def _decoded(where: str, content: str, most: int) -> bytes:
 
 
 def without_files(messages: Json, most: int, fetch: Fetch) -> tuple[Json, tuple[File, ...]]:
-    """Return messages whose file parts have names and digests only, and the files. Raises: InvalidInput."""
+    """Return messages with names and digests in place of files, and the files. Raises: InvalidInput."""
     if not isinstance(messages, list):
         return messages, ()
     files: list[File] = []
@@ -279,7 +279,7 @@ def _keep(memos: MemOS, caller: Caller, base: str, files: Sequence[File]) -> lis
 
 
 def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]:
-    """Return files by id. Raises: NotFound, also for one that is in no knowledge base."""
+    """Return files by id. Raises: NotFound, also for a file outside knowledge bases."""
     if len(ids) > _MOST_IDS:
         raise InvalidInput("file_ids", f"names {len(ids):,}, at most {_MOST_IDS:,} are taken")
     found = [memos.documents.get(id_, actor=caller.identity.id) for id_ in dict.fromkeys(ids)]

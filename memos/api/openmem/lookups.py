@@ -1,4 +1,4 @@
-"""Look-ups that store nothing, and the routes that edit profiles."""
+"""Extraction and reranking, which store nothing, and the routes about profiles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
 
 
 def _not_fetched(where: str, url: str) -> File:
-    """Leave a file aside: only what messages say is read."""
+    """Return an empty file: only the text of messages is read."""
     return "file", b""
 
 
@@ -178,7 +178,7 @@ def _template(binding: Binding, known: dict[str, Template]) -> Template:
 
 
 def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[RequestIdentity, str]:
-    """Return whose profile it is, and as whom its subject speaks in the cube. Raises: NotFound."""
+    """Return whose profile it is, and the subject's name in the cube. Raises: NotFound."""
     name = required("profile_template_id", template)
     acting = shapes.subject(memos, caller, body)
     own = memos.profile.template(acting.home, actor=acting.actor)

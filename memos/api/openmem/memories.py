@@ -1,4 +1,4 @@
-"""Memories: search them, page through them, look at one, change and delete them."""
+"""Memories: search, list, get, change and delete."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
 
 
 def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
-    """Return which kinds are looked for, and how many of each."""
+    """Return the kinds to look for, with the most hits of each."""
     views = _views(body.include_memory_view)
     wanted = [
         (True, details.PLAIN, details.MEMORY, "memory_limit_number"),
@@ -241,7 +241,7 @@ def _relevant(hits: Sequence[Hit], least: float) -> list[tuple[Any, float | None
 
 
 def _views(names: Sequence[str] | None) -> frozenset[str] | None:
-    """Return which lists are wanted, None for all. Raises: InvalidInput."""
+    """Return the lists that are wanted, None for all. Raises: InvalidInput."""
     if names is None:
         return None
     for name in names:
@@ -255,7 +255,6 @@ def _types_of(views: Iterable[str]) -> set[ItemType]:
 
 
 def _only(lists: dict[str, list[details.Detail]], names: Sequence[str] | None) -> None:
-    """Empty the lists that were not asked for."""
     views = _views(names)
     for name in lists if views is not None else ():
         if name.removesuffix("_detail_list") not in (views or ()):
@@ -267,14 +266,14 @@ def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> RequestIdentity:
 
 
 def _changeable(memos: MemOS, caller: Caller) -> list[str]:
-    """Return the cubes of memories the key's owner may look into and change: all of them for an admin."""
+    """Return the cubes the key's owner may read and change: all of them for an admin."""
     me = caller.identity
     every = [cube for cube in memos.cubes.list(actor=me.id) if cube.kind is CubeKind.MEMORY]
     return [cube.id for cube in every if me.admin or cube.owner == me.id or cube.id == me.home]
 
 
 def _delete_named(memos: MemOS, caller: Caller, ids: Sequence[str], types: frozenset[ItemType] | None) -> None:
-    """Delete memories by id, of one cube or several; nothing is when one is not there."""
+    """Delete memories by id, from one cube or several; none if one does not exist."""
     actor, by_cube = caller.identity.id, dict[str, list[str]]()
     if len(ids) > _DELETED_AT_ONCE:
         raise InvalidInput("memory_ids", f"names {len(ids):,}, at most {_DELETED_AT_ONCE:,} are taken")

@@ -1,4 +1,4 @@
-"""What is said: messages and feedback, stored once however often they are sent, looked at, and followed."""
+"""Messages and feedback: stored once however often they are sent, listed, and followed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def get_status(body: StatusBody, memos: CurrentMemos, caller: CurrentCaller) -> 
 
 
 def _store(memos: MemOS, caller: Caller, body: AddBody) -> Submission:
-    """Store what a request says, unless it did; a request that broke off goes on where it was."""
+    """Store a request's messages unless they are stored; resume a request that broke off."""
     messages = _without_nulls(required("messages", body.messages))
     messages, files = without_files(messages, memos.settings.limits.file_bytes, memos.documents.fetch)
     check_tokens("messages", said(messages), ADD_TOKENS)
@@ -176,7 +176,7 @@ def _added(
 
 
 def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str, str], str, str]]:
-    """Return under which names, for whom and where messages are stored."""
+    """Return names, actor and cube of each place to store messages."""
     people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
     targets = [(names, acting.actor, acting.home) for names, acting in people]
     first = people[0][0]
@@ -186,7 +186,7 @@ def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str
 def _besides(
     memos: MemOS, caller: Caller, acting: RequestIdentity, body: AddBody | FeedbackBody
 ) -> list[tuple[str, str]]:
-    """Return where else something goes that a request allows: what is public, and knowledge bases."""
+    """Return further places a request allows: the public cube and knowledge bases."""
     me = caller.identity.id
     bases = shapes.knowledge(memos, caller, body.allow_knowledgebase_ids)
     cubes = [*([shapes.public_cube(memos, caller)] if body.allow_public else []), *bases]
@@ -194,7 +194,7 @@ def _besides(
 
 
 def _correct(memos: MemOS, caller: Caller, body: FeedbackBody) -> Submission | None:
-    """Store a correction; None while another request with the same is doing it."""
+    """Store a correction; return None while an equal request does."""
     text = required("feedback_content", body.feedback_content)
     check_tokens("feedback_content", text, ADD_TOKENS)
     [(_, acting)] = shapes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
@@ -229,7 +229,7 @@ def _followed(memos: MemOS, submission: Submission) -> dict[str, Any]:
 
 
 def same(path: str, body: Body) -> str:
-    """Return what makes a request the same as another."""
+    """Return the text by which equal requests are recognised."""
     try:
         return json.dumps([path, body.model_dump(mode="python")], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
@@ -237,7 +237,7 @@ def same(path: str, body: Body) -> str:
 
 
 def _without_nulls(messages: Json) -> Json:
-    """Return messages without the fields that say nothing: OpenAI's clients send all they know."""
+    """Return messages without null fields, which OpenAI's clients send."""
     if not isinstance(messages, list):
         return messages
     return [

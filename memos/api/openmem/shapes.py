@@ -1,4 +1,4 @@
-"""For whom a request acts and with which cubes: users, agents, what is public, knowledge bases. Knows no route."""
+"""Envelope, errors, common checks and subjects of this protocol. Knows no route."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NO_SUCH: Final = {"task": 50131, "cube": 50120, "knowledge base": 50120, "file"
 
 
 class Empty(InvalidInput):
-    """A field that is required is missing or empty."""
+    """A required field is missing or empty."""
 
     number = 40002
 
 
 class TooLong(InvalidInput):
-    """A text has more tokens than are taken."""
+    """A text has too many tokens."""
 
     number = 40305
     status = 413
@@ -43,7 +43,7 @@ class MayNotDelete(PermissionDenied):
 
 
 class AddFailed(BackendUnavailable):
-    """What was sent could not be stored now."""
+    """Messages could not be stored now."""
 
     number = 50143
 
@@ -65,18 +65,18 @@ def number_of(error: MemosError, status: int) -> int:
 
 
 def ok(data: Json) -> dict[str, Any]:
-    """Return data as these routes answer it."""
+    """Return a successful answer."""
     return envelope(0, "ok", data)
 
 
 def error_response(error: MemosError, status: int) -> Response:
-    """Return an error as these routes show it."""
+    """Return an error as this protocol shows it."""
     return error_envelope(error, number_of(error, status), TooLong.status if isinstance(error, TooLong) else status)
 
 
 @contextmanager
 def storing() -> Iterator[None]:
-    """Say of what a store or model could not do now that an add failed."""
+    """Turn failures of stores and models in the block into AddFailed."""
     try:
         yield
     except BackendUnavailable as error:
@@ -87,7 +87,7 @@ def storing() -> Iterator[None]:
 
 @contextmanager
 def deleting() -> Iterator[None]:
-    """Say of what the key may not do that it may not delete."""
+    """Turn PermissionDenied in the block into MayNotDelete."""
     try:
         yield
     except PermissionDenied as error:
@@ -116,14 +116,14 @@ class Subject(Body):
 
 
 def required(field: str, value: _Value | None) -> _Value:
-    """Return what must be given. Raises: Empty."""
+    """Return a required value. Raises: Empty."""
     if value is None or (isinstance(value, str) and not value.strip()) or value in ([], {}):
         raise Empty(field, "is required, and is missing or empty")
     return value
 
 
 def bounded(field: str, value: int | None, default: int, most: int) -> int:
-    """Return a count from 0 to the most that is taken. Raises: InvalidInput."""
+    """Return a count from 0 to `most`. Raises: InvalidInput."""
     if value is None:
         return default
     if not 0 <= value <= most:
@@ -132,7 +132,7 @@ def bounded(field: str, value: int | None, default: int, most: int) -> int:
 
 
 def only_one(**given: Any) -> str:
-    """Return the name of the one thing that is given. Raises: Empty, InvalidInput."""
+    """Return the name of the only given value. Raises: Empty, InvalidInput."""
     named = [name for name, value in given.items() if value not in (None, "", [])]
     if not named:
         raise Empty(" or ".join(given), "is required, and is missing or empty")
@@ -142,13 +142,13 @@ def only_one(**given: Any) -> str:
 
 
 def check_tokens(field: str, text: str, most: int) -> None:
-    """Refuse what is too long. Raises: TooLong."""
+    """Check the length of a text. Raises: TooLong."""
     if (tokens := estimate_tokens(text)) > most:
         raise TooLong(field, f"has about {tokens:,} tokens, at most {most:,} are taken; send it in parts")
 
 
 def said(messages: Json) -> str:
-    """Return the text of messages, to be counted."""
+    """Return the text of messages, to count its tokens."""
     texts: list[str] = []
     for message in messages if isinstance(messages, list) else [messages]:
         content = message.get("content") if isinstance(message, dict) else message
@@ -166,13 +166,13 @@ _SCOPES: Final = frozenset({"user", "public", "knowledgebase"})
 
 
 def subject(memos: MemOS, caller: Caller, body: Subject, *, new: bool = False) -> RequestIdentity:
-    """Return for whom a request acts. Raises: InvalidInput, PermissionDenied, NotFound."""
+    """Return the identity a request acts for. Raises: InvalidInput, PermissionDenied, NotFound."""
     agent = only_one(user_id=body.user_id, agent_id=body.agent_id) == "agent_id"
     return resolve_identity(memos, caller, body.agent_id if agent else body.user_id, agent=agent, new=new)
 
 
 def known(memos: MemOS, caller: Caller, body: Subject) -> RequestIdentity | None:
-    """Return for whom a request acts that only looks; None when an admin names nobody yet."""
+    """Return the identity a read acts for, None if an admin names somebody unknown."""
     try:
         return subject(memos, caller, body)
     except NotFound:
@@ -184,9 +184,9 @@ def known(memos: MemOS, caller: Caller, body: Subject) -> RequestIdentity | None
 def everybody(
     memos: MemOS, caller: Caller, users: Names, agents: Names
 ) -> list[tuple[dict[str, str], RequestIdentity]]:
-    """Return for whom something is stored, with the names it is stored under.
+    """Return the identities to store something for, with the names to store it under.
 
-    Users come first: with both, an agent is the one that stores for them. Raises: InvalidInput, PermissionDenied.
+    With users and an agent, the agent stores for the users. Raises: InvalidInput, PermissionDenied.
     """
     named = {"user_id": _names("user_id", users), "agent_id": _names("agent_id", agents)}
     if not named["user_id"]:
@@ -199,7 +199,7 @@ def everybody(
 
 
 def knowledge(memos: MemOS, caller: Caller, ids: Sequence[str] | None) -> list[str]:
-    """Return the cubes of knowledge bases the key's owner may look into. Raises: NotFound, InvalidInput."""
+    """Return the cubes of knowledge bases the key's owner may read. Raises: NotFound, InvalidInput."""
     if not ids:
         return []
     actor = caller.identity.id
@@ -213,7 +213,7 @@ def knowledge(memos: MemOS, caller: Caller, ids: Sequence[str] | None) -> list[s
 
 
 def base_of(memos: MemOS, caller: Caller, id_: str) -> str:
-    """Return the cube of a knowledge base. Raises: NotFound, as for a cube that is none."""
+    """Return the cube of a knowledge base. Raises: NotFound, also for another kind of cube."""
     try:
         return memos.knowledge.get(id_, actor=caller.identity.id).id
     except NotFound as error:
@@ -221,7 +221,7 @@ def base_of(memos: MemOS, caller: Caller, id_: str) -> str:
 
 
 def public_cube(memos: MemOS, caller: Caller) -> str:
-    """Return the cube of what is public; an admin's request makes it where it makes users too. Raises: InvalidInput."""
+    """Return the public cube; an admin's request creates it if users may be created too. Raises: InvalidInput."""
     me = caller.identity
     if PUBLIC not in {cube.id for cube in memos.cubes.list(actor=me.id)}:
         if not (me.admin and memos.settings.server.new_users):
@@ -235,12 +235,12 @@ def public_cube(memos: MemOS, caller: Caller) -> str:
 
 
 def readable_public(memos: MemOS, actor: str) -> list[str]:
-    """Return the public cube where there is one that the actor may look into."""
+    """Return the public cube if the actor may read it, else nothing."""
     return [cube.id for cube in memos.cubes.list(actor=actor) if cube.id == PUBLIC and cube.kind is CubeKind.MEMORY]
 
 
 def scoped_filter(given: Json, cubes: dict[str, list[str]]) -> Json:
-    """Return one filter for a search over all `cubes`, by scope, of a plain filter or one for each scope."""
+    """Return one filter for all `cubes` by scope, from a plain filter or from one for each scope."""
     if not isinstance(given, dict) or not given or not set(given) <= _SCOPES:
         return given
     parts = []

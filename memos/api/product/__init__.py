@@ -1,4 +1,4 @@
-"""`/product`: what programs speak that were written for a self-hosted MemOS; routes translate to calls of `MemOS`."""
+"""`/product`: the protocol of programs written for a self-hosted MemOS; routes translate to calls of `MemOS`."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def _shown(task: Task) -> dict[str, str]:
 
 
 def _status_of(memos: MemOS, acting: RequestIdentity, task_id: str) -> str:
-    """Return how far a task is: one of ours, or what a client added under an id of its own. Raises: NotFound."""
+    """Return the status of one of our tasks, or of an add under the client's own id. Raises: NotFound."""
     try:
         return _STATUS[memos.tasks.get(task_id, actor=acting.actor).state]
     except NotFound:

@@ -1,1 +1,1 @@
-"""`/api/v1`: our own routes, one resource a module; each only translates between HTTP and one call of `MemOS`."""
+"""`/api/v1`: the native routes, a module for each resource; each translates between HTTP and one call of `MemOS`."""

@@ -1,4 +1,4 @@
-"""`/chat`: a question answered with what is remembered, at once or as server-sent events."""
+"""`/chat`: answers questions from memory, at once or as server-sent events."""
 
 from __future__ import annotations
 

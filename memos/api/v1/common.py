@@ -1,4 +1,4 @@
-"""What requests of several routes give alike: for whom they are, the cube, moments, idempotency keys."""
+"""What routes share: common parameters, identity and cube of a request, errors, and descriptions of responses."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class ItemBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """For whom a request is, and the cube it is about."""
+    """The actor and the cube of a request."""
 
     actor: str
     cube: str
 
 
 def current_identity(memos: CurrentMemos, caller: CurrentCaller, user: UserName = None) -> RequestIdentity:
-    """Return for whom a request without a body is."""
+    """Return the identity a request without a body acts for."""
     return resolve_identity(memos, caller, user, new=False)
 
 
@@ -79,7 +79,7 @@ CurrentIdentity = Annotated[RequestIdentity, Depends(current_identity)]
 
 
 def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
-    """Return which cube a request without a body is about."""
+    """Return actor and cube of a request without a body."""
     return RequestTarget(current_identity.actor, current_identity.home if cube is None else cube)
 
 
@@ -87,24 +87,24 @@ CurrentTarget = Annotated[RequestTarget, Depends(current_target)]
 
 
 def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> RequestTarget:
-    """Return which cube a request's body is about."""
+    """Return actor and cube of a request's body."""
     found = resolve_identity(memos, caller, body.user, new=new)
     return RequestTarget(found.actor, found.home if body.cube is None else body.cube)
 
 
 def actor_of(memos: MemOS, caller: Caller, body: Body) -> str:
-    """Return for whom a request with a body is."""
+    """Return the actor of a request's body."""
     return resolve_identity(memos, caller, body.user, new=False).actor
 
 
 def creation(key: str | None, call: str, target: RequestTarget, given: Json) -> Creation | None:
-    """Return what makes a call recognisable that makes something; None without an idempotency key."""
+    """Return the record that makes a repeated creation recognisable, None without an idempotency key."""
     told = given.model_dump(mode="json") if isinstance(given, BaseModel) else given
     return None if key is None else Creation(key, call, [target.actor, target.cube, told], target.actor, target.cube)
 
 
 def read_filter(text: str | None) -> dict[str, Any] | None:
-    """Return a filter from JSON text. Raises: InvalidInput."""
+    """Return the filter of JSON text. Raises: InvalidInput."""
     if text is None:
         return None
     try:
@@ -117,7 +117,7 @@ def read_filter(text: str | None) -> dict[str, Any] | None:
 
 
 def moment(text: str | None) -> Moment:
-    """Return a moment given as text: digits are milliseconds since 1970."""
+    """Return a time given as text; digits are milliseconds since 1970."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else text
 
 

@@ -1,4 +1,4 @@
-"""`/cubes`: make, look at, change and drop cubes, check them, and say who may do what with them."""
+"""Routes of `/cubes`: create, get, change and drop cubes, verify them, and share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/profile`: what is known of each subject of a cube, on what evidence, since when; and what steers it."""
+"""Routes of `/profile`: what is known of each subject of a cube, on what evidence and since when, and its template."""
 
 from __future__ import annotations
 

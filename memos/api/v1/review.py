@@ -1,4 +1,4 @@
-"""`/review` and `/retention`: what awaits review, and rules for what is archived, deleted or erased by age."""
+"""Routes of `/review` and `/retention`: pending memories, and rules that archive, delete or erase by age."""
 
 from __future__ import annotations
 

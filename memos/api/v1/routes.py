@@ -1,4 +1,4 @@
-"""Puts the routes of `/api/v1` together; each module of them only translates between HTTP and one call of `MemOS`."""
+"""The application of `/api/v1` and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return what a client generator calls a route: its resource and what is done, such as `memories_add`."""
+    """Return a route's operation id: its resource and what it does, such as `memories_add`."""
     return f"{route.tags[0] if route.tags else 'v1'}_{route.name}".rstrip("_").replace("-", "_")
 
 
 def describe(app: FastAPI) -> None:
-    """Let an application tell its routes this way, at a path that needs no key."""
+    """Serve the OpenAPI document at a path that needs no key."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -1,4 +1,4 @@
-"""`/search` and what a prompt begins with: find memories, or why one is not found; working memory; feedback."""
+"""Routes of `/search`, `/working-memory` and `/feedback`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What these routes answer: the values of `memos.model` with each field told. No behaviour."""
+"""Answers of `/api/v1` about memories, files and profiles, with a description of each field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What routes about cubes, tiers, tasks and events answer. No behaviour."""
+"""Answers of `/api/v1` about cubes, access, models, tasks and events."""
 
 from __future__ import annotations
 

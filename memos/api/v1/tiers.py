@@ -1,4 +1,4 @@
-"""`/segments` and background reading: what the tiers hold by heat, moving and pinning it, and having it read."""
+"""Routes of `/segments` and background extraction: the tiers by heat, moving and pinning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/tools`: which tools there are, what was called before with what result, and how often it worked."""
+"""Routes of `/tools`: known tools, earlier calls with their results, and success rates."""
 
 from __future__ import annotations
 

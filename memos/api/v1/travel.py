@@ -1,4 +1,4 @@
-"""`/cubes/{cube}/dump`, `/cubes/load`, `/cubes/inspect`: cubes as files, streamed both ways; a file is never held."""
+"""Routes that dump, load and inspect cubes as files, streamed both ways; a file is never held in memory."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def inspect(
 
 
 async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
-    """Write the body into a file, a block at a time, as long as there is room for it. Raises: RequestRefused."""
+    """Write the body to a file, block by block. Raises: RequestRefused (it is too large)."""
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:
