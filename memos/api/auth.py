@@ -23,8 +23,6 @@ from memos.errors import BackendUnavailable, LimitReached, MemosError, Permissio
 from memos.kernel.access.guard import calling
 from memos.kernel.memos import MemOS
 
-# Slows down who tries keys: an address that failed often is told to wait, unless its key was good a moment ago.
-
 _MOST_FAILURES = 20
 _WITHIN_S = 60.0
 _ADDRESSES = 4_096
@@ -86,7 +84,7 @@ def _digest(secret: str) -> bytes:
 
 _SCHEMES = {"token", "bearer"}
 _LOCAL_KEY = "local"
-# Keys are looked up apart from the work of requests, so that a busy server still refuses strangers at once.
+# Keys have threads of their own, so that a busy server still refuses strangers at once.
 _LOOKUPS_AT_ONCE = 8
 
 Refuse = Callable[[MemosError, int], Response]

@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memos.kernel.memos import MemOS
 
-# Applications that are made when they are first asked, or behind the back of those who ask others.
-
 log = logging.getLogger("memos.api")
 
 

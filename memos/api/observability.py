@@ -33,7 +33,7 @@ from memos.version import __version__
 
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-# Anybody who reaches the server may ask: counting is not repeated more often than that.
+# Anybody who reaches the server may ask, so totals are counted at most this often.
 _COUNTED_EVERY_S = 5.0
 
 
@@ -160,8 +160,6 @@ def _families(totals: InstallationTotals) -> Iterator[Metric]:
     yield from (tokens, tiers, tasks, outbox, events, caches)
 
 
-# Gives every request an id and one line in the log: method, route, status, time; never a key or a memory.
-
 log = logging.getLogger("memos.requests")
 
 _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -214,10 +212,8 @@ def route_of(scope: Scope) -> str:
     return f"{scope.get('root_path', '')}{pattern or ''}" or "none"
 
 
-# The server's log: one line of JSON an entry on standard error, with the request's id; never a key or a memory's text.
-
 _KNOWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
-# They log each call with its address, which may hold what was asked, or each step of theirs.
+# They log the address of each call, which may contain the question, or each of their steps.
 _TALKATIVE = (
     "alembic",
     "apscheduler",

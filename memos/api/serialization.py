@@ -118,9 +118,6 @@ def error_of(told: Mapping[str, Any]) -> MemosError:
     return error
 
 
-# How results look as JSON, for `--json` and HTTP alike: plain names, ISO 8601 times, nothing left out.
-
-
 def view(value: Any) -> Json:
     """Return a value, or a list or mapping of values, as plain JSON: names as they are, times in ISO 8601."""
     if is_dataclass(value) and not isinstance(value, type):

@@ -16,8 +16,6 @@ from memos.kernel.importing import Import, ImportSummary, OnBad, Part, import_pa
 from memos.kernel.memos import MemOS
 from memos.reader.importers.memoryos import FORMAT, Owner, owners, records
 
-# The free-form metadata of MemoryOS programs, as items and prompts take it. Pure.
-
 
 def info_of(meta_data: Json) -> dict[str, Json]:
     """Return metadata as an item's info; nested values become JSON text. Raises: InvalidInput."""
@@ -51,8 +49,6 @@ def _dumped(where: str, value: Json) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(where, "cannot be written as JSON; use text, numbers, lists and objects") from error
 
-
-# Names of cubes and conversations for whatever ids MemoryOS programs use: stable, storable, never two ids alike. Pure.
 
 KNOWLEDGE = "memoryos knowledge"
 """Conversation of imported knowledge and profiles, which nobody said."""

@@ -171,9 +171,6 @@ def _checked(where: str, **values: Any) -> ChatSettings:
         raise InvalidInput(where, reason.removeprefix("Value error, ")) from error
 
 
-# Installations that several objects of one process use together: opened by the first, closed by the last.
-
-
 @dataclass(slots=True)
 class _Shared:
     """An open installation, the parameters it was opened with, and its number of users."""

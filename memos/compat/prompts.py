@@ -187,8 +187,6 @@ def _cut(text: str, tokens: int) -> str:
     return closed(text[:short]) + _CUT
 
 
-# Pages and items as prompts show them: where a found message stands, its whole page, its chain note.
-
 _NOTE_CHARS = 120
 _NOTE_KEYWORDS = 5
 

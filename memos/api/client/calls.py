@@ -31,8 +31,6 @@ from memos.errors import (
     PermissionDenied,
 )
 
-# Where a client sends its requests, with which key, and how patiently. Knows no route and no transport.
-
 LOCAL = "http://127.0.0.1:8765"
 """Where `memos serve` listens unless it is told otherwise."""
 
@@ -147,8 +145,6 @@ def _check_seconds(name: str, value: float | None, *, above: float | None = None
     if not fine or value == above:
         raise ClientUsageError(name, f"must be seconds, at most {_LONGEST_S:,.0f}")
 
-
-# Makes of an answer that is an error the one that calls in Python raise, with its status and request id.
 
 _BY_CODE: dict[str, type[MemosError]] = {
     kind.code: kind

@@ -12,9 +12,7 @@ from memos.api.client.openmem import existing
 from memos.api.client.v1_requests import as_list, changing, getting, making, nothing, path_of, queried
 from memos.errors import Conflict
 
-# The requests of `/api/v1` that move cubes as files: each function describes one, named as in `MemOS.travel`.
-
-# A server writes and checks a whole file before it says anything.
+# A server writes and checks a whole file before it answers.
 _SILENT_S = 1_800.0
 _LONGEST_PASSPHRASE = 1_024
 

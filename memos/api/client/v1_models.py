@@ -11,7 +11,7 @@ from memos.api.client.calls import Call, Download, Reply, as_model
 from memos.api.client.v1_cubes import new_file
 from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of, queried
 
-# A server copies and checks all files before it says anything.
+# A server copies and checks all files before it answers.
 _SILENT_S = 300.0
 
 
@@ -134,7 +134,7 @@ def _memories(items: str | Sequence[str], cube: str | None, user: str | None) ->
     return {"item_ids": [items] if isinstance(items, str) else list(items), "cube": cube, "user": user}
 
 
-# A server loads the model, computes a whole prefix, or reads a whole disk tier before it says anything.
+# A server loads the model, computes a whole prefix, or reads a whole disk tier before it answers.
 _SILENT_S = 300.0
 
 

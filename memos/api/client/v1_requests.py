@@ -29,8 +29,6 @@ from memos.api.client.calls import (
 from memos.api.client.openmem import segment
 from memos.core.types import Json
 
-# How requests of `/api/v1` are described: paths, queries, bodies, and for whom they are. Knows no single route.
-
 T = TypeVar("T")
 
 ROOT = "/api/v1"
@@ -118,9 +116,6 @@ def _text(value: Json) -> str | list[str]:
     if isinstance(value, bool):
         return "true" if value else "false"
     return [str(each) for each in value] if isinstance(value, list) else str(value)
-
-
-# The requests of `/api/v1` about tasks and events: each function describes one; names are those of `MemOS`.
 
 
 def list_tasks(

@@ -401,9 +401,6 @@ class LearnAgain(Result):
     items: int
 
 
-# What routes about activation memory answer, as `values` has it for the others.
-
-
 class PrefixEntry(Result):
     """One memory that prompts begin with; `changed` when it is no more what it was when that was composed."""
 

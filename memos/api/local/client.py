@@ -30,7 +30,7 @@ from memos.kernel.memos import MemOS
 from memos.version import __version__
 
 _ASK_S = 5.0
-# The server sends a beat twice a second; a busy one may be late.
+# The server sends a heartbeat twice a second; a busy one may be late.
 _SILENCE_S = 60.0
 
 

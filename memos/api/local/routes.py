@@ -53,8 +53,6 @@ from memos.kernel.transfer import Travel
 from memos.scheduler.task import waiting_until
 from memos.version import __version__
 
-# Which methods of the façade can be called by name from another process of the same person; knows no HTTP.
-
 PARTS: Mapping[str, type] = MappingProxyType(
     {
         "": MemOS,
@@ -172,7 +170,7 @@ PATH, PROOF_PATH = "/local", "/proof"
 SHARED_SETTINGS = ("heat", "images", "limits", "mask_secrets", "retention_days", "server", "time_zone")
 """Settings that tools of the same person go by; none of them is a secret."""
 
-# Apart from those of other requests: a person's tools may wait for as long as they like.
+# Apart from the threads of other requests: a person's tools may wait as long as they like.
 _CALLS_AT_ONCE = 256
 _PROGRESS_EVERY_S = 0.1
 

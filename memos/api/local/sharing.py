@@ -25,8 +25,6 @@ from memos.core.settings import Settings
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
 
-# Serves an application on loopback while a program does its own work, told to tools in the data folder.
-
 _LOOPBACK = "127.0.0.1"
 _STOP_WITHIN_S = 5
 

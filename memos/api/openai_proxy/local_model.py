@@ -38,7 +38,7 @@ _ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
     "user": "user",
     "assistant": "assistant",
 }
-# What would change the answer if it were left out, with what may be said all the same.
+# Options that would change the answer if they were ignored, with the values that are accepted.
 _UNKNOWN: Mapping[str, tuple[Json, ...]] = {
     "n": (1,),
     "tools": ([],),

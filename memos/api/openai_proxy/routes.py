@@ -28,8 +28,6 @@ from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.results import Recalled
 from memos.kernel.memos import MemOS
 
-# Charges the key of a request for the tokens that the endpoint takes; knows no answer.
-
 _BYTES_PER_TOKEN = 4
 
 

@@ -27,8 +27,6 @@ from memos.core.types import Json, StoredFile
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.memos import MemOS
 
-# Takes the files out of messages, so that they are kept as documents; knows no store and fetches nothing.
-
 MOST_FILES: Final = 20
 
 _DATA_URL: Final = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)

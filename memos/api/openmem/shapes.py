@@ -17,8 +17,6 @@ from memos.core.types import CubeKind, Json
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, ModelError, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
 
-# The shape of every answer of these routes, and the protocol's number of each error.
-
 _BY_STATUS: Final = {401: 40132, 413: 40305, 429: 40309, 503: 50000, 504: 50000, 502: 50000, 500: 50000}
 _NO_SUCH: Final = {"task": 50131, "cube": 50120, "knowledge base": 50120, "file": 50120, "content of file": 50120}
 
@@ -93,8 +91,6 @@ def deleting() -> Iterator[None]:
     except PermissionDenied as error:
         raise MayNotDelete(str(error)) from error
 
-
-# What these routes take, checked as far as a shape can be; what is required is asked for by name.
 
 Names = str | list[str] | None
 _Value = TypeVar("_Value")

@@ -23,7 +23,7 @@ router = APIRouter()
 
 _AT_ONCE = 1_000
 _ADDED = "Memory added"
-# A model that takes longer goes on in the background; what it finds is searchable then.
+# A slower model goes on in the background; its facts become searchable later.
 _LONGEST_S = 600
 
 

@@ -16,8 +16,6 @@ from memos.core.types import Hit, Item, ItemType, Trust
 from memos.errors import InvalidInput, MemosError
 from memos.kernel.memos import MemOS
 
-# The envelope these routes answer in: `{code, message, data}`; an error has its HTTP status as code too.
-
 
 class Body(BaseModel):
     """A request's body; clients send fields of other versions too, which mean nothing here."""

@@ -121,9 +121,6 @@ def moment(text: str | None) -> Moment:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 18 else text
 
 
-# How these routes show errors, and which every route may answer with.
-
-
 class Problem(BaseModel):
     """What went wrong."""
 
@@ -163,8 +160,6 @@ def error_response(error: MemosError, status: int) -> Response:
     return JSONResponse(error_view(error), status)
 
 
-# How files are given back: to be kept, never to be run by a browser. Knows no route.
-
 BYTES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The bytes",
@@ -173,8 +168,6 @@ BYTES: dict[int | str, dict[str, Any]] = {
 }
 """For `responses=` of a route that gives bytes back."""
 
-
-# How the documentation tells that a route answers with server-sent events. No behaviour.
 
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {

@@ -28,8 +28,6 @@ from memos.api.v1 import (
 from memos.api.v1.common import error_response
 from memos.kernel.memos import MemOS
 
-# The OpenAPI document of these routes: readable operation ids, the key, and no error that is never given.
-
 DOCUMENT = "/openapi.json"
 
 _KEY = {
@@ -39,7 +37,7 @@ _KEY = {
         "description": "A key made by `memos keys create` or POST /keys; `Authorization: Token KEY` is taken too",
     }
 }
-# FastAPI tells these of every route with parameters; here a wrong one is answered with 400.
+# FastAPI documents this status for every route with parameters; here a wrong one is answered with 400.
 _NEVER_GIVEN = "422"
 _UNUSED = ("HTTPValidationError", "ValidationError")
 

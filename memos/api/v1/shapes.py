@@ -120,9 +120,6 @@ class SearchShape(Shape):
     timings_ms: dict[str, float] = Field(description="Time of each stage in milliseconds")
 
 
-# What routes about documents, images, knowledge bases and profiles answer. No behaviour.
-
-
 class FileShape(Shape):
     """A stored file, and how far reading it is."""
 
@@ -260,9 +257,6 @@ class TemplateShape(Shape):
 
     name: str = Field(description="Its name")
     groups: list[DimensionGroupShape] = Field(description="Its groups")
-
-
-# What routes about memories answer besides memories themselves. No behaviour.
 
 
 class VersionShape(Shape):

@@ -9,8 +9,6 @@ from pydantic import ConfigDict, Field
 
 from memos.api.v1.shapes import Shape
 
-# What routes about users, agents, groups, grants and keys answer. No behaviour.
-
 
 class IdentityShape(Shape):
     """A user, agent or group."""
@@ -92,9 +90,6 @@ class MeShape(Shape):
     rights: list[str] = Field(description="What calls with it may do at the most")
 
 
-# What routes about activation memory answer. No behaviour.
-
-
 class PrefixEntryShape(Shape):
     """One memory that prompts begin with."""
 
@@ -166,9 +161,6 @@ class DamagedShape(Shape):
     """Which blocks on the disk were damaged, and are removed."""
 
     damaged: list[str] = Field(description="Their keys")
-
-
-# What routes about adapters answer. No behaviour.
 
 
 class AdapterShape(Shape):
