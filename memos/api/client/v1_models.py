@@ -11,7 +11,7 @@ from memos.api.client.calls import Call, Download, Reply, as_model
 from memos.api.client.v1_cubes import new_file
 from memos.api.client.v1_requests import as_list, changing, getting, nothing, path_of, queried
 
-# A server copies and checks all files before it answers.
+# A server loads a model, reads a whole disk tier or checks all files before it answers.
 _SILENT_S = 300.0
 
 
@@ -132,10 +132,6 @@ def _learning(how: str, cube: str | None, user: str | None) -> Call[values.Learn
 
 def _memories(items: str | Sequence[str], cube: str | None, user: str | None) -> dict[str, object]:
     return {"item_ids": [items] if isinstance(items, str) else list(items), "cube": cube, "user": user}
-
-
-# A server loads the model, computes a whole prefix, or reads a whole disk tier before it answers.
-_SILENT_S = 300.0
 
 
 def show_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.CubePrefix]:
