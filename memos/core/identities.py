@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 EVERYONE = "*"
 """In place of an identity in a grant: the cube is public."""
@@ -48,26 +49,26 @@ class Identity:
     An `admin` may do everything; what is `disabled` may do nothing.
     """
 
-    id: str
-    kind: IdentityKind
-    name: str
-    admin: bool
-    disabled: bool
-    home: str | None
-    acts_for: str | None
-    created_by: str
-    created_at: datetime
+    id: Annotated[str, "Its id"]
+    kind: Annotated[IdentityKind, "`user`, `agent` or `group`"]
+    name: Annotated[str, "Its name for people"]
+    admin: Annotated[bool, "Whether it may do everything"]
+    disabled: Annotated[bool, "Whether it may do nothing"]
+    home: Annotated[str | None, "Cube that is used when none is named"]
+    acts_for: Annotated[str | None, "User an agent acts for"]
+    created_by: Annotated[str, "Who made it"]
+    created_at: Annotated[datetime, "When it was made"]
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A role on a cube that was given to an identity, a group or everyone."""
 
-    cube: str
-    identity: str
-    role: CubeRole
-    created_by: str
-    created_at: datetime
+    cube: Annotated[str, "The cube"]
+    identity: Annotated[str, "User, agent or group; `*` is everyone"]
+    role: Annotated[CubeRole, "`reader`, `editor` or `owner`"]
+    created_by: Annotated[str, "Who gave it"]
+    created_at: Annotated[datetime, "When it was given"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,16 @@ class Key:
     `rights` are those that calls with it may have at the most. A key that was made with another one `counts_for` that.
     """
 
-    id: str
-    identity: str
-    name: str
-    hint: str
-    rights: tuple[Right, ...]
-    created_by: str
-    created_at: datetime
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
-    last_used_at: datetime | None = None
+    id: Annotated[str, "Its id"]
+    identity: Annotated[str, "Whose it is"]
+    name: Annotated[str, "Its name"]
+    hint: Annotated[str, "How its secret begins"]
+    rights: Annotated[tuple[Right, ...], "What calls with it may do at the most: `read`, `write`, `own`"]
+    created_by: Annotated[str, "Who made it"]
+    created_at: Annotated[datetime, "When it was made"]
+    expires_at: Annotated[datetime | None, "When it stops opening anything"] = None
+    revoked_at: Annotated[datetime | None, "When it was revoked"] = None
+    last_used_at: Annotated[datetime | None, "When it was used last, to the minute"] = None
     limits: KeyLimits = field(default_factory=KeyLimits)
     counts_for: str | None = None
 

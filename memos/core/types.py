@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from memos.core.identities import Right
 
@@ -194,10 +194,10 @@ STANDING_OF = {Arm.STANDING: 1, Arm.OF_SELF: 2}
 class Fingerprint:
     """What makes two embedders' vectors comparable: equal fingerprints, equal spaces."""
 
-    name: str
-    dimension: int
-    prefix_rule: str
-    normalised: bool
+    name: Annotated[str, "Name of the embedder"]
+    dimension: Annotated[int, "Numbers of a vector"]
+    prefix_rule: Annotated[str, "What is put before a text"]
+    normalised: Annotated[bool, "Whether vectors have length 1"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +221,15 @@ class Cube:
     With `redact_pii` personal data is masked in what is added.
     """
 
-    id: str
-    owner: str
-    description: str
-    time_zone: str
-    fingerprint: Fingerprint
-    created_at: datetime
-    items: int = 0
-    kind: CubeKind = CubeKind.MEMORY
-    redact_pii: bool = False
+    id: Annotated[str, "Its id"]
+    owner: Annotated[str, "Who owns it"]
+    description: Annotated[str, "What it is for"]
+    time_zone: Annotated[str, "Zone that times without one are read in"]
+    fingerprint: Annotated[Fingerprint, "Embedder its vectors are of"]
+    created_at: Annotated[datetime, "When it was made"]
+    items: Annotated[int, "Memories in it"] = 0
+    kind: Annotated[CubeKind, "`memory` or `knowledge`"] = CubeKind.MEMORY
+    redact_pii: Annotated[bool, "Whether personal data is masked in what is added"] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,84 +335,84 @@ class Fact:
 class Source:
     """Where an item comes from: characters `start` to `end` of one stored message."""
 
-    message_id: str
-    start: int
-    end: int
-    speaker: str
-    at: datetime
-    passage: str
-    conversation: str | None = None
-    external_id: str | None = None
-    trust: Trust = Trust.TRUSTED
+    message_id: Annotated[str, "Id of the memory that is the message"]
+    start: Annotated[int, "First character of the passage"]
+    end: Annotated[int, "Character after the passage"]
+    speaker: Annotated[str, "Who said it"]
+    at: Annotated[datetime, "When it was said"]
+    passage: Annotated[str, "The passage"]
+    conversation: Annotated[str | None, "Conversation of the message"] = None
+    external_id: Annotated[str | None, "The caller's own id of the message"] = None
+    trust: Annotated[Trust, "`trusted` or `untrusted`"] = Trust.TRUSTED
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One memory as it stands (or stood) at one version."""
 
-    id: str
-    cube: str
-    version: int
-    version_id: str
-    memory: str
-    type: ItemType
-    tier: Tier
-    status: Status
-    speaker: str
-    role: Role
-    key: str | None
-    value: str | None
-    tags: tuple[str, ...]
-    info: Mapping[str, Json]
-    confidence: float
-    entities: tuple[str, ...]
-    keywords: tuple[str, ...]
-    conversation: str | None
+    id: Annotated[str, "Id of the memory"]
+    cube: Annotated[str, "Cube it is in"]
+    version: Annotated[int, "Its version, from 1"]
+    version_id: Annotated[str, "Id of the version"]
+    memory: Annotated[str, "Its text"]
+    type: Annotated[ItemType, "Kind of memory, such as `message`, `user` or `preference`"]
+    tier: Annotated[Tier, "`short`, `mid`, `long` or `archive`"]
+    status: Annotated[Status, "`active`, `pending`, `superseded`, `archived` or `deleted`"]
+    speaker: Annotated[str, "Who said it"]
+    role: Annotated[Role, "Role of who said it"]
+    key: Annotated[str | None, "What it says something about, such as `home.city`"]
+    value: Annotated[str | None, "What it says about the key"]
+    tags: Annotated[tuple[str, ...], "Tags"]
+    info: Annotated[Mapping[str, Json], "The caller's own fields"]
+    confidence: Annotated[float, "0 to 1"]
+    entities: Annotated[tuple[str, ...], "Names in it"]
+    keywords: Annotated[tuple[str, ...], "Keywords in it"]
+    conversation: Annotated[str | None, "Conversation it is from"]
     position: int | None
     page: int | None
     session: int | None
-    said_at: datetime | None
-    valid_from: datetime | None
-    valid_to: datetime | None
-    created_at: datetime
-    updated_at: datetime
+    said_at: Annotated[datetime | None, "When it was said"]
+    valid_from: Annotated[datetime | None, "Since when it holds"]
+    valid_to: Annotated[datetime | None, "Until when it holds"]
+    created_at: Annotated[datetime, "When it was stored"]
+    updated_at: Annotated[datetime, "When this version was stored"]
     recorded_to: datetime | None = None
-    superseded_by: str | None = None
-    sources: tuple[Source, ...] = ()
+    superseded_by: Annotated[str | None, "Id of the memory that replaced it"] = None
+    sources: Annotated[tuple[Source, ...], "Where it comes from; filled for a single memory and for hits"] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """One entry of an item's history: who changed what, when and why."""
 
-    id: str
-    item: str
-    version: int
-    actor: str
-    reason: str
-    recorded_at: datetime
-    before: Item | None
-    after: Item
+    id: Annotated[str, "Id of the version"]
+    item: Annotated[str, "Id of the memory"]
+    version: Annotated[int, "Its number, from 1"]
+    actor: Annotated[str, "Who made it"]
+    reason: Annotated[str, "Why"]
+    recorded_at: Annotated[datetime, "When it was stored"]
+    before: Annotated[Item | None, "The memory before; null for the first version"]
+    after: Annotated[Item, "The memory since"]
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRecord:
     """One reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
 
-    id: str
-    reader: str
-    model: str | None
-    at: datetime
-    output: str | None
+    id: Annotated[str, "Id of the reading"]
+    reader: Annotated[str, "What read: patterns, or a prompt with its version"]
+    model: Annotated[str | None, "Language model; null when none was asked"]
+    at: Annotated[datetime, "When"]
+    output: Annotated[str | None, "The model's answer as JSON text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Masked:
     """So many passages of one kind (a key's format, a kind of personal data) that were masked in one field."""
 
-    where: str
-    kind: str
-    count: int
+    where: Annotated[str, "Field they were in"]
+    kind: Annotated[str, "Kind of secret or personal data"]
+    count: Annotated[int, "How many"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,21 +422,21 @@ class StoredFile:
     `item` is the message that an image is part of, `replaced_by` the newer version of a document.
     """
 
-    id: str
-    cube: str
-    kind: FileKind
-    name: str
-    media_type: str
-    bytes: int
-    sha256: str
-    state: FileState
-    actor: str
-    created_at: datetime
-    error: str | None = None
-    info: Mapping[str, Json] = field(default_factory=dict)
-    item: str | None = None
-    replaced_by: str | None = None
-    finished_at: datetime | None = None
+    id: Annotated[str, "Its id"]
+    cube: Annotated[str, "Cube it is in"]
+    kind: Annotated[FileKind, "`document` or `image`"]
+    name: Annotated[str, "Its name"]
+    media_type: Annotated[str, "Its media type"]
+    bytes: Annotated[int, "Its size"]
+    sha256: Annotated[str, "SHA-256 of its bytes, in hexadecimal digits"]
+    state: Annotated[FileState, "`processing`, `available`, `failed`, `superseded` or `deleted`"]
+    actor: Annotated[str, "Who added it"]
+    created_at: Annotated[datetime, "When it was added"]
+    error: Annotated[str | None, "Why it could not be read"] = None
+    info: Annotated[Mapping[str, Json], "What was found out about it, such as `pages`"] = field(default_factory=dict)
+    item: Annotated[str | None, "Message an image is part of"] = None
+    replaced_by: Annotated[str | None, "Newer version of a document"] = None
+    finished_at: Annotated[datetime | None, "When it was read"] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,25 +446,25 @@ class AddReceipt:
     `masked` says what of it was not stored as written; `task` reads it finely.
     """
 
-    cube: str
-    conversation: str | None
-    item_ids: tuple[str, ...]
-    duplicates: tuple[str, ...]
-    indexed: bool
-    replayed: bool = False
-    masked: tuple[Masked, ...] = ()
-    task: str | None = None
+    cube: Annotated[str, "Cube it was stored in"]
+    conversation: Annotated[str | None, "Conversation it belongs to"]
+    item_ids: Annotated[tuple[str, ...], "Ids of the memories stored, in the order of the messages"]
+    duplicates: Annotated[tuple[str, ...], "Ids of messages that were stored already"]
+    indexed: Annotated[bool, "False when an index has yet to catch up; searches find it all the same"]
+    replayed: Annotated[bool, "True when the idempotency key was used before: the receipt of then"] = False
+    masked: Annotated[tuple[Masked, ...], "What was not stored as written"] = ()
+    task: Annotated[str | None, "Task that reads it finely; null without one"] = None
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReceipt:
     """The correction stored as a new item, what it was linked to and what it replaced."""
 
-    item_id: str
-    related: tuple[str, ...]
-    superseded: tuple[str, ...]
-    indexed: bool
-    masked: tuple[Masked, ...] = ()
+    item_id: Annotated[str, "Id of the memory that says it"]
+    related: Annotated[tuple[str, ...], "Ids of the memories it was linked to"]
+    superseded: Annotated[tuple[str, ...], "Ids of the memories it took the place of"]
+    indexed: Annotated[bool, "False when an index has yet to catch up"]
+    masked: Annotated[tuple[Masked, ...], "What was not stored as written"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,33 +476,33 @@ class EraseReceipt:
     of them that could not be reached to be told so: a restore of a copy that was not told brings it back.
     """
 
-    id: str
-    cube: str
-    state: str
-    item_ids: tuple[str, ...]
-    rebuilt: tuple[str, ...]
-    removed: Mapping[str, int]
-    stores: Mapping[str, str]
-    backups: tuple[str, ...] = ()
-    untold_backups: tuple[str, ...] = ()
+    id: Annotated[str, "Id of the receipt"]
+    cube: Annotated[str, "Cube it was in"]
+    state: Annotated[str, "`purging` while files and logs may still hold it, then `purged`"]
+    item_ids: Annotated[tuple[str, ...], "Ids of what was erased, also of what was made of it"]
+    rebuilt: Annotated[tuple[str, ...], "Ids of neighbours whose windows contained it"]
+    removed: Annotated[Mapping[str, int], "Rows removed, by table"]
+    stores: Annotated[Mapping[str, str], "State of each store"]
+    backups: Annotated[tuple[str, ...], "Backups that still hold it; a restore leaves it out"] = ()
+    untold_backups: Annotated[tuple[str, ...], "Those of them that could not be told so"] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ArmScore:
     """What one recall arm said of a hit: 1-based rank, the arm's own score, its share of the fused score."""
 
-    arm: str
-    rank: int
-    score: float
-    gave: float = 0.0
+    arm: Annotated[str, "Name of the arm, such as `dense-turn` or `bm25-window`"]
+    rank: Annotated[int, "Place in its list, from 1"]
+    score: Annotated[float, "Its own score"]
+    gave: Annotated[float, "What it added to the hit's score"] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Boost:
     """What something other than an arm added to a hit's score: its session, its neighbours, a name, a date."""
 
-    name: str
-    gave: float
+    name: Annotated[str, "Name of the boost, such as `session`"]
+    gave: Annotated[float, "What it added"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,13 +513,13 @@ class Hit:
     the arms' shares and the boosts add up to the score.
     """
 
-    item: Item
-    score: float
-    relevance: float
-    sources: tuple[Source, ...]
-    duplicates: tuple[str, ...] = ()
-    arms: tuple[ArmScore, ...] = ()
-    boosts: tuple[Boost, ...] = ()
+    item: Annotated[Item, "The memory"]
+    score: Annotated[float, "Orders the hits of one search"]
+    relevance: Annotated[float, "0 to 1, and means the same in every search"]
+    sources: Annotated[tuple[Source, ...], "Where it comes from"]
+    duplicates: Annotated[tuple[str, ...], "Ids of memories that say the same"] = ()
+    arms: Annotated[tuple[ArmScore, ...], "What each arm gave, with `explain`"] = ()
+    boosts: Annotated[tuple[Boost, ...], "What was added besides, with `explain`"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,13 +530,13 @@ class WhyNot:
     candidates.
     """
 
-    item_id: str
-    stage: str
-    reason: str
-    place: int | None = None
-    score: float | None = None
-    arms: tuple[ArmScore, ...] = ()
-    boosts: tuple[Boost, ...] = ()
+    item_id: Annotated[str, "Id of the memory"]
+    stage: Annotated[str, "`ledger`, `filter`, `index`, `recall`, `duplicate`, `rank`, `budget`, or `found`"]
+    reason: Annotated[str, "Why there"]
+    place: Annotated[int | None, "Its place among all candidates, from 1"] = None
+    score: Annotated[float | None, "Its score"] = None
+    arms: Annotated[tuple[ArmScore, ...], "What each arm gave"] = ()
+    boosts: Annotated[tuple[Boost, ...], "What was added besides"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,12 +547,14 @@ class SearchResult:
     scores itself, and `rerank` where the reranker failed: another search may find more.
     """
 
-    query: str
-    hits: tuple[Hit, ...]
-    context: str = ""
-    context_tokens: int = 0
-    missing_arms: tuple[str, ...] = ()
-    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    query: Annotated[str, "The question"]
+    hits: Annotated[tuple[Hit, ...], "Found memories, best first"]
+    context: Annotated[str, "Ready text for a prompt, with `token_budget`"] = ""
+    context_tokens: Annotated[int, "Tokens of that text"] = 0
+    missing_arms: Annotated[
+        tuple[str, ...], "Ways of searching that could not be used; `unindexed`: many memories wait for the index"
+    ] = ()
+    timings_ms: Annotated[Mapping[str, float], "Time of each stage in milliseconds"] = field(default_factory=dict)
 
     def __iter__(self) -> Any:
         return iter(self.hits)
@@ -568,17 +570,17 @@ class SearchResult:
 class Segment:
     """Pages of one topic in the mid tier; `summary` is made of what their messages say now."""
 
-    id: str
-    cube: str
-    state: str
-    summary: str
-    keywords: tuple[str, ...]
-    pages: int
-    heat: float
-    visits: int
-    pinned: bool
-    created_at: datetime
-    updated_at: datetime
+    id: Annotated[str, "Its id"]
+    cube: Annotated[str, "Cube it is in"]
+    state: Annotated[str, "`open` or `archived`"]
+    summary: Annotated[str, "What it is about"]
+    keywords: Annotated[tuple[str, ...], "Its keywords"]
+    pages: Annotated[int, "Pages in it"]
+    heat: Annotated[float, "Its heat now"]
+    visits: Annotated[int, "How often it was looked up"]
+    pinned: Annotated[bool, "Whether it stays out of the archive"]
+    created_at: Annotated[datetime, "When it was made"]
+    updated_at: Annotated[datetime, "When it was changed last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,13 +626,13 @@ class Event:
     `body` holds ids and numbers, never memory text; None when it was erased.
     """
 
-    cube: str
-    seq: int
-    at: datetime
-    actor: str
-    kind: str
-    item: str | None
-    body: Json
+    cube: Annotated[str, "The cube"]
+    seq: Annotated[int, "Its number, from 1"]
+    at: Annotated[datetime, "When it was committed"]
+    actor: Annotated[str, "Who did it"]
+    kind: Annotated[str, "What was done, such as `add` or `move`"]
+    item: Annotated[str | None, "Id of the memory it is about"]
+    body: Annotated[Json, "Ids and numbers, never memory text; null when it was erased"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,15 +642,15 @@ class RetentionRule:
     An item matches that has one of the types, one of the tags and one of the statuses.
     """
 
-    id: str
-    cube: str
-    action: RetentionAction
-    types: tuple[ItemType, ...]
-    tags: tuple[str, ...]
-    statuses: tuple[Status, ...]
-    age_days: float
-    actor: str
-    created_at: datetime
+    id: Annotated[str, "Id of the rule"]
+    cube: Annotated[str, "Cube it is for"]
+    action: Annotated[RetentionAction, "`archive`, `delete` or `erase`"]
+    types: Annotated[tuple[ItemType, ...], "Types it is about; empty: all"]
+    tags: Annotated[tuple[str, ...], "Tags it is about; empty: all"]
+    statuses: Annotated[tuple[Status, ...], "Statuses it is about; empty: all"]
+    age_days: Annotated[float, "Age in days from which it applies"]
+    actor: Annotated[str, "Who made it"]
+    created_at: Annotated[datetime, "When it was made"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,38 +660,38 @@ class RetentionEffect:
     `derived` is how many more are erased since they were made of those.
     """
 
-    rule: RetentionRule
-    count: int
-    items: tuple[str, ...]
-    derived: int = 0
+    rule: Annotated[RetentionRule, "The rule"]
+    count: Annotated[int, "Memories it is about"]
+    items: Annotated[tuple[str, ...], "Ids of the first of them"]
+    derived: Annotated[int, "How many more are erased since they were made of those"] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PendingItem:
     """An item that awaits review, with its sources; `why` says what made it wait."""
 
-    item: Item
-    why: str
+    item: Annotated[Item, "The memory, with its sources"]
+    why: Annotated[str, "What made it wait"]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One thing `verify` found wrong, and what was or can be done about it."""
 
-    store: str
-    kind: str
-    subject: str
-    detail: str
+    store: Annotated[str, "Where"]
+    kind: Annotated[str, "What kind of wrong"]
+    subject: Annotated[str, "What it is about"]
+    detail: Annotated[str, "What was or can be done"]
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     """What `verify` checked and found; clean when `differences` is empty."""
 
-    items: int
-    checked: Mapping[str, int]
-    differences: tuple[Difference, ...]
-    repaired: int
+    items: Annotated[int, "Memories checked"]
+    checked: Annotated[Mapping[str, int], "What was checked, by store"]
+    differences: Annotated[tuple[Difference, ...], "What is wrong"]
+    repaired: Annotated[int, "How much was repaired"]
 
     @property
     def clean(self) -> bool:

@@ -7,21 +7,14 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from memos.api.v1.shapes import Shape
+from memos.api.v1.shapes import Shape, mirrors
+from memos.core.identities import Grant, Identity, Key
+from memos.core.types import Cube, Difference, Event, Fingerprint, Segment, VerifyReport
 
 
+@mirrors(Identity)
 class IdentityShape(Shape):
     """A user, agent or group."""
-
-    id: str = Field(description="Its id")
-    kind: str = Field(description="`user`, `agent` or `group`")
-    name: str = Field(description="Its name for people")
-    admin: bool = Field(description="Whether it may do everything")
-    disabled: bool = Field(description="Whether it may do nothing")
-    home: str | None = Field(description="Cube that is used when none is named")
-    acts_for: str | None = Field(description="User an agent acts for")
-    created_by: str = Field(description="Who made it")
-    created_at: datetime = Field(description="When it was made")
 
 
 class MembersShape(Shape):
@@ -31,14 +24,9 @@ class MembersShape(Shape):
     members: list[str] = Field(description="Ids of its members")
 
 
+@mirrors(Grant)
 class GrantShape(Shape):
     """A role on a cube that was given to somebody."""
-
-    cube: str = Field(description="The cube")
-    identity: str = Field(description="User, agent or group; `*` is everyone")
-    role: str = Field(description="`reader`, `editor` or `owner`")
-    created_by: str = Field(description="Who gave it")
-    created_at: datetime = Field(description="When it was given")
 
 
 class RevokedShape(Shape):
@@ -58,19 +46,10 @@ class LimitsShape(Shape):
     tokens_per_day: int | None = Field(None, description="Tokens of the chat model a UTC day")
 
 
+@mirrors(Key)
 class KeyShape(Shape):
     """A key, without its secret."""
 
-    id: str = Field(description="Its id")
-    identity: str = Field(description="Whose it is")
-    name: str = Field(description="Its name")
-    hint: str = Field(description="How its secret begins")
-    rights: list[str] = Field(description="What calls with it may do at the most: `read`, `write`, `own`")
-    created_by: str = Field(description="Who made it")
-    created_at: datetime = Field(description="When it was made")
-    expires_at: datetime | None = Field(description="When it stops opening anything")
-    revoked_at: datetime | None = Field(description="When it was revoked")
-    last_used_at: datetime | None = Field(description="When it was used last, to the minute")
     limits: LimitsShape = Field(description="How much it may use")
 
 
@@ -248,43 +227,19 @@ class LearnAgainShape(Shape):
     items: int = Field(description="How many were kept from being learned")
 
 
+@mirrors(Fingerprint)
 class FingerprintShape(Shape):
     """What makes two embedders' vectors comparable."""
 
-    name: str = Field(description="Name of the embedder")
-    dimension: int = Field(description="Numbers of a vector")
-    prefix_rule: str = Field(description="What is put before a text")
-    normalised: bool = Field(description="Whether vectors have length 1")
 
-
+@mirrors(Cube)
 class CubeShape(Shape):
     """One cube: the unit of sharing and erasure."""
 
-    id: str = Field(description="Its id")
-    owner: str = Field(description="Who owns it")
-    description: str = Field(description="What it is for")
-    time_zone: str = Field(description="Zone that times without one are read in")
-    fingerprint: FingerprintShape = Field(description="Embedder its vectors are of")
-    created_at: datetime = Field(description="When it was made")
-    items: int = Field(description="Memories in it")
-    kind: str = Field(description="`memory` or `knowledge`")
-    redact_pii: bool = Field(description="Whether personal data is masked in what is added")
 
-
+@mirrors(Segment)
 class SegmentShape(Shape):
     """Pages of one topic in the mid tier."""
-
-    id: str = Field(description="Its id")
-    cube: str = Field(description="Cube it is in")
-    state: str = Field(description="`open` or `archived`")
-    summary: str = Field(description="What it is about")
-    keywords: list[str] = Field(description="Its keywords")
-    pages: int = Field(description="Pages in it")
-    heat: float = Field(description="Its heat now")
-    visits: int = Field(description="How often it was looked up")
-    pinned: bool = Field(description="Whether it stays out of the archive")
-    created_at: datetime = Field(description="When it was made")
-    updated_at: datetime = Field(description="When it was changed last")
 
 
 class TaskShape(Shape):
@@ -338,32 +293,18 @@ class OverviewShape(Shape):
     tokens_today: int = Field(description="Tokens of language models today")
 
 
+@mirrors(Difference)
 class DifferenceShape(Shape):
     """One thing that is wrong."""
 
-    store: str = Field(description="Where")
-    kind: str = Field(description="What kind of wrong")
-    subject: str = Field(description="What it is about")
-    detail: str = Field(description="What was or can be done")
 
-
+@mirrors(VerifyReport)
 class VerifyShape(Shape):
     """What was checked and found."""
 
-    items: int = Field(description="Memories checked")
-    checked: dict[str, int] = Field(description="What was checked, by store")
-    differences: list[DifferenceShape] = Field(description="What is wrong")
-    repaired: int = Field(description="How much was repaired")
     clean: bool = Field(description="True when nothing is wrong any more")
 
 
+@mirrors(Event)
 class EventShape(Shape):
     """One entry of a cube's chain of events."""
-
-    cube: str = Field(description="The cube")
-    seq: int = Field(description="Its number, from 1")
-    at: datetime = Field(description="When it was committed")
-    actor: str = Field(description="Who did it")
-    kind: str = Field(description="What was done, such as `add` or `move`")
-    item: str | None = Field(description="Id of the memory it is about")
-    body: Any = Field(description="Ids and numbers, never memory text; null when it was erased")

@@ -12,7 +12,7 @@ from memos.api.families import CurrentMemos
 from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
 from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout
 from memos.api.v1.shapes_cubes import EventShape, TaskShape
-from memos.core.types import Task
+from memos.core.types import Event, Task
 from memos.errors import InvalidInput
 
 router = APIRouter(prefix="/tasks", tags=["tasks"], responses=ERRORS)
@@ -133,9 +133,8 @@ async def stream_events(
         start = await poll(request, lambda: memos.events.head(target.cube, actor=target.actor))
     seen = start
 
-    def newer() -> list[EventShape]:
-        found = memos.events.list(target.cube, actor=target.actor, after=seen, kinds=kind, limit=_AT_ONCE)
-        return [EventShape.model_validate(event) for event in found]
+    def newer() -> list[Event]:
+        return memos.events.list(target.cube, actor=target.actor, after=seen, kinds=kind, limit=_AT_ONCE)
 
     first = await poll(request, newer)  # what may not be seen is refused before anything is sent
 
@@ -153,8 +152,8 @@ async def stream_events(
     return event_stream(told())
 
 
-def _told(event: EventShape) -> ServerEvent:
-    return ServerEvent(event.kind, event.model_dump(mode="json"), str(event.seq))
+def _told(event: Event) -> ServerEvent:
+    return ServerEvent(event.kind, EventShape.model_validate(event).model_dump(mode="json"), str(event.seq))
 
 
 def _number(text: str) -> int:
