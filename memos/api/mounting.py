@@ -16,11 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memos.kernel.memos import MemOS
 
+if TYPE_CHECKING:
+    from memos.api.mcp.http import Mcp
+    from memos.api.openai_proxy.upstream import Upstream
+
 log = logging.getLogger("memos.api")
 
-
-async def _nothing() -> None:
-    pass
+MCP = "/mcp"
 
 
 class LazyApp:
@@ -29,8 +31,9 @@ class LazyApp:
     `begin` is awaited once, before the first request.
     """
 
-    def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] = _nothing) -> None:
-        self._make, self._begin = make, begin
+    def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._make = make
+        self._begin = begin
         self._lock = anyio.Lock()
         self._app: ASGIApp | None = None
 
@@ -40,7 +43,8 @@ class LazyApp:
             async with self._lock:
                 if self._app is None:
                     made = await to_thread.run_sync(self._make)
-                    await self._begin()
+                    if self._begin is not None:
+                        await self._begin()
                     self._app = made
         return self._app
 
@@ -49,18 +53,11 @@ class LazyApp:
         try:
             await self.ready()
         except Exception:
-            log.exception("a family of routes cannot be made")
+            log.exception("a route group cannot be built")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         await (await self.ready())(scope, receive, send)
-
-
-if TYPE_CHECKING:
-    from memos.api.mcp.http import Mcp
-    from memos.api.openai_proxy.upstream import Upstream
-
-MCP = "/mcp"
 
 
 class RouteGroups:
@@ -71,20 +68,20 @@ class RouteGroups:
         self._upstream: Upstream | None = None
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
-        made: Mapping[str, Callable[[], FastAPI]] = {
+        builders: Mapping[str, Callable[[], FastAPI]] = {
             "/api/v1": self._v1,
             "/api/openmem/v1": self._openmem,
             "/product": self._product,
             "/openai/v1": self._proxy,
         }
-        self._made = {path: self._stopped(make) for path, make in made.items()}
-        self._lazy = {path: LazyApp(make) for path, make in self._made.items()}
-        # At this very path: a client does not follow from it to one with a slash at its end.
+        self._builders = {path: self._with_stopping(build) for path, build in builders.items()}
+        self._lazy = {path: LazyApp(build) for path, build in self._builders.items()}
+        # Not mounted: clients do not follow a redirect to a path with a slash at its end.
         self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
 
     def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
         """Return the application of each path, lazy ones if asked."""
-        return self._lazy if lazy else {path: make() for path, make in self._made.items()}
+        return self._lazy if lazy else {path: build() for path, build in self._builders.items()}
 
     @asynccontextmanager
     async def running(self, *, lazy: bool) -> AsyncIterator[None]:
@@ -103,22 +100,22 @@ class RouteGroups:
         for each in (*self._lazy.values(), self.mcp):
             assert isinstance(each, LazyApp)
             await each.prepare()
-        # All that stays to the end is there: looking through it held every request up for a tenth of a second.
+        # Everything that stays is loaded: a garbage collection through it held up requests for a tenth of a second.
         gc.freeze()
 
     async def _close(self) -> None:
         if self._upstream is not None:
             await self._upstream.close()
 
-    def _stopped(self, make: Callable[[], FastAPI]) -> Callable[[], FastAPI]:
-        def made() -> FastAPI:
-            app = make()
+    def _with_stopping(self, build: Callable[[], FastAPI]) -> Callable[[], FastAPI]:
+        def built() -> FastAPI:
+            app = build()
             app.state.stopping = self._stopping
             return app
 
-        return made
+        return built
 
-    # Each loads what it needs itself: hundreds of classes of shapes, and the protocol's library.
+    # Each imports what it needs itself: hundreds of models, and the MCP library.
 
     def _v1(self) -> FastAPI:
         from memos.api.v1.routes import create  # noqa: PLC0415 - see above
@@ -150,11 +147,11 @@ class RouteGroups:
 
     async def _begin_mcp(self) -> None:
         """Run the MCP server until the application ends."""
-        assert self._group is not None  # the application's lifespan began it
+        assert self._group is not None  # set by `running`
         await self._group.start(self._run_mcp)
 
     async def _run_mcp(self, *, task_status: TaskStatus[None]) -> None:
-        assert self._mcp is not None  # made before it is begun
+        assert self._mcp is not None  # built before it is begun
         async with self._mcp.running():
             task_status.started()
             await anyio.sleep_forever()

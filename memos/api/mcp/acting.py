@@ -20,7 +20,7 @@ from memos.kernel.memos import MemOS
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class ToolContext:
     """The installation a tool works on, and the identity it acts for."""
 
     memos: MemOS
@@ -28,52 +28,52 @@ class Acting:
     home: str
 
 
-_ACTING: ContextVar[Acting] = ContextVar("memos_mcp_acting")
+_CONTEXT: ContextVar[ToolContext] = ContextVar("memos_mcp_acting")
 
-Finding = Callable[[Request | None], AbstractContextManager[Acting]]
-"""Finds for whom a message acts, and holds what happens inside to what it may do."""
+ContextResolver = Callable[[Request | None], AbstractContextManager[ToolContext]]
+"""Enters the context of a message, and limits calls in the block to the rights of its key."""
 
 
-def acting() -> Acting:
+def current_context() -> ToolContext:
     """Return the context of the current message."""
-    return _ACTING.get()
+    return _CONTEXT.get()
 
 
-def by_key(memos: MemOS) -> Finding:
+def by_request_key(memos: MemOS) -> ContextResolver:
     """Let each message act for the identity of its own key."""
 
     @contextmanager
-    def found(request: Request | None) -> Iterator[Acting]:
+    def resolve(request: Request | None) -> Iterator[ToolContext]:
         caller = None if request is None else getattr(request.state, "caller", None)
         if not isinstance(caller, Caller):  # nothing gets here past the keys
             raise MCPError(INTERNAL_ERROR, "The message has no key.")
-        # Anew, whatever context the session began in: it may have been another's.
+        # Each time: the session may have begun with another key.
         with calling(caller):
-            whose = resolve_identity(memos, caller)
-            yield Acting(memos, whose.actor, whose.home)
+            identity = resolve_identity(memos, caller)
+            yield ToolContext(memos, identity.actor, identity.home)
 
-    return found
+    return resolve
 
 
-def always(memos: Callable[[], MemOS], whose: RequestIdentity) -> Finding:
+def always_as(memos: Callable[[], MemOS], identity: RequestIdentity) -> ContextResolver:
     """Let every message act for one user."""
 
     @contextmanager
-    def found(_: Request | None) -> Iterator[Acting]:
-        yield Acting(memos(), whose.actor, whose.home)
+    def resolve(_: Request | None) -> Iterator[ToolContext]:
+        yield ToolContext(memos(), identity.actor, identity.home)
 
-    return found
+    return resolve
 
 
-def acting_for(finding: Finding) -> ServerMiddleware[Any]:
+def context_middleware(resolver: ContextResolver) -> ServerMiddleware[Any]:
     """Return the middleware that sets the context of each message."""
 
     async def around(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        with finding(ctx.request) as found:
-            token = _ACTING.set(found)
+        with resolver(ctx.request) as context:
+            token = _CONTEXT.set(context)
             try:
                 return await call_next(ctx)
             finally:
-                _ACTING.reset(token)
+                _CONTEXT.reset(token)
 
     return around

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from memos.api.families import create_group
-from memos.api.mcp.acting import by_key
+from memos.api.mcp.acting import by_request_key
 from memos.api.mcp.server import create
 from memos.api.mounting import MCP
 from memos.api.v1.common import error_response
@@ -31,7 +31,7 @@ class _Endpoint:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Take requests for the duration of the block."""
-        server = create(by_key(self._memos))
+        server = create(by_request_key(self._memos))
         server.streamable_http_app(
             stateless_http=True,
             json_response=True,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from memos.api.mcp.acting import Acting, acting
+from memos.api.mcp.acting import ToolContext, current_context
 from memos.core.text.rendering import fenced, is_untrusted, speaker_of
 from memos.core.text.validation import check_text
 from memos.core.types import Hit, Item, ItemType, Json, Role, Trust
@@ -90,15 +90,15 @@ def add_memory(
     meta_data: Annotated[dict[str, Any] | None, Field(description="Own fields of it")] = None,
 ) -> AddedExchange:
     """Remember one exchange of the user with the assistant."""
-    now = acting()
+    context = current_context()
     said: list[dict[str, Json]] = []
     for name, role, text in (("user_input", Role.USER, user_input), ("agent_response", Role.ASSISTANT, agent_response)):
         if not text.strip():
             raise InvalidInput(name, "is empty; an exchange has something said on both sides")
         said.append({"role": str(role), "content": text} | ({"chat_time": timestamp} if timestamp else {}))
-    receipt = now.memos.add(said, cube=now.home, actor=now.actor, conversation=CONVERSATION, info=meta_data)
+    receipt = context.memos.add(said, cube=context.home, actor=context.actor, conversation=CONVERSATION, info=meta_data)
     return AddedExchange(
-        status="success", message="stored", timestamp=timestamp or _now(now), ids=list(receipt.item_ids)
+        status="success", message="stored", timestamp=timestamp or _now(context), ids=list(receipt.item_ids)
     )
 
 
@@ -109,21 +109,21 @@ def retrieve_memory(
     max_results: Annotated[int, Field(description="Most of each kind", ge=1, le=_MOST)] = 10,
 ) -> Retrieved:
     """Return the newest exchanges, older ones that matter to a query, the profile, and knowledge that matters to it."""
-    now = acting()
+    context = current_context()
     for name, text in (("relationship_with_user", relationship_with_user), ("style_hint", style_hint)):
         check_text(name, text, _STYLE_CHARS)
-    recent = now.memos.exchanges.newest(CONVERSATION, cube=now.home, actor=now.actor, limit=_RECENT)
+    recent = context.memos.exchanges.newest(CONVERSATION, cube=context.home, actor=context.actor, limit=_RECENT)
     shown = {message for exchange in recent for message in exchange.messages}
-    hits = _found(now, query, (ItemType.MESSAGE,), max_results * _HITS_AN_EXCHANGE)
-    around = now.memos.exchanges.around([hit.item.id for hit in hits], cube=now.home, actor=now.actor)
+    hits = _found(context, query, (ItemType.MESSAGE,), max_results * _HITS_AN_EXCHANGE)
+    around = context.memos.exchanges.around([hit.item.id for hit in hits], cube=context.home, actor=context.actor)
     pages = [_page(exchange) for exchange in around if not shown & set(exchange.messages)][:max_results]
-    of_user = [_known(hit.item, hit) for hit in _found(now, query, _USER, max_results)]
-    of_assistant = [_known(hit.item, hit) for hit in _found(now, query, _ASSISTANT, max_results)]
+    of_user = [_known(hit.item, hit) for hit in _found(context, query, _USER, max_results)]
+    of_assistant = [_known(hit.item, hit) for hit in _found(context, query, _ASSISTANT, max_results)]
     return Retrieved(
         status="success",
         query=query,
-        timestamp=_now(now),
-        user_profile=_profile(now),
+        timestamp=_now(context),
+        user_profile=_profile(context),
         short_term_memory=[_page(exchange) for exchange in recent],
         short_term_count=len(recent),
         retrieved_pages=pages,
@@ -140,14 +140,14 @@ def get_user_profile(
     include_assistant_knowledge: Annotated[bool, Field(description="Also what the assistant knows")] = False,
 ) -> UserProfile:
     """Return what is known of the user."""
-    now = acting()
-    of_user = _listed(now, _USER) if include_knowledge else []
-    of_assistant = _listed(now, _ASSISTANT) if include_assistant_knowledge else []
+    context = current_context()
+    of_user = _listed(context, _USER) if include_knowledge else []
+    of_assistant = _listed(context, _ASSISTANT) if include_assistant_knowledge else []
     return UserProfile(
         status="success",
-        timestamp=_now(now),
-        user_id=now.actor,
-        user_profile=_profile(now),
+        timestamp=_now(context),
+        user_id=context.actor,
+        user_profile=_profile(context),
         user_knowledge=of_user,
         user_knowledge_count=len(of_user),
         assistant_knowledge=of_assistant,
@@ -155,27 +155,30 @@ def get_user_profile(
     )
 
 
-def _now(now: Acting) -> str:
-    return now.memos.clock.now().isoformat(timespec="seconds")
+def _now(context: ToolContext) -> str:
+    return context.memos.clock.now().isoformat(timespec="seconds")
 
 
-def _profile(now: Acting) -> str:
+def _profile(context: ToolContext) -> str:
     """Return the profiles of everybody the cube knows: the user, and those spoken of."""
-    subjects = now.memos.profile.subjects(now.home, actor=now.actor)
-    told = [now.memos.profile.render(now.home, subject, _PROFILE_TOKENS, actor=now.actor) for subject in subjects[:10]]
+    subjects = context.memos.profile.subjects(context.home, actor=context.actor)
+    told = [
+        context.memos.profile.render(context.home, subject, _PROFILE_TOKENS, actor=context.actor)
+        for subject in subjects[:10]
+    ]
     return "\n".join(text for text in told if text)
 
 
-def _found(now: Acting, query: str, types: tuple[ItemType, ...], most: int) -> tuple[Hit, ...]:
+def _found(context: ToolContext, query: str, types: tuple[ItemType, ...], most: int) -> tuple[Hit, ...]:
     wanted = {"type": {"in": [str(type_) for type_ in types]}}
-    most = min(most, now.memos.settings.limits.top_k)
-    return now.memos.search(query, cubes=[now.home], actor=now.actor, top_k=most, filter=wanted).hits
+    most = min(most, context.memos.settings.limits.top_k)
+    return context.memos.search(query, cubes=[context.home], actor=context.actor, top_k=most, filter=wanted).hits
 
 
-def _listed(now: Acting, types: tuple[ItemType, ...]) -> list[Knowledge]:
+def _listed(context: ToolContext, types: tuple[ItemType, ...]) -> list[Knowledge]:
     wanted = {"and": [{"type": {"in": [str(type_) for type_ in types]}}, {"status": "active"}]}
-    found = now.memos.list(cube=now.home, actor=now.actor, filter=wanted, limit=_MOST)
-    return [_known(now.memos.get(item.id, actor=now.actor)) for item in found]
+    found = context.memos.list(cube=context.home, actor=context.actor, filter=wanted, limit=_MOST)
+    return [_known(context.memos.get(item.id, actor=context.actor)) for item in found]
 
 
 def _known(item: Item, hit: Hit | None = None) -> Knowledge:
@@ -193,5 +196,5 @@ def _page(exchange: Exchange) -> Page:
     return Page(user_input=said[0], agent_response=said[1], timestamp=at, meta_info=dict(exchange.info))
 
 
-READING = (retrieve_memory, get_user_profile)
-CHANGING = (add_memory,)
+READ_TOOLS = (retrieve_memory, get_user_profile)
+WRITE_TOOLS = (add_memory,)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from memos.api.families import unknown_name
 from memos.api.mcp import memoryos_tools, tools
-from memos.api.mcp.acting import Finding, acting, acting_for
+from memos.api.mcp.acting import ContextResolver, context_middleware, current_context
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError, shown
 from memos.version import __version__
@@ -50,18 +50,22 @@ class _Tool(Tool):
             raise
 
 
-def create(finding: Finding) -> MCPServer[Any]:
+def create(resolver: ContextResolver) -> MCPServer[Any]:
     """Return a server; `finding` says which identity each message acts for."""
     made = [
-        *_tools((*tools.READING, *memoryos_tools.READING), read_only=True),
-        *_tools((*tools.CHANGING, *memoryos_tools.CHANGING), read_only=False),
-        *_tools(tools.LOSING, read_only=False, destructive=True),
+        *_tools((*tools.READ_TOOLS, *memoryos_tools.READ_TOOLS), read_only=True),
+        *_tools((*tools.WRITE_TOOLS, *memoryos_tools.WRITE_TOOLS), read_only=False),
+        *_tools(tools.DESTRUCTIVE_TOOLS, read_only=False, destructive=True),
     ]
     root, quiet = logging.getLogger(), logging.NullHandler()
     root.addHandler(quiet)  # with a handler there, the SDK leaves the program's logging as it is
     try:
         server: MCPServer[Any] = MCPServer(
-            "memstrata", instructions=_INSTRUCTIONS, version=__version__, tools=made, middleware=[acting_for(finding)]
+            "memstrata",
+            instructions=_INSTRUCTIONS,
+            version=__version__,
+            tools=made,
+            middleware=[context_middleware(resolver)],
         )
     finally:
         root.removeHandler(quiet)
@@ -70,25 +74,25 @@ def create(finding: Finding) -> MCPServer[Any]:
         name="status",
         mime_type="application/json",
         description="Whether memory can be used, for whom, and what its background does",
-    )(_told(_status, ResourceError))
+    )(_with_errors_as(_status, ResourceError))
     server.resource(
         "memoryos://config",
         name="config",
         mime_type="application/json",
         description="The settings memory works by, without keys, passwords and addresses",
-    )(_told(_config, ResourceError))
+    )(_with_errors_as(_config, ResourceError))
     return server
 
 
 def _tools(functions: Sequence[Callable[..., Any]], *, read_only: bool, destructive: bool = False) -> list[Tool]:
     hints = ToolAnnotations(read_only_hint=read_only, destructive_hint=destructive, open_world_hint=False)
-    made = [_Tool.from_function(_told(function, ToolError), annotations=hints) for function in functions]
+    made = [_Tool.from_function(_with_errors_as(function, ToolError), annotations=hints) for function in functions]
     for tool in made:
         tool.parameters["additionalProperties"] = False
     return made
 
 
-def _told(function: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
+def _with_errors_as(function: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
     """Return the function with our errors raised as errors of the protocol."""
 
     @wraps(function)
@@ -102,16 +106,16 @@ def _told(function: Callable[..., Any], kind: type[Exception]) -> Callable[..., 
 
 
 def _status() -> str:
-    now = acting()
-    now.memos.check_ready()
-    cubes = now.memos.cubes.list(actor=now.actor)
-    tasks = now.memos.tasks.counts(actor=now.actor)
+    context = current_context()
+    context.memos.check_ready()
+    cubes = context.memos.cubes.list(actor=context.actor)
+    tasks = context.memos.tasks.counts(actor=context.actor)
     return _json(
         {
             "status": "ok",
             "version": __version__,
-            "user": now.actor,
-            "cube": now.home,
+            "user": context.actor,
+            "cube": context.home,
             "cubes": len(cubes),
             "memories": sum(cube.items for cube in cubes),
             "tasks": {str(state): tasks[state] for state in tasks},
@@ -121,7 +125,7 @@ def _status() -> str:
 
 def _config() -> str:
     """Return settings, each listed by name: a new one may be a secret."""
-    settings = acting().memos.settings
+    settings = current_context().memos.settings
     return _json(
         {
             "version": __version__,

@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 
 from memos.api.dialects import RequestIdentity
-from memos.api.mcp.acting import always
+from memos.api.mcp.acting import always_as
 from memos.api.mcp.server import create
 from memos.kernel.memos import MemOS
 
@@ -23,7 +23,7 @@ def run(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], 
 async def _answer(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], None]) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_when_told, close)
-        await create(always(memos, whose)).run_stdio_async()
+        await create(always_as(memos, whose)).run_stdio_async()
         tasks.cancel_scope.cancel()
 
 

@@ -1,4 +1,4 @@
-"""`/product/chat/complete` and `/product/chat/stream`: answers made with memory."""
+"""Routes of `/product/chat`: answers from memory, complete or streamed."""
 
 from __future__ import annotations
 

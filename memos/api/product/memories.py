@@ -84,12 +84,12 @@ async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
 
 
 def task_key(task_id: str) -> str:
-    """Return the idempotency key of what a client adds under a task's id."""
+    """Return the idempotency key of an add under a client's own task id."""
     return f"task:{task_id}"
 
 
 def _stored(memos: MemOS, actor: str, receipts: Sequence[AddReceipt]) -> list[dict[str, Any]]:
-    """Return what was stored, and what has been read out of it by now."""
+    """Return what was stored, and what has been extracted from it so far."""
     found: list[Item] = []
     for receipt in receipts:
         for item in receipt.item_ids:
@@ -185,7 +185,7 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
 
 
 def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
-    """Take the newest words of a user that were sent as an add for a correction."""
+    """Take the user's last words as a correction."""
     said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
     words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
     if not words or not isinstance(words[-1], str):
@@ -360,7 +360,7 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
 
 
 def _graph(items: list[Item]) -> dict[str, Any]:
-    """Return items as nodes; the edges lead from what is derived to what it is derived from, where both are shown."""
+    """Return items as nodes, with edges to the items they supersede."""
     ids = {item.id for item in items}
     edges = [
         {"source": item.superseded_by, "target": item.id, "type": "SUPERSEDES"}

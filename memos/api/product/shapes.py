@@ -1,4 +1,4 @@
-"""How memories look in answers of these routes: text, and everything else under `metadata`."""
+"""Envelope of `/product`, and memories as its clients read them: text, and everything else under `metadata`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Body(BaseModel):
 
 
 def done(data: Any, message: str = "ok") -> dict[str, Any]:
-    """Return a good answer."""
+    """Return a successful answer."""
     return envelope(200, message, data)
 
 
@@ -58,12 +58,12 @@ _SHOWN_ID_CHARS = 8
 
 
 def memory_type(item: Item) -> str:
-    """Return the name that clients know a type of item by."""
+    """Return the clients' name of an item's type."""
     return _MEMORY_TYPES.get(item.type, _LONG_TERM)
 
 
 def types_named(name: str) -> list[str]:
-    """Return the types of items that a client means by a name; none for a name that is no type."""
+    """Return the types of items that a client's name stands for, none for an unknown name."""
     return [str(type_) for type_ in ItemType if _MEMORY_TYPES.get(type_, _LONG_TERM) == name]
 
 
@@ -97,7 +97,7 @@ def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
 
 
 def buckets(cubes: Sequence[str], hits: Iterable[Hit]) -> list[dict[str, Any]]:
-    """Return hits by the cube they are in, for every cube that was asked."""
+    """Return hits grouped by cube, for every cube that was searched."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for hit in hits:
         shown = memory(hit.item, hit.relevance)
