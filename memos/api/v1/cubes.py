@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -19,10 +20,12 @@ from memos.api.v1.common import (
     RequestTarget,
     creation,
 )
-from memos.api.v1.shapes import EraseReceiptShape
-from memos.api.v1.shapes_cubes import CubeShape, GrantShape, OverviewShape, RevokedShape, VerifyShape
+from memos.api.v1.shapes import ValueRoute
+from memos.api.v1.shapes_cubes import OverviewShape, RevokedShape
+from memos.core.identities import Grant
+from memos.core.types import Cube, EraseReceipt, VerifyReport
 
-router = APIRouter(tags=["cubes"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, tags=["cubes"], responses=ERRORS)
 
 
 class CreateCubeBody(Body):
@@ -58,10 +61,10 @@ class GrantBody(BaseModel):
 @router.post("/cubes", status_code=201)
 def create(
     body: CreateCubeBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> CubeShape:
+) -> Cube:
     """Make an empty cube."""
     actor = resolve_identity(memos, caller, body.user).actor
-    made = memos.idempotency.once(
+    return memos.idempotency.once(
         creation(idempotency_key, "cubes.create", RequestTarget(actor, body.id), body),
         lambda: memos.cubes.create(
             body.id, actor=actor, description=body.description, time_zone=body.time_zone, redact_pii=body.redact_pii
@@ -69,13 +72,12 @@ def create(
         ids=lambda cube: [cube.id],
         again=lambda ids: memos.cubes.get(ids[0], actor=actor),
     )
-    return CubeShape.model_validate(made)
 
 
 @router.get("/cubes")
-def list_(memos: CurrentMemos, acting: CurrentIdentity) -> list[CubeShape]:
+def list_(memos: CurrentMemos, acting: CurrentIdentity) -> list[Cube]:
     """Return the cubes one may read, by id."""
-    return [CubeShape.model_validate(cube) for cube in memos.cubes.list(actor=acting.actor)]
+    return memos.cubes.list(actor=acting.actor)
 
 
 @router.get("/overview")
@@ -98,24 +100,22 @@ def stats(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Overvie
 
 
 @router.post("/cubes/{cube:path}/verify")
-def verify(cube: CubeId, body: VerifyBody, memos: CurrentMemos, caller: CurrentCaller) -> VerifyShape:
+def verify(cube: CubeId, body: VerifyBody, memos: CurrentMemos, caller: CurrentCaller) -> VerifyReport:
     """Compare a cube with itself and its indexes."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    return VerifyShape.model_validate(memos.verify(cubes=[cube], actor=actor, repair=body.repair))
+    return memos.verify(cubes=[cube], actor=actor, repair=body.repair)
 
 
 @router.get("/cubes/{cube:path}/grants")
-def grants(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> list[GrantShape]:
+def grants(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Sequence[Grant]:
     """Return who was given which role on a cube."""
-    return [GrantShape.model_validate(grant) for grant in memos.sharing.grants(cube, actor=acting.actor)]
+    return memos.sharing.grants(cube, actor=acting.actor)
 
 
 @router.put("/cubes/{cube:path}/grants/{identity:path}")
-def share(
-    cube: CubeId, identity: IdentityId, body: GrantBody, memos: CurrentMemos, acting: CurrentIdentity
-) -> GrantShape:
+def share(cube: CubeId, identity: IdentityId, body: GrantBody, memos: CurrentMemos, acting: CurrentIdentity) -> Grant:
     """Give somebody a role on a cube, in place of the one given before; `*` is everyone."""
-    return GrantShape.model_validate(memos.sharing.grant(cube, identity, body.role, actor=acting.actor))
+    return memos.sharing.grant(cube, identity, body.role, actor=acting.actor)
 
 
 @router.delete("/cubes/{cube:path}/grants/{identity:path}")
@@ -125,20 +125,19 @@ def unshare(cube: CubeId, identity: IdentityId, memos: CurrentMemos, acting: Cur
 
 
 @router.get("/cubes/{cube:path}")
-def get(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> CubeShape:
+def get(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Cube:
     """Return one cube."""
-    return CubeShape.model_validate(memos.cubes.get(cube, actor=acting.actor))
+    return memos.cubes.get(cube, actor=acting.actor)
 
 
 @router.patch("/cubes/{cube:path}")
-def change(cube: CubeId, body: ChangeCubeBody, memos: CurrentMemos, caller: CurrentCaller) -> CubeShape:
+def change(cube: CubeId, body: ChangeCubeBody, memos: CurrentMemos, caller: CurrentCaller) -> Cube:
     """Describe a cube anew, or have personal data masked in it, or not."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    changed = memos.cubes.change(cube, actor=actor, description=body.description, redact_pii=body.redact_pii)
-    return CubeShape.model_validate(changed)
+    return memos.cubes.change(cube, actor=actor, description=body.description, redact_pii=body.redact_pii)
 
 
 @router.delete("/cubes/{cube:path}")
-def drop(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
+def drop(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceipt:
     """Erase everything in a cube, then the cube."""
-    return EraseReceiptShape.model_validate(memos.cubes.drop(cube, actor=acting.actor))
+    return memos.cubes.drop(cube, actor=acting.actor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
@@ -30,14 +31,16 @@ from memos.api.v1.common import (
     creation,
     target_of,
 )
-from memos.api.v1.shapes import EraseReceiptShape, FileShape, ItemShape, KnowledgeBaseShape, TextShape
-from memos.core.types import FileState, StoredFile
+from memos.api.v1.shapes import KnowledgeBaseShape, TextShape, ValueRoute
+from memos.core.types import EraseReceipt, FileState, Item, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS
 
-router = APIRouter(tags=["documents"], responses=ERRORS)
-knowledge_router = APIRouter(prefix="/knowledge-bases", tags=["knowledge-bases"], responses=ERRORS)
-images_router = APIRouter(prefix="/images", tags=["images"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, tags=["documents"], responses=ERRORS)
+knowledge_router = APIRouter(
+    route_class=ValueRoute, prefix="/knowledge-bases", tags=["knowledge-bases"], responses=ERRORS
+)
+images_router = APIRouter(route_class=ValueRoute, prefix="/images", tags=["images"], responses=ERRORS)
 
 
 class DocumentBody(CubeBody):
@@ -50,7 +53,7 @@ class DocumentBody(CubeBody):
 @router.post("/documents", status_code=201, name="add")
 def add_document(
     body: DocumentBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> FileShape:
+) -> StoredFile:
     """Keep a file and have it read in the background; the same bytes again are the same file."""
     try:
         data = base64.b64decode(body.content, validate=True)
@@ -67,7 +70,7 @@ def upload_document(
     cube: Annotated[str | None, Form(description="Cube; default: the user's own")] = None,
     user: Annotated[str | None, Form(description="User or agent to act for; default: whom the key belongs to")] = None,
     idempotency_key: IdempotencyKey = None,
-) -> FileShape:
+) -> StoredFile:
     """Keep a file that is sent as a form, and have it read in the background."""
     most = memos.settings.limits.file_bytes
     data = file.file.read(most + 1)
@@ -80,28 +83,28 @@ def list_documents(
     memos: CurrentMemos,
     target: CurrentTarget,
     state: Annotated[list[str], Query(description="Only in these states; default: all but deleted ones")] = [],  # noqa: B006
-) -> list[FileShape]:
+) -> Sequence[StoredFile]:
     """Return a cube's files, the newest first."""
-    found = memos.documents.list(cube=target.cube, actor=target.actor, states=state)
-    return [FileShape.model_validate(file) for file in found]
+    return memos.documents.list(cube=target.cube, actor=target.actor, states=state)
 
 
 @router.get("/documents/{file}", name="get")
-def get_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> FileShape:
+def get_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> StoredFile:
     """Return a file as it stands, also a deleted one."""
-    return FileShape.model_validate(memos.documents.get(file, cube=cube, actor=acting.actor))
+    return memos.documents.get(file, cube=cube, actor=acting.actor)
 
 
 @router.get("/documents/{file}/wait", name="wait")
 async def wait_for_document(
     file: FileId, request: Request, memos: CurrentMemos, acting: CurrentIdentity, timeout_s: Timeout = 30.0
-) -> FileShape:
+) -> StoredFile:
     """Return a file when it was read or given up, or as it stands when the time is over."""
     found: StoredFile | None = None
     async for found in poll_for(request, lambda: memos.documents.get(file, actor=acting.actor), timeout_s):
         if found.state is not FileState.PROCESSING:
             break
-    return FileShape.model_validate(found)
+    assert found is not None  # the first poll comes at once
+    return found
 
 
 @router.get("/documents/{file}/content", responses=BYTES, response_class=Response, name="content")
@@ -118,28 +121,25 @@ def document_markdown(file: FileId, memos: CurrentMemos, acting: CurrentIdentity
 
 
 @router.delete("/documents/{file}", name="delete")
-def delete_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> FileShape:
+def delete_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> StoredFile:
     """Take a file out of sight with all that was made of it; it is erased when the retention period is over."""
-    return FileShape.model_validate(memos.documents.delete(file, cube=cube, actor=acting.actor))
+    return memos.documents.delete(file, cube=cube, actor=acting.actor)
 
 
 @router.post("/documents/{file}/erase", name="erase")
-def erase_document(
-    file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> EraseReceiptShape:
+def erase_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> EraseReceipt:
     """Remove a file, its passages and all that was made of them, for good."""
-    return EraseReceiptShape.model_validate(memos.documents.erase(file, cube=cube, actor=acting.actor))
+    return memos.documents.erase(file, cube=cube, actor=acting.actor)
 
 
-def _taken_in(memos: MemOS, target: RequestTarget, file: tuple[str, bytes], key: str | None) -> FileShape:
+def _taken_in(memos: MemOS, target: RequestTarget, file: tuple[str, bytes], key: str | None) -> StoredFile:
     given = [file[0], hashlib.sha256(file[1]).hexdigest()] if key is not None else None
-    made = memos.idempotency.once(
+    return memos.idempotency.once(
         creation(key, "documents.add", target, given),
         lambda: memos.documents.add(file, cube=target.cube, actor=target.actor),
         ids=lambda stored: [stored.id],
         again=lambda ids: memos.documents.get(ids[0], actor=target.actor),
     )
-    return FileShape.model_validate(made)
 
 
 class CreateBaseBody(Body):
@@ -178,15 +178,15 @@ def get_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentit
 
 
 @knowledge_router.delete("/{cube:path}", name="drop")
-def drop_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
+def drop_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceipt:
     """Erase everything in a knowledge base, then itself."""
-    return EraseReceiptShape.model_validate(memos.knowledge.drop(cube, actor=acting.actor))
+    return memos.knowledge.drop(cube, actor=acting.actor)
 
 
 @images_router.get("/{file}", name="get")
-def get_image(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> FileShape:
+def get_image(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> StoredFile:
     """Return what is known of an image."""
-    return FileShape.model_validate(memos.images.get(file, cube=cube, actor=acting.actor))
+    return memos.images.get(file, cube=cube, actor=acting.actor)
 
 
 @images_router.get("/{file}/content", responses=BYTES, response_class=Response, name="content")
@@ -197,9 +197,6 @@ def image_content(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cu
 
 
 @images_router.get("/{file}/description", name="description")
-def image_description(
-    file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> ItemShape | None:
+def image_description(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Item | None:
     """Return what a model said of an image; null while none has looked."""
-    found = memos.images.description(file, cube=cube, actor=acting.actor)
-    return None if found is None else ItemShape.model_validate(found)
+    return memos.images.description(file, cube=cube, actor=acting.actor)

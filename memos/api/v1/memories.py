@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -25,18 +26,13 @@ from memos.api.v1.common import (
     target_of,
 )
 from memos.api.v1.shapes import (
-    AddReceiptShape,
-    EraseReceiptShape,
-    ExtractionShape,
-    FileShape,
     ItemIdsShape,
-    ItemShape,
-    SourceShape,
-    VersionShape,
+    ValueRoute,
 )
+from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Source, StoredFile, Version
 
-evidence_router = APIRouter(tags=["memories"], responses=ERRORS)
-router = APIRouter(prefix="/memories", tags=["memories"], responses=ERRORS)
+evidence_router = APIRouter(route_class=ValueRoute, tags=["memories"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, prefix="/memories", tags=["memories"], responses=ERRORS)
 
 ReceiptId = Annotated[str, Path(description="Id of a receipt")]
 
@@ -56,16 +52,16 @@ class UsedBody(CubeBody):
 
 
 @evidence_router.post("/memories/erase", name="erase")
-def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceiptShape:
+def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceipt:
     """Remove memories in every form, with what was made of them."""
     actor = actor_of(memos, caller, body)
-    return EraseReceiptShape.model_validate(memos.erase(body.item_ids, cube=body.cube, actor=actor, wait=body.wait))
+    return memos.erase(body.item_ids, cube=body.cube, actor=actor, wait=body.wait)
 
 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
-def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
+def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceipt:
     """Return an erasure's receipt as it stands."""
-    return EraseReceiptShape.model_validate(memos.erase_receipt(receipt, actor=acting.actor))
+    return memos.erase_receipt(receipt, actor=acting.actor)
 
 
 @evidence_router.post("/memories/used", status_code=204, name="used")
@@ -78,25 +74,26 @@ def mark_used(body: UsedBody, memos: CurrentMemos, caller: CurrentCaller) -> Non
 @evidence_router.get("/memories/{item}/sources", name="sources")
 def memory_sources(
     item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> list[SourceShape]:
+) -> Sequence[Source]:
     """Return the passages a memory comes from."""
     found = memos.get(item, cube=cube, actor=acting.actor)
-    return [SourceShape.model_validate(source) for source in found.sources]
+    return found.sources
 
 
 @evidence_router.get("/memories/{item}/extractions", name="extractions")
 def memory_extractions(
     item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> list[ExtractionShape]:
+) -> Sequence[ExtractionRecord]:
     """Return what read a message into facts, or read a fact."""
-    found = memos.extractions(item, cube=cube, actor=acting.actor)
-    return [ExtractionShape.model_validate(each) for each in found]
+    return memos.extractions(item, cube=cube, actor=acting.actor)
 
 
 @evidence_router.get("/memories/{item}/images", name="images")
-def memory_images(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> list[FileShape]:
+def memory_images(
+    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
+) -> Sequence[StoredFile]:
     """Return the images of a message."""
-    return [FileShape.model_validate(each) for each in memos.images.of(item, cube=cube, actor=acting.actor)]
+    return memos.images.of(item, cube=cube, actor=acting.actor)
 
 
 @evidence_router.put("/memories/{item}/pin", status_code=204, name="pin")
@@ -161,10 +158,10 @@ class RollbackBody(ItemBody):
 @router.post("", status_code=201, name="add")
 def add_memories(
     body: AddBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> AddReceiptShape:
+) -> AddReceipt:
     """Store messages; they are durable and can be found when this answers."""
     target = target_of(memos, caller, body)
-    receipt = memos.add(
+    return memos.add(
         body.messages,
         cube=target.cube,
         actor=target.actor,
@@ -175,16 +172,14 @@ def add_memories(
         mode=body.mode,
         tools=body.tools,
     )
-    return AddReceiptShape.model_validate(receipt)
 
 
 @router.get("", name="list_")
 def list_memories(
     memos: CurrentMemos, target: CurrentTarget, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
-) -> list[ItemShape]:
+) -> list[Item]:
     """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
-    found = memos.list(cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset)
-    return [ItemShape.model_validate(item) for item in found]
+    return memos.list(cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset)
 
 
 @router.post("/delete", name="delete_several")
@@ -195,16 +190,16 @@ def delete_memories(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller
 
 
 @router.get("/{item}", name="get")
-def get_memory(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> ItemShape:
+def get_memory(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Item:
     """Return one memory with its sources."""
-    return ItemShape.model_validate(memos.get(item, cube=cube, actor=acting.actor))
+    return memos.get(item, cube=cube, actor=acting.actor)
 
 
 @router.patch("/{item}", name="update")
-def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
+def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Write a memory's next version."""
     given = body.model_fields_set - {"user", "cube", "expected_version", "reason"}
-    changed = memos.update(
+    return memos.update(
         item,
         cube=body.cube,
         actor=actor_of(memos, caller, body),
@@ -212,7 +207,6 @@ def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: C
         reason=body.reason,
         **{name: getattr(body, name) for name in given},
     )
-    return ItemShape.model_validate(changed)
 
 
 @router.delete("/{item}", name="delete")
@@ -224,21 +218,18 @@ def delete_memory(
 
 
 @router.get("/{item}/history", name="history")
-def memory_history(
-    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
-) -> list[VersionShape]:
+def memory_history(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> list[Version]:
     """Return every version of a memory, also of a deleted one: who, when, why, before and after."""
-    return [VersionShape.model_validate(each) for each in memos.history(item, cube=cube, actor=acting.actor)]
+    return memos.history(item, cube=cube, actor=acting.actor)
 
 
 @router.post("/{item}/rollback", name="rollback")
-def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
+def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Write a new version equal to an old one."""
-    back = memos.rollback(
+    return memos.rollback(
         item,
         body.to_version,
         cube=body.cube,
         actor=actor_of(memos, caller, body),
         expected_version=body.expected_version,
     )
-    return ItemShape.model_validate(back)

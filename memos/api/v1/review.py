@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -22,11 +23,11 @@ from memos.api.v1.common import (
     creation,
     target_of,
 )
-from memos.api.v1.shapes import EffectShape, ItemShape, PendingShape, RuleShape
-from memos.core.types import RetentionRule
+from memos.api.v1.shapes import ValueRoute
+from memos.core.types import Item, PendingItem, RetentionEffect, RetentionRule
 from memos.errors import NotFound
 
-router = APIRouter(responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, responses=ERRORS)
 
 RuleId = Annotated[str, Path(description="Id of a rule")]
 
@@ -55,46 +56,41 @@ class RuleBody(CubeBody):
 
 
 @router.get("/review", tags=["review"])
-def pending(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> list[PendingShape]:
+def pending(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[PendingItem]:
     """Return what awaits review in a cube and why, oldest first."""
-    found = memos.review.list(cube=target.cube, actor=target.actor, limit=limit)
-    return [PendingShape.model_validate(each) for each in found]
+    return memos.review.list(cube=target.cube, actor=target.actor, limit=limit)
 
 
 @router.post("/review/{item}/approve", tags=["review"])
-def approve(item: ItemId, body: ApproveBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
+def approve(item: ItemId, body: ApproveBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Let a memory be found."""
     actor = actor_of(memos, caller, body)
-    return ItemShape.model_validate(
-        memos.review.approve(item, cube=body.cube, actor=actor, expected_version=body.expected_version)
-    )
+    return memos.review.approve(item, cube=body.cube, actor=actor, expected_version=body.expected_version)
 
 
 @router.post("/review/{item}/edit", tags=["review"])
-def edit(item: ItemId, body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
+def edit(item: ItemId, body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Let a memory be found with another text."""
     actor = actor_of(memos, caller, body)
-    return ItemShape.model_validate(
-        memos.review.edit(item, body.text, cube=body.cube, actor=actor, expected_version=body.expected_version)
-    )
+    return memos.review.edit(item, body.text, cube=body.cube, actor=actor, expected_version=body.expected_version)
 
 
 @router.post("/review/{item}/reject", tags=["review"])
-def reject(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> ItemShape:
+def reject(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Item:
     """Delete a memory that awaits review; a rollback lets it wait again."""
-    return ItemShape.model_validate(memos.review.reject(item, cube=cube, actor=acting.actor))
+    return memos.review.reject(item, cube=cube, actor=acting.actor)
 
 
 @router.get("/retention/rules", tags=["retention"])
-def list_rules(memos: CurrentMemos, target: CurrentTarget) -> list[RuleShape]:
+def list_rules(memos: CurrentMemos, target: CurrentTarget) -> Sequence[RetentionRule]:
     """Return a cube's rules in the order in which they are applied."""
-    return [RuleShape.model_validate(rule) for rule in memos.retention.list(cube=target.cube, actor=target.actor)]
+    return memos.retention.list(cube=target.cube, actor=target.actor)
 
 
 @router.post("/retention/rules", status_code=201, tags=["retention"])
 def add_rule(
     body: RuleBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> RuleShape:
+) -> RetentionRule:
     """Have memories archived, deleted or erased when they are old enough."""
     target = target_of(memos, caller, body)
 
@@ -104,7 +100,7 @@ def add_rule(
                 return rule
         raise NotFound("retention rule", made[0], "It was made, and removed since.")
 
-    made = memos.idempotency.once(
+    return memos.idempotency.once(
         creation(idempotency_key, "retention.add", target, body),
         lambda: memos.retention.add(
             action=body.action,
@@ -119,23 +115,22 @@ def add_rule(
         ids=lambda rule: [rule.id],
         again=again,
     )
-    return RuleShape.model_validate(made)
 
 
 @router.delete("/retention/rules/{rule}", tags=["retention"])
-def remove_rule(rule: RuleId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> RuleShape:
+def remove_rule(rule: RuleId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> RetentionRule:
     """Remove a rule; what it did stays done."""
-    return RuleShape.model_validate(memos.retention.remove(rule, cube=cube, actor=acting.actor))
+    return memos.retention.remove(rule, cube=cube, actor=acting.actor)
 
 
 @router.get("/retention/preview", tags=["retention"])
-def preview(memos: CurrentMemos, target: CurrentTarget) -> list[EffectShape]:
+def preview(memos: CurrentMemos, target: CurrentTarget) -> Sequence[RetentionEffect]:
     """Return what each rule of a cube would do now."""
-    return [EffectShape.model_validate(each) for each in memos.retention.preview(cube=target.cube, actor=target.actor)]
+    return memos.retention.preview(cube=target.cube, actor=target.actor)
 
 
 @router.post("/retention/run", tags=["retention"])
-def run(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> list[EffectShape]:
+def run(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> Sequence[RetentionEffect]:
     """Apply a cube's rules now; returns what they did."""
     target = target_of(memos, caller, body, new=False)
-    return [EffectShape.model_validate(each) for each in memos.retention.run(cube=target.cube, actor=target.actor)]
+    return memos.retention.run(cube=target.cube, actor=target.actor)

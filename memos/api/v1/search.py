@@ -10,10 +10,10 @@ from pydantic import Field
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, Body, CubeBody, CurrentTarget, IdempotencyKey, Moment, creation, target_of
-from memos.api.v1.shapes import FeedbackShape, SearchShape, WhyNotShape, WorkingMemoryShape
-from memos.core.types import FeedbackReceipt
+from memos.api.v1.shapes import ValueRoute, WorkingMemoryShape
+from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
 
-router = APIRouter(tags=["search"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, tags=["search"], responses=ERRORS)
 
 
 class QuestionBody(Body):
@@ -55,10 +55,10 @@ class FeedbackBody(CubeBody):
 
 
 @router.post("/search")
-def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> SearchShape:
+def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> SearchResult:
     """Return the best memories for a question."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    found = memos.search(
+    return memos.search(
         body.query,
         cubes=acting.cubes(body.cubes),
         actor=acting.actor,
@@ -70,14 +70,13 @@ def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> Sear
         explain=body.explain,
         rerank=body.rerank,
     )
-    return SearchShape.model_validate(found)
 
 
 @router.post("/search/why-not")
-def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNotShape:
+def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNot:
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    told = memos.why_not(
+    return memos.why_not(
         body.item,
         body.query,
         cubes=body.cubes,
@@ -89,7 +88,6 @@ def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> Why
         token_budget=body.token_budget,
         rerank=body.rerank,
     )
-    return WhyNotShape.model_validate(told)
 
 
 @router.get("/working-memory")
@@ -107,7 +105,7 @@ def working_memory(
 @router.post("/feedback", status_code=201)
 def feedback(
     body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> FeedbackShape:
+) -> FeedbackReceipt:
     """Take a correction as the newest statement; what it contradicts is superseded."""
     target = target_of(memos, caller, body)
 
@@ -129,7 +127,6 @@ def feedback(
         return FeedbackReceipt(item, tuple(others[:middle]), tuple(others[middle + 1 :]), indexed=False)
 
     asked = creation(idempotency_key, "feedback", target, body)
-    receipt = memos.idempotency.once(
+    return memos.idempotency.once(
         asked, correct, ids=lambda made: [made.item_id, *made.related, "", *made.superseded], again=again
     )
-    return FeedbackShape.model_validate(receipt)

@@ -5,13 +5,15 @@ Values of `memos.core` are declared there; `mirrors` makes their models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from memos.core.types import (
@@ -74,7 +76,7 @@ def _wire_type(hint: Any) -> Any:
         return _wire_type(parts[0])
     if origin in (Union, UnionType):
         return Union[tuple(_wire_type(part) for part in parts)]  # noqa: UP007 - of types known at run time
-    if origin is tuple:
+    if origin in (list, tuple, Sequence):
         return list[_wire_type(parts[0])]  # type: ignore[misc] # of a type known at run time
     if origin is Mapping:
         return dict[_wire_type(parts[0]), _wire_type(parts[1])]  # type: ignore[misc] # of types known at run time
@@ -83,6 +85,18 @@ def _wire_type(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return str
     return hint
+
+
+class ValueRoute(APIRoute):
+    """A route that returns values of `memos.core`; their shapes are its response model."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if isinstance(options.get("response_model"), DefaultPlaceholder):
+            returned = get_type_hints(endpoint)["return"]
+            shape = _wire_type(returned)
+            if shape != returned:
+                options["response_model"] = shape
+        super().__init__(path, endpoint, **options)
 
 
 @mirrors(Masked)

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from memos.api.v1.shapes import Shape, mirrors
 from memos.core.identities import Grant, Identity, Key
-from memos.core.types import Cube, Difference, Event, Fingerprint, Segment, VerifyReport
+from memos.core.types import Cube, Difference, Event, Fingerprint, Segment, Task, VerifyReport
 
 
 @mirrors(Identity)
@@ -242,6 +242,7 @@ class SegmentShape(Shape):
     """Pages of one topic in the mid tier."""
 
 
+@mirrors(Task)  # in an order of its own, so that it declares its fields
 class TaskShape(Shape):
     """One piece of background work as it stands."""
 

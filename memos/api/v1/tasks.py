@@ -11,12 +11,13 @@ from starlette.responses import StreamingResponse
 from memos.api.families import CurrentMemos
 from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
 from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout
+from memos.api.v1.shapes import ValueRoute
 from memos.api.v1.shapes_cubes import EventShape, TaskShape
 from memos.core.types import Event, Task
 from memos.errors import InvalidInput
 
-router = APIRouter(prefix="/tasks", tags=["tasks"], responses=ERRORS)
-events_router = APIRouter(prefix="/events", tags=["events"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, prefix="/tasks", tags=["tasks"], responses=ERRORS)
+events_router = APIRouter(route_class=ValueRoute, prefix="/events", tags=["events"], responses=ERRORS)
 
 Cubes = Annotated[list[str], Query(description="Only of these cubes; default: all one may read")]
 
@@ -30,10 +31,9 @@ def list_tasks(
     kind: Annotated[list[str], Query(description="Only of these kinds")] = [],  # noqa: B006
     limit: Limit = 100,
     after: Annotated[str | None, Query(description="Go on behind this task")] = None,
-) -> list[TaskShape]:
+) -> list[Task]:
     """Return tasks, newest first."""
-    found = memos.tasks.list(cubes=cube or None, actor=acting.actor, states=state, kinds=kind, limit=limit, after=after)
-    return [TaskShape.model_validate(task) for task in found]
+    return memos.tasks.list(cubes=cube or None, actor=acting.actor, states=state, kinds=kind, limit=limit, after=after)
 
 
 @router.get("/counts", name="counts")
@@ -44,33 +44,34 @@ def count_tasks(memos: CurrentMemos, acting: CurrentIdentity, cube: Cubes = []) 
 
 
 @router.get("/{task}", name="get")
-def get_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> TaskShape:
+def get_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> Task:
     """Return a task as it stands."""
-    return TaskShape.model_validate(memos.tasks.get(task, actor=acting.actor))
+    return memos.tasks.get(task, actor=acting.actor)
 
 
 @router.post("/{task}/retry", name="retry")
-def retry_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> TaskShape:
+def retry_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> Task:
     """Let a failed, dead or cancelled task wait again."""
-    return TaskShape.model_validate(memos.tasks.retry(task, actor=acting.actor))
+    return memos.tasks.retry(task, actor=acting.actor)
 
 
 @router.post("/{task}/cancel", name="cancel")
-def cancel_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> TaskShape:
+def cancel_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> Task:
     """End a task before it is done."""
-    return TaskShape.model_validate(memos.tasks.cancel(task, actor=acting.actor))
+    return memos.tasks.cancel(task, actor=acting.actor)
 
 
 @router.get("/{task}/wait", name="wait")
 async def wait_for_task(
     task: TaskId, request: Request, memos: CurrentMemos, acting: CurrentIdentity, timeout_s: Timeout = 30.0
-) -> TaskShape:
+) -> Task:
     """Return a task when it has ended, or as it stands when the time is over."""
     found: Task | None = None
     async for found in poll_for(request, lambda: memos.tasks.get(task, actor=acting.actor), timeout_s):
         if found.ended:
             break
-    return TaskShape.model_validate(found)
+    assert found is not None  # the first poll comes at once
+    return found
 
 
 @router.get("/{task}/stream", responses=STREAM, response_class=StreamingResponse, name="stream")
@@ -111,10 +112,9 @@ def list_events(
     after: Annotated[int, Query(description="Events behind this number")] = 0,
     kind: Kinds = [],  # noqa: B006
     limit: Limit = 100,
-) -> list[EventShape]:
+) -> list[Event]:
     """Return a cube's events, oldest first."""
-    found = memos.events.list(target.cube, actor=target.actor, after=after, kinds=kind, limit=limit)
-    return [EventShape.model_validate(event) for event in found]
+    return memos.events.list(target.cube, actor=target.actor, after=after, kinds=kind, limit=limit)
 
 
 @events_router.get("/stream", responses=STREAM, response_class=StreamingResponse, name="stream")

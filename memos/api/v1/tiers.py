@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -9,10 +10,10 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, Limit, target_of
-from memos.api.v1.shapes import Shape
-from memos.api.v1.shapes_cubes import SegmentShape
+from memos.api.v1.shapes import Shape, ValueRoute
+from memos.core.types import Segment
 
-router = APIRouter(tags=["tiers"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, tags=["tiers"], responses=ERRORS)
 
 SegmentId = Annotated[str, Path(description="Id of a segment")]
 
@@ -42,10 +43,9 @@ class TaskIdsShape(Shape):
 
 
 @router.get("/segments")
-def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> list[SegmentShape]:
+def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Segment]:
     """Return the topics of a cube's older pages, the hottest first."""
-    found = memos.segments(cube=target.cube, actor=target.actor, limit=limit)
-    return [SegmentShape.model_validate(segment) for segment in found]
+    return memos.segments(cube=target.cube, actor=target.actor, limit=limit)
 
 
 @router.post("/segments/{segment}/move", status_code=204)

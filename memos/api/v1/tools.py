@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -9,9 +10,10 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, IdempotencyKey, Limit, creation, target_of
-from memos.api.v1.shapes import ItemIdsShape, ItemShape, ToolUseShape
+from memos.api.v1.shapes import ItemIdsShape, ToolUseShape, ValueRoute
+from memos.core.types import Item
 
-router = APIRouter(prefix="/tools", tags=["tools"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, prefix="/tools", tags=["tools"], responses=ERRORS)
 
 ToolName = Annotated[str, Path(description="Name of a tool")]
 
@@ -55,15 +57,13 @@ def define(
 
 
 @router.get("/{name:path}/calls")
-def calls(name: ToolName, memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> list[ItemShape]:
+def calls(name: ToolName, memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Item]:
     """Return the distinct calls of a tool, the one that changed last first."""
-    found = memos.tools.calls(name, cube=target.cube, actor=target.actor, limit=limit)
-    return [ItemShape.model_validate(item) for item in found]
+    return memos.tools.calls(name, cube=target.cube, actor=target.actor, limit=limit)
 
 
 @router.post("/{name:path}/called")
-def called(name: ToolName, body: CalledBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape | None:
+def called(name: ToolName, body: CalledBody, memos: CurrentMemos, caller: CurrentCaller) -> Item | None:
     """Return what is known of one call; null when it was not made, or its outcome is not known."""
     target = target_of(memos, caller, body, new=False)
-    found = memos.tools.called(name, body.arguments, cube=target.cube, actor=target.actor)
-    return None if found is None else ItemShape.model_validate(found)
+    return memos.tools.called(name, body.arguments, cube=target.cube, actor=target.actor)

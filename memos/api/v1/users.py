@@ -20,11 +20,12 @@ from memos.api.v1.common import (
     RequestTarget,
     creation,
 )
+from memos.api.v1.shapes import ValueRoute
 from memos.api.v1.shapes_cubes import IdentityShape, KeyShape, LimitsShape, MembersShape, MeShape, NewKeyShape
-from memos.core.identities import NewKey
+from memos.core.identities import Identity, Key, NewKey
 
-router = APIRouter(tags=["users"], responses=ERRORS)
-keys_router = APIRouter(prefix="/keys", tags=["keys"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, tags=["users"], responses=ERRORS)
+keys_router = APIRouter(route_class=ValueRoute, prefix="/keys", tags=["keys"], responses=ERRORS)
 
 
 class CreateUserBody(BaseModel):
@@ -57,10 +58,10 @@ def get_me(caller: CurrentCaller) -> MeShape:
 @router.post("/users", status_code=201, name="create")
 def create_user(
     body: CreateUserBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> IdentityShape:
+) -> Identity:
     """Make a user, agent or group."""
     actor = caller.identity.id
-    made = memos.idempotency.once(
+    return memos.idempotency.once(
         creation(idempotency_key, "users.create", RequestTarget(actor, body.id), body),
         lambda: memos.users.create(
             body.id, kind=body.kind, name=body.name, acts_for=body.acts_for, admin=body.admin, actor=actor
@@ -68,7 +69,6 @@ def create_user(
         ids=lambda identity: [identity.id],
         again=lambda ids: memos.users.get(ids[0], actor=actor),
     )
-    return IdentityShape.model_validate(made)
 
 
 @router.get("/users", name="list_")
@@ -78,22 +78,21 @@ def list_users(
     kind: Annotated[str | None, Query(description="Only `user`, `agent` or `group`")] = None,
     limit: Limit = 100,
     after: Annotated[str, Query(description="Go on behind this id")] = "",
-) -> list[IdentityShape]:
+) -> list[Identity]:
     """Return users, agents and groups by id."""
-    found = memos.users.list(kind=kind, limit=limit, after=after, actor=caller.identity.id)
-    return [IdentityShape.model_validate(identity) for identity in found]
+    return memos.users.list(kind=kind, limit=limit, after=after, actor=caller.identity.id)
 
 
 @router.get("/users/{identity:path}", name="get")
-def get_user(identity: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> IdentityShape:
+def get_user(identity: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> Identity:
     """Return a user, agent or group."""
-    return IdentityShape.model_validate(memos.users.get(identity, actor=caller.identity.id))
+    return memos.users.get(identity, actor=caller.identity.id)
 
 
 @router.patch("/users/{identity:path}", name="enable")
-def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, caller: CurrentCaller) -> IdentityShape:
+def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, caller: CurrentCaller) -> Identity:
     """Let a user, agent or group do what its roles allow, or nothing; nothing of theirs is removed."""
-    return IdentityShape.model_validate(memos.users.enable(identity, enabled=body.enabled, actor=caller.identity.id))
+    return memos.users.enable(identity, enabled=body.enabled, actor=caller.identity.id)
 
 
 @router.get("/groups/{group:path}/members", name="members")
@@ -154,10 +153,9 @@ def list_keys(
     memos: CurrentMemos,
     acting: CurrentIdentity,
     identity: Annotated[str | None, Query(description="Whose keys; default: whom the request is for")] = None,
-) -> list[KeyShape]:
+) -> list[Key]:
     """Return somebody's keys, the oldest first, without their secrets."""
-    found = memos.keys.list(acting.actor if identity is None else identity, actor=acting.actor)
-    return [KeyShape.model_validate(key) for key in found]
+    return memos.keys.list(acting.actor if identity is None else identity, actor=acting.actor)
 
 
 class LimitKeyBody(Body):
@@ -167,13 +165,13 @@ class LimitKeyBody(Body):
 
 
 @keys_router.put("/{key}/limits", name="limit")
-def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: CurrentCaller) -> KeyShape:
+def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: CurrentCaller) -> Key:
     """Change how much a key may use; for admins. What it used up today counts towards the new limits."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    return KeyShape.model_validate(memos.keys.limit(key, body.limits.model_dump(exclude_none=True), actor=actor))
+    return memos.keys.limit(key, body.limits.model_dump(exclude_none=True), actor=actor)
 
 
 @keys_router.delete("/{key}", name="revoke")
-def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> KeyShape:
+def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> Key:
     """Let a key open nothing any more."""
-    return KeyShape.model_validate(memos.keys.revoke(key, actor=acting.actor))
+    return memos.keys.revoke(key, actor=acting.actor)
