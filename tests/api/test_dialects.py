@@ -1,0 +1,105 @@
+"""What the dialects share: cubes of a request, chat options, events, names that were meant, and shapes of values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel
+
+from memos.api.dialects import RequestIdentity, chat_options, envelope, typed_event
+from memos.api.families import unknown_name
+from memos.api.streaming import encode_event
+from memos.api.v1.shapes import Shape, mirrors
+
+
+class Body(BaseModel):
+    """A body with two fields that are options, and one that is none."""
+
+    query: str = "x"
+    top_k: int = 7
+    temperature: float | None = 0.5
+
+
+def test_a_request_that_names_no_cube_uses_the_home_cube() -> None:
+    identity = RequestIdentity("ana", "ana-home")
+    assert identity.cubes(None) == ["ana-home"]
+    assert identity.cubes(("a", "b")) == ["a", "b"]
+    assert identity.cubes([]) == []
+
+
+def test_chat_options_are_the_fields_of_an_options_name_and_the_dialects_own_come_last() -> None:
+    assert chat_options(Body(), actor="ana", top_k=3) == {"top_k": 3, "temperature": 0.5, "actor": "ana"}
+
+
+def test_events_are_written_as_server_sent_events_are() -> None:
+    assert encode_event({"a": 1}) == 'data: {"a": 1}\n\n'
+    assert encode_event({"a": "é"}, event="text", id="7") == 'id: 7\nevent: text\ndata: {"a": "\\u00e9"}\n\n'
+    assert typed_event("end", None) == 'data: {"type": "end", "data": null}\n\n'
+    assert envelope(0, "ok", [1]) == {"code": 0, "message": "ok", "data": [1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "told"),
+    [
+        ("user_id", ["query", "user"], "unknown field; here it is `user`"),
+        ("message", ["messages", "user"], "unknown field; did you mean `messages`?"),
+        ("zzz", ["query", "user"], "unknown field; known are `query`, `user`"),
+        ("user_id", ["query"], "unknown field; known are `query`"),
+        ("zzz", [], "unknown field"),
+    ],
+)
+def test_an_unknown_name_is_told_with_the_one_that_was_meant(name: str, known: list[str], told: str) -> None:
+    assert unknown_name("field", name, known) == told
+
+
+class Colour(StrEnum):
+    """A colour."""
+
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part."""
+
+    name: Annotated[str, "Its name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A value with described fields, and one that is internal."""
+
+    colour: Annotated[Colour, "Its colour"]
+    parts: Annotated[tuple[Part, ...], "Its parts"]
+    secret: str
+    first: Annotated[Part | None, "Its first part"] = None
+
+
+@mirrors(Part)
+class PartShape(Shape):
+    """A part, told."""
+
+
+@mirrors(Whole)
+class WholeShape(Shape):
+    """A whole, told."""
+
+    extra: int = 1
+
+
+def test_a_shape_has_the_described_fields_of_its_value_and_then_its_own() -> None:
+    shape = WholeShape.model_validate(Whole(Colour.RED, (Part("a"),), "s", Part("b")))
+    assert shape.model_dump(mode="json") == {
+        "colour": "red",
+        "parts": [{"name": "a"}],
+        "first": {"name": "b"},
+        "extra": 1,
+    }
+    schema = WholeShape.model_json_schema()
+    assert schema["description"] == "A whole, told."
+    assert schema["required"] == ["colour", "parts", "first"]
+    assert schema["properties"]["colour"] == {"description": "Its colour", "title": "Colour", "type": "string"}
+    assert schema["$defs"]["PartShape"]["properties"]["name"]["description"] == "Its name"
