@@ -240,7 +240,7 @@ def first_problem(error: RequestValidationError, route: object = None) -> Invali
     if problem["type"] == "missing":  # perhaps given under another name
         problem = next((each for each in problems if each["type"] == "extra_forbidden"), problem)
     if problem["type"] == "json_invalid":
-        return InvalidInput("body", "is no valid JSON")
+        return InvalidInput("body", "is not valid JSON")
     source, *where = (str(part) for part in problem["loc"])  # body, query, path or header, then the way to the field
     if problem["type"] == "extra_forbidden" and source == "body" and isinstance(route, APIRoute):
         return InvalidInput(".".join(where), unknown_name("field", where[-1], _fields_at(route, where[:-1])))

@@ -161,7 +161,7 @@ class UserMemory:
         asker = self._memos.asker
         if asker is None:
             raise BackendUnavailable(
-                "There is no language model to answer: give openai_api_key or openai_base_url, or set "
+                "No language model is configured. Pass openai_api_key or openai_base_url, or set "
                 "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL.",
                 permanent=True,
             )

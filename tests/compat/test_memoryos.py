@@ -167,7 +167,7 @@ def test_an_empty_answer_is_an_error_too(talking: Any) -> None:
 def test_without_a_model_there_is_a_clear_error_and_memory_works(memos: MemOS) -> None:
     memory = Memoryos("alice", None, "unused", memos=memos)
     memory.add_memory(*SAID[0])
-    with pytest.raises(BackendUnavailable, match=r"no language model.*openai_api_key") as caught:
+    with pytest.raises(BackendUnavailable, match=r"No language model.*openai_api_key") as caught:
         memory.get_response("What do I grow?")
     assert caught.value.permanent
     assert len(memos.list(cube=names.cube_of_user("alice"))) == 2

@@ -76,9 +76,8 @@ class Options:
         """Return a copy with some options changed. Raises: InvalidInput."""
         unknown = sorted(choices.keys() - {field.name for field in fields(self)})
         if unknown:
-            raise ClientUsageError(
-                unknown[0], f"is no option; there are {', '.join(field.name for field in fields(self))}"
-            )
+            known = ", ".join(f"`{field.name}`" for field in fields(self))
+            raise ClientUsageError(unknown[0], f"unknown option; known are {known}")
         changed = replace(self, **choices)
         for name in ("timeout_s", "connect_timeout_s"):
             _check_seconds(name, getattr(changed, name), above=0.0)
@@ -110,7 +109,7 @@ def address_of(api_key: str | None, base_url: str | None, is_global: str | bool)
             "api_key", "is required: give one, or set MEMOS_API_KEY (`memos serve` prints the first one)"
         )
     if not isinstance(key, str) or not _KEY.fullmatch(key.strip()):
-        raise ClientUsageError("api_key", "is no key: it holds characters that none has")
+        raise ClientUsageError("api_key", "must consist of printable ASCII characters without spaces")
     return Address(_root(base_url or os.environ.get("MEMOS_BASE_URL") or LOCAL), key.strip())
 
 

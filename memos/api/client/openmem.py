@@ -343,7 +343,7 @@ def segment(name: str, value: str) -> str:
             raise ClientUsageError(name, "must be an id")
         return quote(value, safe="")
     except UnicodeEncodeError:
-        raise ClientUsageError(name, "is no valid Unicode") from None
+        raise ClientUsageError(name, "must be valid Unicode") from None
 
 
 def existing(name: str, path: str | Path) -> Path:

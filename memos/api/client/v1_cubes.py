@@ -92,11 +92,11 @@ def new_file(file: str | Path) -> Path:
         target = Path(file).expanduser()
         there, folder = target.exists(), target.parent.is_dir()
     except (TypeError, ValueError, OSError, RuntimeError):
-        raise ClientUsageError("file", f"is no path: {file!r:.200}") from None
+        raise ClientUsageError("file", f"must be a path; got {file!r:.200}") from None
     if there:
         raise Conflict(f"{target} exists already; choose another name, or remove it first.")
     if not folder:
-        raise ClientUsageError("file", f"lies in no folder that is there: {str(target)!r:.200}")
+        raise ClientUsageError("file", f"its folder does not exist: {str(target)!r:.200}")
     return target
 
 

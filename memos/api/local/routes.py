@@ -130,7 +130,7 @@ def names() -> frozenset[str]:
 def call_named(name: str) -> Call:
     """Return the method of a name. Raises: InvalidInput (no such method)."""
     if name not in names():
-        raise InvalidInput("call", f"{shown(name)} is nothing that can be called here")
+        raise InvalidInput("call", f"{shown(name)} cannot be called here")
     part, method = (name, "__call__") if name in PARTS else (name.rpartition(".")[0], name.rpartition(".")[2])
     function = getattr(PARTS[part], method)
     signature = inspect.signature(function)
@@ -241,7 +241,7 @@ def _read(body: bytes) -> _Asked:
             raise TypeError
         return _Asked(name, arguments, told.get("progress") is True)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidInput("body", 'is no call; send {"call": name, "arguments": {…}}') from error
+        raise InvalidInput("body", 'must be a call: {"call": name, "arguments": {…}}') from error
 
 
 def _run(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:

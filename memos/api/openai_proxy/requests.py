@@ -91,7 +91,7 @@ def read(raw: bytes) -> Completion:
         body = json.loads(raw, parse_constant=_refuse)
         json.dumps(body, allow_nan=False)  # 1e999 is read as infinity
     except (ValueError, RecursionError) as error:  # also a number of 5,000 digits
-        raise InvalidInput("body", "is no valid JSON") from error
+        raise InvalidInput("body", "is not valid JSON") from error
     if not isinstance(body, dict):
         raise InvalidInput("body", "must be an object")
     messages = body.get("messages")
@@ -140,4 +140,4 @@ def _behind(message: _Message, section: str) -> _Message:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -33,7 +33,7 @@ class Upstream:
         """Check that there is a model. Raises: BackendUnavailable."""
         if not self.settings.there:
             raise BackendUnavailable(
-                "This server has no language model to pass requests on to: its operator can set "
+                "No language model is configured on this server. Its operator can set "
                 "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
                 permanent=True,
             )

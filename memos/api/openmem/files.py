@@ -63,7 +63,7 @@ def _decoded(where: str, content: str, most: int) -> bytes:
     try:
         return b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidInput(where, "is no strict base64: letters, digits, + and /, then = to fill up") from error
+        raise InvalidInput(where, "is not valid base64 (RFC 4648, with padding, without line breaks)") from error
 
 
 def without_files(messages: Json, most: int, fetch: Fetch) -> tuple[Json, tuple[File, ...]]:
@@ -93,7 +93,7 @@ def _part(where: str, part: Json, files: list[File], taking: _Taking) -> Json:
     given = file.get("filename")
     given = None if given is None else check_name(f"{where}.file.filename", given)
     if len(files) >= MOST_FILES:
-        raise InvalidInput(where, f"is beyond the {MOST_FILES} files of one request; send the others in another")
+        raise InvalidInput(where, f"exceeds {MOST_FILES} files a request; send the others in another request")
     name, data = taking(f"{where}.file.file_data", given, file["file_data"])
     files.append((name, data))
     rest = {key: value for key, value in file.items() if key != "file_data"}
@@ -237,7 +237,7 @@ async def _of_json(request: Request, memos: MemOS) -> tuple[str, list[File]]:
     try:
         raw = await request.json()
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("body", "is no valid JSON") from error
+        raise InvalidInput("body", "is not valid JSON") from error
     try:
         body = FilesBody.model_validate(raw)
     except ValidationError as error:

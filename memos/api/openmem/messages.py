@@ -233,7 +233,7 @@ def same(path: str, body: Body) -> str:
     try:
         return json.dumps([path, body.model_dump(mode="python")], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Conflict("The body cannot be read as JSON again.") from error
+        raise Conflict("The body contains a value that JSON cannot represent.") from error
 
 
 def _without_nulls(messages: Json) -> Json:

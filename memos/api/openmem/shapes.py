@@ -114,7 +114,7 @@ class Subject(Body):
 def required(field: str, value: _Value | None) -> _Value:
     """Return a required value. Raises: Empty."""
     if value is None or (isinstance(value, str) and not value.strip()) or value in ([], {}):
-        raise Empty(field, "is required, and is missing or empty")
+        raise Empty(field, "is required")
     return value
 
 
@@ -131,9 +131,9 @@ def only_one(**given: Any) -> str:
     """Return the name of the only given value. Raises: Empty, InvalidInput."""
     named = [name for name, value in given.items() if value not in (None, "", [])]
     if not named:
-        raise Empty(" or ".join(given), "is required, and is missing or empty")
+        raise Empty(" or ".join(given), "is required")
     if len(named) > 1:
-        raise InvalidInput(" and ".join(named), "are given both: give exactly one")
+        raise InvalidInput(" and ".join(named), "exclude each other; give exactly one")
     return named[0]
 
 
@@ -189,7 +189,7 @@ def everybody(
         required("user_id or agent_id", named["agent_id"])
         return [({"agent_id": id_}, resolve_identity(memos, caller, id_, agent=True)) for id_ in named["agent_id"]]
     if len(named["agent_id"]) > 1:
-        raise InvalidInput("agent_id", "names several agents; with users give one at the most")
+        raise InvalidInput("agent_id", "names several agents; with users give at most one")
     by = {"agent_id": named["agent_id"][0]} if named["agent_id"] else {}
     return [({"user_id": id_, **by}, resolve_identity(memos, caller, id_)) for id_ in named["user_id"]]
 
@@ -201,7 +201,7 @@ def knowledge(memos: MemOS, caller: Caller, ids: Sequence[str] | None) -> list[s
     actor = caller.identity.id
     if ALL in ids:
         if len(ids) > 1:
-            raise InvalidInput("knowledgebase_ids", f"has {ALL!r} and others; give either")
+            raise InvalidInput("knowledgebase_ids", f"must be either {ALL!r} alone or ids")
         return [base.id for base in memos.knowledge.list(actor=actor)]
     for id_ in ids:
         base_of(memos, caller, id_)
@@ -222,7 +222,7 @@ def public_cube(memos: MemOS, caller: Caller) -> str:
     if PUBLIC not in {cube.id for cube in memos.cubes.list(actor=me.id)}:
         if not (me.admin and memos.settings.server.new_users):
             raise InvalidInput(
-                "allow_public", f"is true, and there is no cube {PUBLIC!r} here: an admin can make and share one"
+                "allow_public", f"needs a cube {PUBLIC!r}, which does not exist; an admin can create and share it"
             )
         with suppress(Conflict):  # somebody else's request made it meanwhile
             memos.cubes.create(PUBLIC, actor=me.id, description="what everybody may find")

@@ -118,9 +118,7 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
     """Delete memories, or files with what was read of them; `memos rollback` brings memories back for a time."""
     chosen = body.filter is not None or body.user_id is not None or body.session_id is not None
     if [bool(body.memory_ids), bool(body.file_ids), chosen].count(True) != 1:
-        raise InvalidInput(
-            "memory_ids", "exactly one of memory_ids, file_ids, or filter, user_id and session_id is taken"
-        )
+        raise InvalidInput("memory_ids", "give exactly one of memory_ids, file_ids, or filter, user_id and session_id")
     acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     actor = acting.actor if body.user_id else caller.identity.id
     if body.memory_ids:
@@ -244,7 +242,7 @@ class SearchBody(Body):
 def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return what is found of each kind, by cube."""
     if body.internet_search:
-        raise InvalidInput("internet_search", "is not done here: memory only; leave it out")
+        raise InvalidInput("internet_search", "is not supported; leave it out")
     if body.mode not in {"fast", "fine", "mixture"}:
         raise InvalidInput("mode", "must be fast, fine or mixture")
     if body.dedup not in {None, "no", "sim", "mmr"}:
@@ -346,7 +344,7 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
         return done([{"cube_id": cube, "memories": [], "memory_statistics": {}} for cube in cubes])
     kind = _KINDS.get(body.memory_type)
     if kind is None and not (types := types_named(body.memory_type)):
-        raise InvalidInput("memory_type", f"is none of {', '.join([*_KINDS, 'act_mem', 'para_mem'])}")
+        raise InvalidInput("memory_type", f"must be one of {', '.join([*_KINDS, 'act_mem', 'para_mem'])}")
     chosen = only(kind) if kind is not None else {"type": {"in": types}}
     shown = []
     for cube in cubes:

@@ -110,7 +110,7 @@ def read_filter(text: str | None) -> dict[str, Any] | None:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("filter", "is no JSON; see docs/filters.md for what to write") from error
+        raise InvalidInput("filter", "is not valid JSON; see docs/filters.md for the syntax") from error
     if not isinstance(read, dict):
         raise InvalidInput("filter", "must be a JSON object")
     return read

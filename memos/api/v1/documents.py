@@ -58,7 +58,7 @@ def add_document(
     try:
         data = base64.b64decode(body.content, validate=True)
     except (ValueError, binascii.Error) as error:
-        raise InvalidInput("content", "is not base64 (RFC 4648, with padding, without line breaks)") from error
+        raise InvalidInput("content", "is not valid base64 (RFC 4648, with padding, without line breaks)") from error
     return _taken_in(memos, target_of(memos, caller, body), (body.name, data), idempotency_key)
 
 

@@ -186,7 +186,7 @@ def _decoded(header: str | None) -> str | None:
     try:
         return None if header is None else header.encode("latin-1").decode()
     except UnicodeError as error:
-        raise InvalidInput("X-Memos-Passphrase", "is no UTF-8") from error
+        raise InvalidInput("X-Memos-Passphrase", "must be UTF-8") from error
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
