@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from pydantic import SecretStr
 
@@ -62,14 +62,14 @@ class Activation:
     memory.
     """
 
-    prompt_tokens: int
-    cached_tokens: int = 0
-    tier: str | None = None
-    load_s: float | None = None
-    compute_s: float | None = None
-    first_token_s: float | None = None
-    reason: str | None = None
-    exact: bool | None = None
+    prompt_tokens: Annotated[int, "Tokens of the prompt"]
+    cached_tokens: Annotated[int, "Those of them that were not computed"] = 0
+    tier: Annotated[str | None, "Where they were kept: `device`, `host`, `disk` or `server`"] = None
+    load_s: Annotated[float | None, "Seconds to bring them to the model"] = None
+    compute_s: Annotated[float | None, "Seconds to compute the rest"] = None
+    first_token_s: Annotated[float | None, "Seconds until the first token of the answer"] = None
+    reason: Annotated[str | None, "Why nothing could be taken from memory"] = None
+    exact: Annotated[bool | None, "Whether what was cached equals what would have been computed, to the bit"] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import sqlalchemy as sa
 
@@ -160,11 +160,11 @@ class Cubes:
 class KnowledgeBase:
     """One cube of documents; `files` says how many are in which state."""
 
-    id: str
-    description: str
-    owner: str
-    items: int
-    files: Mapping[FileState, int]
+    id: Annotated[str, "Its id, also as a cube"]
+    description: Annotated[str, "What it is about"]
+    owner: Annotated[str, "Who owns it"]
+    items: Annotated[int, "Passages and other memories in it"]
+    files: Annotated[Mapping[FileState, int], "Files by state"]
 
 
 Bases = tuple[KnowledgeBase, ...]  # `list` is a method here

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from memos.core.identities import Right
 from memos.core.ports import ChatRequest
@@ -34,12 +35,12 @@ _LATER = timedelta(seconds=5)
 class PrefixEntry:
     """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
 
-    mark: str
-    item: str
-    version: int
-    memory: str
-    added_at: datetime
-    changed: bool
+    mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
+    item: Annotated[str, "Id of the memory"]
+    version: Annotated[int, "Version that stands there"]
+    memory: Annotated[str, "Its text now"]
+    added_at: Annotated[datetime, "When it was put there"]
+    changed: Annotated[bool, "Whether it is no more what it was then"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +50,21 @@ class CubePrefix:
     `room` is how many tokens of memories it may have, 0 where no model keeps them.
     """
 
-    cube: str
-    entries: tuple[PrefixEntry, ...]
-    tokens: int
-    room: int
-    text: str
-    blocks: dict[str, int]
+    cube: Annotated[str, "The cube"]
+    entries: Annotated[tuple[PrefixEntry, ...], "Its memories, in order"]
+    tokens: Annotated[int, "Estimated tokens of the text"]
+    room: Annotated[int, "Most tokens of memories it may have; 0 where no model keeps them"]
+    text: Annotated[str, "The section of the prompt; empty when there is none"]
+    blocks: Annotated[dict[str, int], "How many blocks of the cube are kept, by the fastest tier that each is in"]
 
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
     """How long a model took to make what prompts of a cube begin with its own."""
 
-    cube: str
-    tokens: int
-    seconds: float
+    cube: Annotated[str, "The cube"]
+    tokens: Annotated[int, "Estimated tokens of what they begin with"]
+    seconds: Annotated[float, "Seconds it took"]
 
 
 @dataclass(frozen=True, slots=True)

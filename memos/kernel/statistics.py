@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import sqlalchemy as sa
 
@@ -41,20 +42,20 @@ class CubeOverview:
     are the others; both count what was deleted or superseded. The rates count calls of `add` and events of kind move.
     """
 
-    cube: str
-    events: int
-    changed_at: datetime | None
-    messages: int
-    short_pages: int
-    open_segments: int
-    archived_segments: int
-    long_items: int
-    waiting: int
-    running: int
-    adds_per_s: float
-    moves_per_min: float
-    tokens_today: int
-    hottest: tuple[Segment, ...] = ()
+    cube: Annotated[str, "Its id"]
+    events: Annotated[int, "Number of its newest event"]
+    changed_at: Annotated[datetime | None, "When that was"]
+    messages: Annotated[int, "Messages in it"]
+    short_pages: Annotated[int, "Pages of the short tier"]
+    open_segments: Annotated[int, "Segments of the mid tier"]
+    archived_segments: Annotated[int, "Segments in the archive"]
+    long_items: Annotated[int, "Memories made of messages"]
+    waiting: Annotated[int, "Tasks that wait"]
+    running: Annotated[int, "Tasks that run"]
+    adds_per_s: Annotated[float, "Adds a second, lately"]
+    moves_per_min: Annotated[float, "Moves between tiers a minute, lately"]
+    tokens_today: Annotated[int, "Tokens of language models today"]
+    hottest: Annotated[tuple[Segment, ...], "Hottest segments, of cubes that were named"] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,13 @@ class Overview:
     `running` are the tasks that run, the longest first. `tokens_today` are those of all cubes asked for.
     """
 
-    at: datetime
-    seconds: float
-    cubes: tuple[CubeOverview, ...]
-    more_cubes: int
-    tasks: Mapping[str, Mapping[str, int]]
-    running: tuple[Task, ...]
-    tokens_today: int
+    at: Annotated[datetime, "When this was so"]
+    seconds: Annotated[float, "Seconds that rates are of"]
+    cubes: Annotated[tuple[CubeOverview, ...], "The busiest cubes first"]
+    more_cubes: Annotated[int, "Cubes left out"]
+    tasks: Annotated[Mapping[str, Mapping[str, int]], "Tasks by kind and state; ended ones of the last hour"]
+    running: Annotated[tuple[Task, ...], "Tasks that run, the longest first"]
+    tokens_today: Annotated[int, "Tokens of language models today"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Annotated
 
 import sqlalchemy as sa
 
@@ -33,12 +34,12 @@ _QUESTION_CHARS = 600
 class WorkingMemory:
     """What was chosen, by part, and the text of it; `left_out` lines had no room in `max_tokens`."""
 
-    conversation: str | None
-    text: str
-    tokens: int
-    items: tuple[Item, ...]
-    topic: str
-    left_out: int
+    conversation: Annotated[str | None, "Conversation it is for"]
+    text: Annotated[str, "Ready text for a prompt"]
+    tokens: Annotated[int, "Tokens of that text"]
+    items: Annotated[tuple[Item, ...], "Memories in it, in order"]
+    topic: Annotated[str, "What the current topic is about"]
+    left_out: Annotated[int, "Lines that had no room"]
     topic_untrusted: bool = False
 
 

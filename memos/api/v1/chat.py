@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,9 +13,10 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
 from memos.api.streaming import CurrentRunner, encode_event
 from memos.api.v1.common import ERRORS, Body, Moment
-from memos.api.v1.shapes import AddReceiptShape, Shape
+from memos.api.v1.shapes import AddReceiptShape, Shape, mirrors
+from memos.core.kv_cache import Activation
 from memos.errors import MemosError
-from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.chat.results import ChatOptions, ChatResult, Reference
 
 router = APIRouter(prefix="/chat", tags=["chat"], responses=ERRORS)
 
@@ -51,29 +51,14 @@ class ChatBody(Body):
     stream: bool = Field(False, description="Answer with events: `text` pieces, then `end` with the result, or `error`")
 
 
+@mirrors(Reference)
 class ReferenceShape(Shape):
     """A memory the model was shown."""
 
-    mark: str = Field(description="Its mark, such as `m1`")
-    item: str = Field(description="Id of the memory")
-    cube: str = Field(description="Cube it is in")
-    memory: str = Field(description="Its text")
-    speaker: str = Field(description="Who said it")
-    at: datetime | None = Field(description="When")
-    relevance: float | None = Field(description="0 to 1 when a search found it")
 
-
+@mirrors(Activation)
 class ActivationShape(Shape):
     """What a model did for the prompt until the first token of its answer."""
-
-    prompt_tokens: int = Field(description="Tokens of the prompt")
-    cached_tokens: int = Field(description="Those of them that were not computed")
-    tier: str | None = Field(description="Where they were kept: `device`, `host`, `disk` or `server`")
-    load_s: float | None = Field(description="Seconds to bring them to the model")
-    compute_s: float | None = Field(description="Seconds to compute the rest")
-    first_token_s: float | None = Field(description="Seconds until the first token of the answer")
-    reason: str | None = Field(description="Why nothing could be taken from memory")
-    exact: bool | None = Field(description="Whether what was cached equals what would have been computed, to the bit")
 
 
 class ChatShape(Shape):

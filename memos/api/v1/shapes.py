@@ -35,6 +35,9 @@ from memos.core.types import (
     Version,
     WhyNot,
 )
+from memos.kernel.cubes import KnowledgeBase
+from memos.kernel.tiers import WorkingMemory
+from memos.memcube.profiles.views import Evidence, Profile, ProfileDiff, Trait, TraitChange, TraitEntry, TraitGroup
 
 
 class Shape(BaseModel):
@@ -144,90 +147,44 @@ class FileShape(Shape):
     """A stored file, and how far reading it is."""
 
 
+@mirrors(KnowledgeBase)
 class KnowledgeBaseShape(Shape):
     """A cube of documents."""
 
-    id: str = Field(description="Its id, also as a cube")
-    description: str = Field(description="What it is about")
-    owner: str = Field(description="Who owns it")
-    items: int = Field(description="Passages and other memories in it")
-    files: dict[str, int] = Field(description="Files by state")
 
-
+@mirrors(Evidence)
 class EvidenceShape(Shape):
     """A passage a trait rests on."""
 
-    item: str | None = Field(description="Memory of the message it stands in")
-    passage: str = Field(description="The passage")
-    speaker: str = Field(description="Who said it")
-    at: datetime = Field(description="When")
-    trust: str = Field(description="`trusted` or `untrusted`")
 
-
+@mirrors(Trait)
 class TraitShape(Shape):
     """What a profile says in one dimension."""
 
-    dimension: str = Field(description="Id of the dimension")
-    name: str = Field(description="Its name")
-    value: str = Field(description="What is known")
-    confidence: float = Field(description="0 to 1")
-    since: datetime = Field(description="Since when")
-    item: str = Field(description="Memory that holds it")
-    static: bool = Field(description="Whether it was given by hand")
-    evidence: list[EvidenceShape] = Field(description="Passages it rests on")
 
-
+@mirrors(TraitGroup)
 class TraitGroupShape(Shape):
     """Traits that belong together."""
 
-    id: str = Field(description="Id of the group")
-    name: str = Field(description="Its name")
-    traits: list[TraitShape] = Field(description="Its traits")
 
-
+@mirrors(Profile)
 class ProfileShape(Shape):
     """What is known of one subject."""
 
-    cube: str = Field(description="The cube")
-    subject: str = Field(description="Whom it is about; empty when nobody is known")
-    template: str = Field(description="Name of the template")
-    groups: list[TraitGroupShape] = Field(description="Traits by group")
 
-
+@mirrors(TraitEntry)
 class TraitEntryShape(Shape):
     """One entry of a dimension's history."""
 
-    number: int = Field(description="Names it for a rollback")
-    value: str | None = Field(description="What was written")
-    confidence: float = Field(description="0 to 1")
-    status: str = Field(description="Status of the memory then")
-    since: datetime = Field(description="Since when it held")
-    until: datetime | None = Field(description="Until when it held")
-    static: bool = Field(description="Whether it was given by hand")
-    recorded_at: datetime = Field(description="When it was written")
-    actor: str = Field(description="Who wrote it")
-    reason: str = Field(description="Why")
-    item: str = Field(description="Memory that holds it")
-    version: int = Field(description="Version of that memory")
 
-
+@mirrors(TraitChange)
 class TraitChangeShape(Shape):
     """A trait whose value is another one."""
 
-    before: TraitShape = Field(description="What it was")
-    after: TraitShape = Field(description="What it is")
 
-
+@mirrors(ProfileDiff)
 class ProfileDiffShape(Shape):
     """What became of a profile between two moments."""
-
-    cube: str = Field(description="The cube")
-    subject: str = Field(description="Whom it is about")
-    since: datetime = Field(description="First moment")
-    until: datetime = Field(description="Last moment")
-    added: list[TraitShape] = Field(description="What became known")
-    changed: list[TraitChangeShape] = Field(description="What became another")
-    ended: list[TraitShape] = Field(description="What ended")
 
 
 class TextShape(Shape):
@@ -288,15 +245,9 @@ class WhyNotShape(Shape):
     """At which stage a memory left a search."""
 
 
+@mirrors(WorkingMemory)
 class WorkingMemoryShape(Shape):
     """The small set a prompt begins with."""
-
-    conversation: str | None = Field(description="Conversation it is for")
-    text: str = Field(description="Ready text for a prompt")
-    tokens: int = Field(description="Tokens of that text")
-    items: list[ItemShape] = Field(description="Memories in it, in order")
-    topic: str = Field(description="What the current topic is about")
-    left_out: int = Field(description="Lines that had no room")
 
 
 @mirrors(PendingItem)

@@ -10,6 +10,9 @@ from pydantic import ConfigDict, Field
 from memos.api.v1.shapes import Shape, mirrors
 from memos.core.identities import Grant, Identity, Key
 from memos.core.types import Cube, Difference, Event, Fingerprint, Segment, Task, VerifyReport
+from memos.kernel.kv import CubePrefix, PrefixEntry, Warmed
+from memos.kernel.statistics import CubeOverview, Overview
+from memos.memcube.activation.store import KvStats, TierFill
 
 
 @mirrors(Identity)
@@ -69,28 +72,14 @@ class MeShape(Shape):
     rights: list[str] = Field(description="What calls with it may do at the most")
 
 
+@mirrors(PrefixEntry)
 class PrefixEntryShape(Shape):
     """One memory that prompts begin with."""
 
-    mark: str = Field(description="Mark by which an answer cites it, such as `m1`")
-    item: str = Field(description="Id of the memory")
-    version: int = Field(description="Version that stands there")
-    memory: str = Field(description="Its text now")
-    added_at: datetime = Field(description="When it was put there")
-    changed: bool = Field(description="Whether it is no more what it was then")
 
-
+@mirrors(CubePrefix)
 class CubePrefixShape(Shape):
     """What prompts of a cube begin with."""
-
-    cube: str = Field(description="The cube")
-    entries: list[PrefixEntryShape] = Field(description="Its memories, in order")
-    tokens: int = Field(description="Estimated tokens of the text")
-    room: int = Field(description="Most tokens of memories it may have; 0 where no model keeps them")
-    text: str = Field(description="The section of the prompt; empty when there is none")
-    blocks: dict[str, int] = Field(
-        description="How many blocks of the cube are kept, by the fastest tier that each is in"
-    )
 
 
 class ComposingShape(Shape):
@@ -100,12 +89,9 @@ class ComposingShape(Shape):
     task: str = Field(description="Id of the task")
 
 
+@mirrors(Warmed)
 class WarmedShape(Shape):
     """How long a model took to make what prompts begin with its own."""
-
-    cube: str = Field(description="The cube")
-    tokens: int = Field(description="Estimated tokens of what they begin with")
-    seconds: float = Field(description="Seconds it took")
 
 
 class DroppedShape(Shape):
@@ -115,25 +101,14 @@ class DroppedShape(Shape):
     blocks: int = Field(description="How many blocks")
 
 
+@mirrors(TierFill)
 class TierFillShape(Shape):
     """How full a tier is, and what came of it since the store was opened."""
 
-    tier: str = Field(description="`device`, `host` or `disk`")
-    blocks: int = Field(description="Blocks in it")
-    size_bytes: int = Field(description="Bytes of these")
-    budget_bytes: int = Field(description="Bytes it may have")
-    hits: int = Field(description="How often a block was found there")
-    evictions: int = Field(description="How many blocks left it to make room")
-    bytes_per_s: float | None = Field(description="How quickly it is read; null before it was")
 
-
+@mirrors(KvStats)
 class KvStatsShape(Shape):
     """What is kept of all cubes, and what came of it."""
-
-    tiers: list[TierFillShape] = Field(description="The tiers; none when no model in the server ever kept anything")
-    dropped_writes: int = Field(description="Blocks not written to disk, which was too slow, full or failed")
-    damaged: int = Field(description="Damaged files that were met")
-    forgotten: int = Field(description="Blocks removed because what they were made of may not be kept")
 
 
 class DamagedShape(Shape):
@@ -263,35 +238,14 @@ class TaskShape(Shape):
     finished_at: datetime | None = Field(description="When it ended")
 
 
+@mirrors(CubeOverview)
 class CubeOverviewShape(Shape):
     """One cube's numbers."""
 
-    cube: str = Field(description="Its id")
-    events: int = Field(description="Number of its newest event")
-    changed_at: datetime | None = Field(description="When that was")
-    messages: int = Field(description="Messages in it")
-    short_pages: int = Field(description="Pages of the short tier")
-    open_segments: int = Field(description="Segments of the mid tier")
-    archived_segments: int = Field(description="Segments in the archive")
-    long_items: int = Field(description="Memories made of messages")
-    waiting: int = Field(description="Tasks that wait")
-    running: int = Field(description="Tasks that run")
-    adds_per_s: float = Field(description="Adds a second, lately")
-    moves_per_min: float = Field(description="Moves between tiers a minute, lately")
-    tokens_today: int = Field(description="Tokens of language models today")
-    hottest: list[SegmentShape] = Field(description="Hottest segments, of cubes that were named")
 
-
+@mirrors(Overview)
 class OverviewShape(Shape):
     """How full the tiers are, and what the background does."""
-
-    at: datetime = Field(description="When this was so")
-    seconds: float = Field(description="Seconds that rates are of")
-    cubes: list[CubeOverviewShape] = Field(description="The busiest cubes first")
-    more_cubes: int = Field(description="Cubes left out")
-    tasks: dict[str, dict[str, int]] = Field(description="Tasks by kind and state; ended ones of the last hour")
-    running: list[TaskShape] = Field(description="Tasks that run, the longest first")
-    tokens_today: int = Field(description="Tokens of language models today")
 
 
 @mirrors(Difference)

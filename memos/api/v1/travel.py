@@ -16,10 +16,11 @@ from starlette.responses import StreamingResponse
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import ERRORS, CubeId
-from memos.api.v1.shapes import Shape
+from memos.api.v1.shapes import Shape, mirrors
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS
 from memos.kernel.transfer import open_dump, scratch_file, write_scratch
+from memos.memcube.dump.load import Loaded
 
 router = APIRouter(prefix="/cubes", tags=["cubes"], responses=ERRORS)
 
@@ -59,25 +60,9 @@ class DumpShape(Shape):
     adapters: int = Field(description="How many adapters it has")
 
 
+@mirrors(Loaded)
 class LoadedShape(Shape):
     """What a load did."""
-
-    cube: str = Field(description="Cube it was loaded as, or into")
-    merged: bool = Field(description="Whether the cube was there before")
-    trusted: bool = Field(description="Whether what it says is trusted")
-    items: int = Field(description="Memories that are new")
-    versions: int = Field(description="Their versions")
-    messages: int = Field(description="Messages that are new")
-    files: int = Field(description="Documents and pictures that are new")
-    skipped: int = Field(description="Memories that were here at the same version")
-    differing: list[str] = Field(description="Memories that are here at another version and stayed as they are")
-    erased: int = Field(description="Memories that were erased here and stay so")
-    unsourced: int = Field(description="Memories left out: untrusted, and said to come from messages here")
-    left_out: list[str] = Field(description="Parts that this version does not load")
-    kv_blocks: int = Field(description="Blocks of activation memory that were taken in")
-    kv_left_out: str | None = Field(description="Why none were of those in the file")
-    adapters: int = Field(description="Adapters that passed their examination here, and may be made active")
-    adapters_left_out: str | None = Field(description="Why the others of the file did not, or were not taken")
 
 
 @router.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from memos.core.kv_cache import Activation
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Json, Mode
@@ -16,13 +16,13 @@ from memos.memcube.prompt_prefix import PrefixText
 class Reference:
     """A memory that a model was shown under a mark such as `m1`; `relevance` is that of a hit."""
 
-    mark: str
-    item: str
-    cube: str
-    memory: str
-    speaker: str
-    at: datetime | None
-    relevance: float | None = None
+    mark: Annotated[str, "Its mark, such as `m1`"]
+    item: Annotated[str, "Id of the memory"]
+    cube: Annotated[str, "Cube it is in"]
+    memory: Annotated[str, "Its text"]
+    speaker: Annotated[str, "Who said it"]
+    at: Annotated[datetime | None, "When"]
+    relevance: Annotated[float | None, "0 to 1 when a search found it"] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from memos.core.clock import Clock
 from memos.errors import IntegrityError
@@ -56,23 +56,23 @@ Alive = Callable[[str, Collection[str]], bool]
 class TierFill:
     """How full a tier is, and what came of it since the store was opened."""
 
-    tier: str
-    blocks: int
-    size_bytes: int
-    budget_bytes: int
-    hits: int
-    evictions: int
-    bytes_per_s: float | None
+    tier: Annotated[str, "`device`, `host` or `disk`"]
+    blocks: Annotated[int, "Blocks in it"]
+    size_bytes: Annotated[int, "Bytes of these"]
+    budget_bytes: Annotated[int, "Bytes it may have"]
+    hits: Annotated[int, "How often a block was found there"]
+    evictions: Annotated[int, "How many blocks left it to make room"]
+    bytes_per_s: Annotated[float | None, "How quickly it is read; null before it was"]
 
 
 @dataclass(frozen=True, slots=True)
 class KvStats:
     """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
 
-    tiers: tuple[TierFill, ...] = ()
-    dropped_writes: int = 0
-    damaged: int = 0
-    forgotten: int = 0
+    tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
+    dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0
+    damaged: Annotated[int, "Damaged files that were met"] = 0
+    forgotten: Annotated[int, "Blocks removed because what they were made of may not be kept"] = 0
 
 
 class BlockStore:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -72,22 +72,22 @@ class Loaded:
     not taken. `left_out` names parts that this version does not load.
     """
 
-    cube: str
-    merged: bool
-    trusted: bool
-    items: int
-    versions: int
-    messages: int
-    files: int
-    skipped: int
-    differing: tuple[str, ...]
-    erased: int
-    unsourced: int
-    left_out: tuple[str, ...]
-    kv_blocks: int = 0
-    kv_left_out: str | None = None
-    adapters: int = 0
-    adapters_left_out: str | None = None
+    cube: Annotated[str, "Cube it was loaded as, or into"]
+    merged: Annotated[bool, "Whether the cube was there before"]
+    trusted: Annotated[bool, "Whether what it says is trusted"]
+    items: Annotated[int, "Memories that are new"]
+    versions: Annotated[int, "Their versions"]
+    messages: Annotated[int, "Messages that are new"]
+    files: Annotated[int, "Documents and pictures that are new"]
+    skipped: Annotated[int, "Memories that were here at the same version"]
+    differing: Annotated[tuple[str, ...], "Memories that are here at another version and stayed as they are"]
+    erased: Annotated[int, "Memories that were erased here and stay so"]
+    unsourced: Annotated[int, "Memories left out: untrusted, and said to come from messages here"]
+    left_out: Annotated[tuple[str, ...], "Parts that this version does not load"]
+    kv_blocks: Annotated[int, "Blocks of activation memory that were taken in"] = 0
+    kv_left_out: Annotated[str | None, "Why none were of those in the file"] = None
+    adapters: Annotated[int, "Adapters that passed their examination here, and may be made active"] = 0
+    adapters_left_out: Annotated[str | None, "Why the others of the file did not, or were not taken"] = None
 
 
 @dataclass(frozen=True, slots=True)

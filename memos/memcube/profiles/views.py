@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from memos.core.text.rendering import NOTICE, fenced
 from memos.core.tokens import estimate_tokens
@@ -21,44 +22,44 @@ from memos.memcube.profiles.traits import STATIC, dimension_of, event_time, is_s
 class Evidence:
     """A passage a trait rests on; `item` is the memory of the message it stands in."""
 
-    item: str | None
-    passage: str
-    speaker: str
-    at: datetime
-    trust: Trust = Trust.TRUSTED
+    item: Annotated[str | None, "Memory of the message it stands in"]
+    passage: Annotated[str, "The passage"]
+    speaker: Annotated[str, "Who said it"]
+    at: Annotated[datetime, "When"]
+    trust: Annotated[Trust, "`trusted` or `untrusted`"] = Trust.TRUSTED
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
     """What a profile says in one dimension, since when; `static` when the operator gave it. `item` holds it."""
 
-    dimension: str
-    name: str
-    value: str
-    confidence: float
-    since: datetime
-    item: str
-    static: bool
-    evidence: tuple[Evidence, ...]
+    dimension: Annotated[str, "Id of the dimension"]
+    name: Annotated[str, "Its name"]
+    value: Annotated[str, "What is known"]
+    confidence: Annotated[float, "0 to 1"]
+    since: Annotated[datetime, "Since when"]
+    item: Annotated[str, "Memory that holds it"]
+    static: Annotated[bool, "Whether it was given by hand"]
+    evidence: Annotated[tuple[Evidence, ...], "Passages it rests on"]
 
 
 @dataclass(frozen=True, slots=True)
 class TraitGroup:
     """The traits of one group of the template that somebody has."""
 
-    id: str
-    name: str
-    traits: tuple[Trait, ...]
+    id: Annotated[str, "Id of the group"]
+    name: Annotated[str, "Its name"]
+    traits: Annotated[tuple[Trait, ...], "Its traits"]
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """What is known of one subject, by group; `subject` is empty when the cube knows nobody."""
 
-    cube: str
-    subject: str
-    template: str
-    groups: tuple[TraitGroup, ...]
+    cube: Annotated[str, "The cube"]
+    subject: Annotated[str, "Whom it is about; empty when nobody is known"]
+    template: Annotated[str, "Name of the template"]
+    groups: Annotated[tuple[TraitGroup, ...], "Traits by group"]
 
     @property
     def traits(self) -> tuple[Trait, ...]:
@@ -70,39 +71,39 @@ class Profile:
 class TraitEntry:
     """One entry of a dimension's history: what was written when, by whom and why. `number` names it for a rollback."""
 
-    number: int
-    value: str | None
-    confidence: float
-    status: Status
-    since: datetime
-    until: datetime | None
-    static: bool
-    recorded_at: datetime
-    actor: str
-    reason: str
-    item: str
-    version: int
+    number: Annotated[int, "Names it for a rollback"]
+    value: Annotated[str | None, "What was written"]
+    confidence: Annotated[float, "0 to 1"]
+    status: Annotated[Status, "Status of the memory then"]
+    since: Annotated[datetime, "Since when it held"]
+    until: Annotated[datetime | None, "Until when it held"]
+    static: Annotated[bool, "Whether it was given by hand"]
+    recorded_at: Annotated[datetime, "When it was written"]
+    actor: Annotated[str, "Who wrote it"]
+    reason: Annotated[str, "Why"]
+    item: Annotated[str, "Memory that holds it"]
+    version: Annotated[int, "Version of that memory"]
 
 
 @dataclass(frozen=True, slots=True)
 class TraitChange:
     """A trait whose value is another one."""
 
-    before: Trait
-    after: Trait
+    before: Annotated[Trait, "What it was"]
+    after: Annotated[Trait, "What it is"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff:
     """What became known, became another and ended between two moments of recording."""
 
-    cube: str
-    subject: str
-    since: datetime
-    until: datetime
-    added: tuple[Trait, ...]
-    changed: tuple[TraitChange, ...]
-    ended: tuple[Trait, ...]
+    cube: Annotated[str, "The cube"]
+    subject: Annotated[str, "Whom it is about"]
+    since: Annotated[datetime, "First moment"]
+    until: Annotated[datetime, "Last moment"]
+    added: Annotated[tuple[Trait, ...], "What became known"]
+    changed: Annotated[tuple[TraitChange, ...], "What became another"]
+    ended: Annotated[tuple[Trait, ...], "What ended"]
 
 
 def trait_of(item: Item, template: Template, evidence: tuple[Evidence, ...]) -> Trait:
