@@ -47,8 +47,8 @@ def env_names(model: type[BaseModel], prefix: str = "MEMOS_", *, every: bool = F
     return names
 
 
-def test_the_version_is_the_changelogs_top_heading() -> None:
-    heading = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_version_is_the_changelogs_newest_release() -> None:
+    heading = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert heading is not None
     assert heading[1] == memos.__version__
 

@@ -20,10 +20,10 @@ from memos.api.v1.common import (
     RequestTarget,
     creation,
 )
-from memos.api.v1.shapes import ValueRoute
-from memos.api.v1.shapes_cubes import OverviewShape, RevokedShape
+from memos.api.v1.shapes_cubes import RevokedShape, ValueRoute
 from memos.core.identities import Grant
 from memos.core.types import Cube, EraseReceipt, VerifyReport
+from memos.kernel.statistics import Overview
 
 router = APIRouter(route_class=ValueRoute, tags=["cubes"], responses=ERRORS)
 
@@ -85,18 +85,18 @@ def overview(
     memos: CurrentMemos,
     acting: CurrentIdentity,
     cube: Annotated[list[str], Query(description="Cubes; default: the busiest one may read")] = [],  # noqa: B006
-) -> OverviewShape:
+) -> Overview:
     """Return how full the tiers are, and what the background does."""
-    return OverviewShape.model_validate(memos.overview(cube or None, actor=acting.actor))
+    return memos.overview(cube or None, actor=acting.actor)
 
 
 # What ends in a word comes first: a cube's id may have slashes.
 
 
 @router.get("/cubes/{cube:path}/stats")
-def stats(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> OverviewShape:
+def stats(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Overview:
     """Return how full a cube's tiers are, and what the background does in it."""
-    return OverviewShape.model_validate(memos.overview([cube], actor=acting.actor))
+    return memos.overview([cube], actor=acting.actor)
 
 
 @router.post("/cubes/{cube:path}/verify")

@@ -31,9 +31,11 @@ from memos.api.v1.common import (
     creation,
     target_of,
 )
-from memos.api.v1.shapes import KnowledgeBaseShape, TextShape, ValueRoute
+from memos.api.v1.shapes import TextShape
+from memos.api.v1.shapes_cubes import ValueRoute
 from memos.core.types import EraseReceipt, FileState, Item, StoredFile
 from memos.errors import InvalidInput
+from memos.kernel.cubes import KnowledgeBase
 from memos.kernel.memos import MemOS
 
 router = APIRouter(route_class=ValueRoute, tags=["documents"], responses=ERRORS)
@@ -153,28 +155,27 @@ class CreateBaseBody(Body):
 @knowledge_router.post("", status_code=201, name="create")
 def create_knowledge_base(
     body: CreateBaseBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
-) -> KnowledgeBaseShape:
+) -> KnowledgeBase:
     """Make an empty knowledge base: a cube of documents, which are added with its id as the cube."""
     actor = resolve_identity(memos, caller, body.user).actor
-    made = memos.idempotency.once(
+    return memos.idempotency.once(
         creation(idempotency_key, "knowledge.create", RequestTarget(actor, body.id), body),
         lambda: memos.knowledge.create(body.id, body.description, actor=actor, redact_pii=body.redact_pii),
         ids=lambda base: [base.id],
         again=lambda ids: memos.knowledge.get(ids[0], actor=actor),
     )
-    return KnowledgeBaseShape.model_validate(made)
 
 
 @knowledge_router.get("", name="list_")
-def list_knowledge_bases(memos: CurrentMemos, acting: CurrentIdentity) -> list[KnowledgeBaseShape]:
+def list_knowledge_bases(memos: CurrentMemos, acting: CurrentIdentity) -> Sequence[KnowledgeBase]:
     """Return the knowledge bases one may read, by id."""
-    return [KnowledgeBaseShape.model_validate(base) for base in memos.knowledge.list(actor=acting.actor)]
+    return memos.knowledge.list(actor=acting.actor)
 
 
 @knowledge_router.get("/{cube:path}", name="get")
-def get_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> KnowledgeBaseShape:
+def get_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> KnowledgeBase:
     """Return a knowledge base, and how many of its files are in which state."""
-    return KnowledgeBaseShape.model_validate(memos.knowledge.get(cube, actor=acting.actor))
+    return memos.knowledge.get(cube, actor=acting.actor)
 
 
 @knowledge_router.delete("/{cube:path}", name="drop")

@@ -27,8 +27,8 @@ from memos.api.v1.common import (
 )
 from memos.api.v1.shapes import (
     ItemIdsShape,
-    ValueRoute,
 )
+from memos.api.v1.shapes_cubes import ValueRoute
 from memos.core.types import AddReceipt, EraseReceipt, ExtractionRecord, Item, Source, StoredFile, Version
 
 evidence_router = APIRouter(route_class=ValueRoute, tags=["memories"], responses=ERRORS)

@@ -18,21 +18,20 @@ from memos.api.v1.shapes_cubes import (
     AdapterShape,
     ComposingShape,
     ConsentShape,
-    CubePrefixShape,
     DamagedShape,
     DroppedShape,
-    KvStatsShape,
     LearnableShape,
     LearnAgainShape,
     LearningShape,
     UnlearnedShape,
-    WarmedShape,
+    ValueRoute,
 )
 from memos.kernel.adapters.service import open_export
-from memos.kernel.kv import Warmed
+from memos.kernel.kv import CubePrefix, Warmed
+from memos.memcube.activation.store import KvStats
 
-router = APIRouter(prefix="/adapters", tags=["adapters"], responses=ERRORS)
-activation_router = APIRouter(prefix="/activation", tags=["activation"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, prefix="/adapters", tags=["adapters"], responses=ERRORS)
+activation_router = APIRouter(route_class=ValueRoute, prefix="/activation", tags=["activation"], responses=ERRORS)
 
 _BLOCK = 1 << 20
 _ZIP = "application/zip"
@@ -173,9 +172,9 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 @activation_router.get("", name="show")
-def show_prefix(memos: CurrentMemos, target: CurrentTarget) -> CubePrefixShape:
+def show_prefix(memos: CurrentMemos, target: CurrentTarget) -> CubePrefix:
     """Return the memories that prompts of a cube begin with, and how many blocks of it are kept where."""
-    return CubePrefixShape.model_validate(memos.kv.show(target.cube, actor=target.actor))
+    return memos.kv.show(target.cube, actor=target.actor)
 
 
 @activation_router.post("/compose", status_code=202, name="compose")
@@ -186,14 +185,14 @@ def compose_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -
 
 
 @activation_router.post("/warm", name="warm")
-async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner) -> WarmedShape:
+async def warm_prefix(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner) -> Warmed:
     """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner."""
 
     def warmed() -> Warmed:
         target = target_of(memos, caller, body, new=False)
         return memos.kv.warm(target.cube, actor=target.actor)
 
-    return WarmedShape.model_validate(await runner.run(warmed))
+    return await runner.run(warmed)
 
 
 @activation_router.post("/drop", name="drop")
@@ -204,9 +203,9 @@ def drop_kv(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> Dropp
 
 
 @activation_router.get("/stats", name="stats")
-def kv_stats(memos: CurrentMemos, acting: CurrentIdentity) -> KvStatsShape:
+def kv_stats(memos: CurrentMemos, acting: CurrentIdentity) -> KvStats:
     """Return how full the tiers are with what is kept of all cubes; for admins."""
-    return KvStatsShape.model_validate(memos.kv.stats(actor=acting.actor))
+    return memos.kv.stats(actor=acting.actor)
 
 
 @activation_router.post("/verify", name="verify")

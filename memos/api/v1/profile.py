@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -9,9 +10,14 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, moment, target_of
-from memos.api.v1.shapes import ProfileDiffShape, ProfileShape, TemplateShape, TextShape, TraitEntryShape, TraitShape
+from memos.api.v1.shapes import (
+    TemplateShape,
+    TextShape,
+)
+from memos.api.v1.shapes_cubes import ValueRoute
+from memos.memcube.profiles.views import Profile, ProfileDiff, Trait, TraitEntry
 
-router = APIRouter(prefix="/profile", tags=["profile"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, prefix="/profile", tags=["profile"], responses=ERRORS)
 
 _DIMENSION = "Id of a dimension, such as `work.occupation`"
 Subject = Annotated[str | None, Query(description="Whom it is about; may be left out when the cube knows one only")]
@@ -47,10 +53,9 @@ def get(
     target: CurrentTarget,
     subject: Subject = None,
     as_of: Annotated[str | None, Query(description=f"As it was recorded at this moment: {_MOMENT}")] = None,
-) -> ProfileShape:
+) -> Profile:
     """Return a profile; an empty one when nothing is known."""
-    found = memos.profile.get(target.cube, subject, as_of=moment(as_of), actor=target.actor)
-    return ProfileShape.model_validate(found)
+    return memos.profile.get(target.cube, subject, as_of=moment(as_of), actor=target.actor)
 
 
 @router.get("/subjects")
@@ -62,10 +67,9 @@ def subjects(memos: CurrentMemos, target: CurrentTarget) -> list[str]:
 @router.get("/history")
 def history(
     memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
-) -> list[TraitEntryShape]:
+) -> Sequence[TraitEntry]:
     """Return everything that was written in one dimension, oldest first."""
-    found = memos.profile.history(target.cube, dimension, subject, actor=target.actor)
-    return [TraitEntryShape.model_validate(entry) for entry in found]
+    return memos.profile.history(target.cube, dimension, subject, actor=target.actor)
 
 
 @router.get("/diff")
@@ -75,10 +79,9 @@ def diff(
     since: Annotated[str, Query(description=f"First moment of recording: {_MOMENT}")],
     until: Annotated[str | None, Query(description="Last moment; default: now")] = None,
     subject: Subject = None,
-) -> ProfileDiffShape:
+) -> ProfileDiff:
     """Return what became known, changed and ended between two moments."""
-    found = memos.profile.diff(target.cube, moment(since), moment(until), subject=subject, actor=target.actor)
-    return ProfileDiffShape.model_validate(found)
+    return memos.profile.diff(target.cube, moment(since), moment(until), subject=subject, actor=target.actor)
 
 
 @router.get("/text")
@@ -93,28 +96,25 @@ def text(
 
 
 @router.post("/rollback")
-def rollback(body: TraitRollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> TraitShape:
+def rollback(body: TraitRollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
     """Let a trait be again what an entry of its history says."""
     target = target_of(memos, caller, body, new=False)
-    back = memos.profile.rollback(target.cube, body.dimension, body.version, body.subject, actor=target.actor)
-    return TraitShape.model_validate(back)
+    return memos.profile.rollback(target.cube, body.dimension, body.version, body.subject, actor=target.actor)
 
 
 @router.put("/static")
-def set_static(body: StaticBody, memos: CurrentMemos, caller: CurrentCaller) -> TraitShape:
+def set_static(body: StaticBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
     """Give a trait that nothing but taking it back changes."""
     target = target_of(memos, caller, body)
-    given = memos.profile.set_static(target.cube, body.dimension, body.value, body.subject, actor=target.actor)
-    return TraitShape.model_validate(given)
+    return memos.profile.set_static(target.cube, body.dimension, body.value, body.subject, actor=target.actor)
 
 
 @router.delete("/static")
 def remove_static(
     memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
-) -> TraitShape | None:
+) -> Trait | None:
     """Take back a trait given by hand; returns what was found and now counts again."""
-    left = memos.profile.remove_static(target.cube, dimension, subject, actor=target.actor)
-    return None if left is None else TraitShape.model_validate(left)
+    return memos.profile.remove_static(target.cube, dimension, subject, actor=target.actor)
 
 
 @router.get("/template")

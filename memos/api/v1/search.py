@@ -10,8 +10,9 @@ from pydantic import Field
 from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, Body, CubeBody, CurrentTarget, IdempotencyKey, Moment, creation, target_of
-from memos.api.v1.shapes import ValueRoute, WorkingMemoryShape
+from memos.api.v1.shapes_cubes import ValueRoute
 from memos.core.types import FeedbackReceipt, SearchResult, WhyNot
+from memos.kernel.tiers import WorkingMemory
 
 router = APIRouter(route_class=ValueRoute, tags=["search"], responses=ERRORS)
 
@@ -96,10 +97,9 @@ def working_memory(
     target: CurrentTarget,
     conversation: Annotated[str | None, Query(description="Conversation it is for")] = None,
     max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
-) -> WorkingMemoryShape:
+) -> WorkingMemory:
     """Return the small set a prompt begins with."""
-    found = memos.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
-    return WorkingMemoryShape.model_validate(found)
+    return memos.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
 
 
 @router.post("/feedback", status_code=201)

@@ -12,8 +12,6 @@ from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from fastapi.datastructures import DefaultPlaceholder
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from memos.core.types import (
@@ -60,7 +58,7 @@ def mirrors(source: type) -> Callable[[type[Shape]], type[Shape]]:
         fields: dict[str, Any] = {}
         for name, hint in get_type_hints(source, include_extras=True).items():
             if get_origin(hint) is Annotated and name not in shape.model_fields:
-                fields[name] = (_wire_type(get_args(hint)[0]), Field(description=get_args(hint)[1]))
+                fields[name] = (wire_type(get_args(hint)[0]), Field(description=get_args(hint)[1]))
         for name, field in shape.model_fields.items():
             fields[name] = (field.annotation, field)
         made = create_model(
@@ -72,34 +70,22 @@ def mirrors(source: type) -> Callable[[type[Shape]], type[Shape]]:
     return add
 
 
-def _wire_type(hint: Any) -> Any:
+def wire_type(hint: Any) -> Any:
     """Return the type that JSON has for a field: shapes for dataclasses, texts for enumerations, lists for tuples."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _wire_type(parts[0])
+        return wire_type(parts[0])
     if origin in (Union, UnionType):
-        return Union[tuple(_wire_type(part) for part in parts)]  # noqa: UP007 - of types known at run time
+        return Union[tuple(wire_type(part) for part in parts)]  # noqa: UP007 - of types known at run time
     if origin in (list, tuple, Sequence):
-        return list[_wire_type(parts[0])]  # type: ignore[misc] # of a type known at run time
+        return list[wire_type(parts[0])]  # type: ignore[misc] # of a type known at run time
     if origin is Mapping:
-        return dict[_wire_type(parts[0]), _wire_type(parts[1])]  # type: ignore[misc] # of types known at run time
+        return dict[wire_type(parts[0]), wire_type(parts[1])]  # type: ignore[misc] # of types known at run time
     if is_dataclass(hint):
         return _SHAPES[hint]  # type: ignore[index] # a class
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return str
     return hint
-
-
-class ValueRoute(APIRoute):
-    """A route that returns values of `memos.core`; their shapes are its response model."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        if isinstance(options.get("response_model"), DefaultPlaceholder):
-            returned = get_type_hints(endpoint)["return"]
-            shape = _wire_type(returned)
-            if shape != returned:
-                options["response_model"] = shape
-        super().__init__(path, endpoint, **options)
 
 
 @mirrors(Masked)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, get_type_hints
 
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.routing import APIRoute
 from pydantic import ConfigDict, Field
 
-from memos.api.v1.shapes import Shape, mirrors
+from memos.api.v1.shapes import Shape, mirrors, wire_type
 from memos.core.identities import Grant, Identity, Key
 from memos.core.types import Cube, Difference, Event, Fingerprint, Segment, Task, VerifyReport
 from memos.kernel.kv import CubePrefix, PrefixEntry, Warmed
 from memos.kernel.statistics import CubeOverview, Overview
 from memos.memcube.activation.store import KvStats, TierFill
+
+
+class ValueRoute(APIRoute):
+    """A route that returns values; their shapes are its response model."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if isinstance(options.get("response_model"), DefaultPlaceholder):
+            returned = get_type_hints(endpoint)["return"]
+            shape = wire_type(returned)
+            if shape != returned:
+                options["response_model"] = shape
+        super().__init__(path, endpoint, **options)
 
 
 @mirrors(Identity)

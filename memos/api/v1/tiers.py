@@ -10,7 +10,8 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, Limit, target_of
-from memos.api.v1.shapes import Shape, ValueRoute
+from memos.api.v1.shapes import Shape
+from memos.api.v1.shapes_cubes import ValueRoute
 from memos.core.types import Segment
 
 router = APIRouter(route_class=ValueRoute, tags=["tiers"], responses=ERRORS)

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, IdempotencyKey, Limit, creation, target_of
-from memos.api.v1.shapes import ItemIdsShape, ToolUseShape, ValueRoute
+from memos.api.v1.shapes import ItemIdsShape, ToolUseShape
+from memos.api.v1.shapes_cubes import ValueRoute
 from memos.core.types import Item
 
 router = APIRouter(route_class=ValueRoute, prefix="/tools", tags=["tools"], responses=ERRORS)

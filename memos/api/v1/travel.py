@@ -17,12 +17,13 @@ from memos.api.dialects import resolve_identity
 from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import ERRORS, CubeId
 from memos.api.v1.shapes import Shape, mirrors
+from memos.api.v1.shapes_cubes import ValueRoute
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS
 from memos.kernel.transfer import open_dump, scratch_file, write_scratch
 from memos.memcube.dump.load import Loaded
 
-router = APIRouter(prefix="/cubes", tags=["cubes"], responses=ERRORS)
+router = APIRouter(route_class=ValueRoute, prefix="/cubes", tags=["cubes"], responses=ERRORS)
 
 _BLOCK = 1 << 20
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -109,14 +110,14 @@ async def load(
     restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
     user: User = None,
     passphrase: Passphrase = None,
-) -> LoadedShape:
+) -> Loaded:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
     with scratch_file(memos.travel) as file:
         await _take(request, memos, file)
 
-        def loaded() -> LoadedShape:
+        def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
-            done = memos.travel.load(
+            return memos.travel.load(
                 file,
                 cube=cube,
                 merge=merge,
@@ -125,7 +126,6 @@ async def load(
                 passphrase=_decoded(passphrase),
                 actor=actor,
             )
-            return LoadedShape.model_validate(done)
 
         return await to_thread.run_sync(loaded)
 

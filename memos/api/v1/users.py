@@ -20,8 +20,15 @@ from memos.api.v1.common import (
     RequestTarget,
     creation,
 )
-from memos.api.v1.shapes import ValueRoute
-from memos.api.v1.shapes_cubes import IdentityShape, KeyShape, LimitsShape, MembersShape, MeShape, NewKeyShape
+from memos.api.v1.shapes_cubes import (
+    IdentityShape,
+    KeyShape,
+    LimitsShape,
+    MembersShape,
+    MeShape,
+    NewKeyShape,
+    ValueRoute,
+)
 from memos.core.identities import Identity, Key, NewKey
 
 router = APIRouter(route_class=ValueRoute, tags=["users"], responses=ERRORS)
