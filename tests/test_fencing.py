@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memos import MemOS
 from memos.compat.prompts import Context, Known, compose
-from memos.compat.user_memory import Extent, Manner, UserMemory
+from memos.compat.user_memory import AnswerStyle, MemoryLimits, UserMemory
 from memos.core.text.rendering import NOTICE, closed, fenced
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Role, Source, Status, Tier, Trust
@@ -172,7 +172,7 @@ def test_search_working_memory_and_profile_fence_what_tools_said_also_what_was_d
 
 
 def test_the_prompt_of_a_memoryos_program_fences_too(memos: MemOS) -> None:
-    user = UserMemory(memos, "ann", "bot", Extent(10, 5, 20, 4_000))
+    user = UserMemory(memos, "ann", "bot", MemoryLimits(10, 5, 20, 4_000))
     page = [
         {"role": "user", "content": PAGE, "trust": "untrusted"},
         {"role": "assistant", "content": "I read about the museum."},
@@ -181,7 +181,7 @@ def test_the_prompt_of_a_memoryos_program_fences_too(memos: MemOS) -> None:
     memos.add("I like the museum.", cube=user.cube, conversation=user.conversation)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(UserMemory, "_asker", lambda _: None)
-        context = user._context("the museum?", Manner())
+        context = user._context("the museum?", AnswerStyle())
     system, question = compose(context, 4_000)
     assert NOTICE in system.content
     assert "Klingon" in question.content

@@ -13,11 +13,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from memos.api.families import Refused
+from memos.api.families import refusal_of
 from memos.api.local import routes as local
-from memos.api.mounting import MCP, Families
+from memos.api.mounting import MCP, RouteGroups
 from memos.api.observability import Metrics, RequestLog
-from memos.api.v1.common import show
+from memos.api.v1.common import error_response
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
 from memos.version import __version__
@@ -29,33 +29,42 @@ _WATCHERS = 2
 
 
 def create_app(
-    memos: MemOS, *, local_token: str | None = None, tracing: Tracing | None = None,
-    stopping: Callable[[], bool] = lambda: False, later: bool = False,
-) -> FastAPI:  # fmt: skip
+    memos: MemOS,
+    *,
+    local_token: str | None = None,
+    tracing: Tracing | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    lazy: bool = False,
+) -> FastAPI:
     """Return the application over an installation, which stays the caller's to close.
 
     `local_token` is a key that stands for the local owner; `tracing` makes spans of what is done; `stopping` says
     whether the server is about to end. With `later` families of routes are made after the start, or when asked.
     """
     settings = memos.settings.server
-    families = Families(memos, local_token, stopping)
+    groups = RouteGroups(memos, local_token, stopping)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Routes that do not wait run in threads: the ledger and the models are not asynchronous.
         to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        async with families.running(later=later):
+        async with groups.running(lazy=lazy):
             yield
 
     app = FastAPI(
-        title="memstrata", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan,
+        title="memstrata",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
         redirect_slashes=False,  # else anyone is sent on to whatever address the request calls the server by
-    )  # fmt: skip
+    )
 
     @app.exception_handler(HTTPException)
-    async def nowhere(_: Request, error: HTTPException) -> Response:
-        # Also what has a line break in its path: mounted applications do not get it.
-        response = show(Refused(error.status_code, "There is no such route for this method."), error.status_code)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        # Also paths with a line break: mounted applications do not get them.
+        response = error_response(refusal_of(error, request), error.status_code)
         response.headers.update(error.headers or {})
         return response
 
@@ -80,9 +89,9 @@ def create_app(
     async def numbers() -> Response:
         return await to_thread.run_sync(metrics.response, limiter=watchers)
 
-    for path, family in families.mounted(later=later).items():
-        app.mount(path, family)
-    app.router.routes.append(Route(MCP, endpoint=families.mcp))
+    for path, group in groups.mounted(lazy=lazy).items():
+        app.mount(path, group)
+    app.router.routes.append(Route(MCP, endpoint=groups.mcp))
     if local_token is not None:
         app.mount(local.PATH, local.create(memos, local_token, stopping))
     if settings.cors_origins:

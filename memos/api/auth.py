@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
 from anyio import to_thread
@@ -19,8 +18,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memos.core.identities import Caller, Identity, IdentityKind, Key, Right
-from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
-from memos.errors import BackendUnavailable, Conflict, LimitReached, MemosError, NotFound, PermissionDenied
+from memos.core.types import LOCAL_OWNER
+from memos.errors import BackendUnavailable, LimitReached, MemosError, PermissionDenied
 from memos.kernel.access.guard import calling
 from memos.kernel.memos import MemOS
 
@@ -33,7 +32,7 @@ _GOOD_KEYS = 1_024
 _IPV6_PREFIX = 64
 
 
-class Attempts:
+class LoginThrottle:
     """Counts failed authentications by address; for one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -91,21 +90,13 @@ _LOOKUPS_AT_ONCE = 8
 Refuse = Callable[[MemosError, int], Response]
 
 
-class NoKey(PermissionDenied):
+class Unauthenticated(PermissionDenied):
     """The request has no key that opens anything here."""
 
     code = "unauthenticated"
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
-    """For whom a request acts: whom history names, and the cube that is used when none is named."""
-
-    actor: str
-    home: str
-
-
-class Authenticated:
+class KeyAuthentication:
     """Lets requests with a key through to the application, each held to what its key may do.
 
     `local_token` stands for the local owner: programs of the same person read it from the data folder.
@@ -120,7 +111,7 @@ class Authenticated:
         self._local_token = local_token
         self._open_paths = open_paths
         self._limiter: anyio.CapacityLimiter | None = None
-        self._attempts = Attempts()
+        self._attempts = LoginThrottle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate, then pass on; or refuse with 401."""
@@ -134,7 +125,7 @@ class Authenticated:
             response = self._refuse(error, 401 if strange else 429 if much else 503)
             if strange:
                 response.headers["WWW-Authenticate"] = "Bearer"
-            wait(error, response)
+            set_retry_after(error, response)
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
@@ -142,7 +133,7 @@ class Authenticated:
             await self._app(scope, receive, send)
 
     async def _caller(self, connection: HTTPConnection) -> Caller:
-        secret = secret_of(connection.headers.get("authorization", ""))
+        secret = read_key(connection.headers.get("authorization", ""))
         if self._local_token is not None and hmac.compare_digest(secret.encode(), self._local_token.encode()):
             return local_caller(self._memos)
         if self._limiter is None:
@@ -160,18 +151,18 @@ class Authenticated:
         return caller
 
 
-def wait(error: MemosError, response: Response) -> None:
+def set_retry_after(error: MemosError, response: Response) -> None:
     """Say in an answer when to come back, where an error knows it."""
     after_s = error.retry_after_s if isinstance(error, BackendUnavailable | LimitReached) else None
     if after_s is not None:
         response.headers["Retry-After"] = str(max(1, math.ceil(after_s)))
 
 
-def secret_of(header: str) -> str:
-    """Return the key of an `Authorization` header: `Bearer KEY` or `Token KEY`. Raises: NoKey."""
+def read_key(header: str) -> str:
+    """Return the key of an `Authorization` header: `Bearer KEY` or `Token KEY`. Raises: Unauthenticated."""
     scheme, _, secret = header.strip().partition(" ")
     if scheme.lower() not in _SCHEMES or not secret.strip():
-        raise NoKey("The request has no key: send the header `Authorization: Bearer KEY`.")
+        raise Unauthenticated("The request has no key: send the header `Authorization: Bearer KEY`.")
     return secret.strip()
 
 
@@ -187,45 +178,11 @@ def is_local(caller: Caller) -> bool:
     return caller.key.id == _LOCAL_KEY and caller.identity.id == LOCAL_OWNER
 
 
-def check_still(memos: MemOS, caller: Caller) -> None:
-    """Let a request that lasts go on. Raises: NoKey once its key opens nothing any more."""
+def check_key(memos: MemOS, caller: Caller) -> None:
+    """Let a request that lasts go on. Raises: Unauthenticated once its key opens nothing any more."""
     if is_local(caller):
         return
     try:
         memos.keys.check(caller.key.id)
     except PermissionDenied as error:
-        raise NoKey(str(error)) from None
-
-
-def who(memos: MemOS, caller: Caller, name: str | None = None, *, agent: bool = False, new: bool = True) -> Who:
-    """Return for whom a request acts that names a user or agent, or nobody.
-
-    A key acts for its own identity, for agents that act for it, and as an agent on the cube of its user; an admin's
-    for everyone. With `new` an admin's request makes a user or agent that is not known yet, where the operator
-    allows it (`MEMOS_SERVER__NEW_USERS`).
-    Raises: PermissionDenied, InvalidInput (no such name can be), NotFound (an admin named nobody known).
-    """
-    me = caller.identity
-    if name is None or name == me.id:
-        return _as(me)
-    if me.admin:
-        return _as(_known(memos, me.id, name, agent=agent, new=new))
-    other = memos.users.get(name, actor=me.id)
-    return _as(other) if other.acts_for == me.id else Who(me.id, other.home or other.id)
-
-
-def _known(memos: MemOS, admin: str, name: str, *, agent: bool, new: bool) -> Identity:
-    if name == LOCAL_OWNER:
-        raise PermissionDenied(f"{LOCAL_OWNER!r} is the person at the machine itself: name another user.")
-    try:
-        return memos.users.get(name, actor=admin)
-    except NotFound:
-        if not (new and memos.settings.server.new_users):
-            raise
-    with suppress(Conflict):  # somebody else's request made it meanwhile
-        return memos.users.create(name, kind="agent" if agent else "user", adopt=False, actor=admin)
-    return memos.users.get(name, actor=admin)
-
-
-def _as(identity: Identity) -> Who:
-    return Who(identity.id, identity.home or (DEFAULT_CUBE if identity.id == LOCAL_OWNER else identity.id))
+        raise Unauthenticated(str(error)) from None

@@ -1,21 +1,24 @@
-"""What the families of routes share: an application of its own each, its way to show errors, and the caller's key.
+"""What the route groups of the server share: one FastAPI application each, error handling, and the caller.
 
-Knows no route. A family shows errors in its own envelope, so each has its own handlers.
+Every group shows errors in an envelope of its own, so each application has its own handlers. Knows no route.
 """
 
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, get_args
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memos.api.auth import Authenticated, NoKey, wait
+from memos.api.auth import KeyAuthentication, Unauthenticated, set_retry_after
 from memos.core.identities import Caller
 from memos.errors import (
     BackendTimeout,
@@ -28,17 +31,109 @@ from memos.errors import (
     ModelError,
     NotFound,
     PermissionDenied,
+    shown,
 )
 from memos.kernel.memos import MemOS
 from memos.version import __version__
 
-# Refuses requests whose bodies are too large, before they are in memory.
+log = logging.getLogger("memos.api")
+
+ErrorResponder = Callable[[MemosError, int], Response]
+
+_STATUSES: tuple[tuple[type[MemosError], int], ...] = (
+    (InvalidInput, 400),
+    (NotFound, 404),
+    (Conflict, 409),
+    (Unauthenticated, 401),
+    (PermissionDenied, 403),
+    (LimitReached, 429),
+    (BackendTimeout, 504),
+    (BackendUnavailable, 503),
+    (ModelError, 502),
+    (IntegrityError, 500),
+)
+
+_DOCUMENTS = "/api/v1/openapi.json, /api/openmem/v1/openapi.json"
+
+# Names that other programs use for a field; the first that a body has is suggested.
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "agent_id": ("user",),
+    "content": ("messages", "text", "memory"),
+    "conversation_id": ("conversation",),
+    "cube": ("cubes",),
+    "cube_id": ("cube", "cubes"),
+    "cubes": ("cube",),
+    "id": ("item", "item_ids"),
+    "ids": ("item_ids",),
+    "k": ("top_k",),
+    "limit": ("top_k",),
+    "max_results": ("top_k",),
+    "mem_cube_id": ("cube", "cubes"),
+    "memory_id": ("item", "item_ids"),
+    "memory_ids": ("item_ids",),
+    "metadata": ("info",),
+    "n_results": ("top_k",),
+    "question": ("query",),
+    "run_id": ("conversation",),
+    "session_id": ("conversation",),
+    "text": ("messages", "memory", "query"),
+    "thread_id": ("conversation",),
+    "timestamp": ("chat_time", "reference_time"),
+    "user_id": ("user",),
+    "user_name": ("user",),
+}
 
 
-class BodyLimit:
-    """Makes reading a body of more than so many bytes an error, whether its header says how long it is or not.
+class RequestRefused(MemosError):
+    """The server refuses a request before any route handles it."""
 
-    Routes at `apart` take what is streamed to a file and set bounds of their own.
+    code = "refused"
+    status: int
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RouteNotFound(RequestRefused):
+    """No route has the path of the request."""
+
+    code = "not_found"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(404, f"There is no such route: {shown(path)}. The API is described at {_DOCUMENTS}.")
+
+
+class MethodNotAllowed(RequestRefused):
+    """A route has the path of the request, but does not take its method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, allowed: str) -> None:
+        takes = f"; it takes {allowed}" if allowed else ""
+        super().__init__(405, f"This route does not take {shown(method)}{takes}.")
+
+
+def refusal_of(error: HTTPException, request: Request) -> RequestRefused:
+    """Return the error for an HTTP exception of the framework."""
+    if error.status_code == 404:
+        return RouteNotFound(request.scope["path"])
+    if error.status_code == 405:
+        return MethodNotAllowed(request.method, (error.headers or {}).get("Allow", ""))
+    return RequestRefused(error.status_code, str(error.detail))
+
+
+def status_of(error: MemosError) -> int:
+    """Return the HTTP status of an error."""
+    if isinstance(error, RequestRefused):
+        return error.status
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+class BodyLimitMiddleware:
+    """Refuses a body of more than `most` bytes before it is in memory, whether or not its length is declared.
+
+    Paths in `apart` are streamed to files by their routes, which have limits of their own.
     """
 
     def __init__(self, app: ASGIApp, most: int, apart: frozenset[str] = frozenset()) -> None:
@@ -47,7 +142,7 @@ class BodyLimit:
         self._apart = apart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, counting its body."""
+        """Pass a request on, counting the bytes of its body."""
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in self._apart:
             await self._app(scope, receive, send)
             return
@@ -66,47 +161,10 @@ class BodyLimit:
         await self._app(scope, counted, send)
 
 
-log = logging.getLogger("memos.api")
-
-_STATUSES: tuple[tuple[type[MemosError], int], ...] = (
-    (InvalidInput, 400),
-    (NotFound, 404),
-    (Conflict, 409),
-    (NoKey, 401),
-    (PermissionDenied, 403),
-    (LimitReached, 429),
-    (BackendTimeout, 504),
-    (BackendUnavailable, 503),
-    (ModelError, 502),
-    (IntegrityError, 500),
-)
-_WRONG_HERE = {404: "There is no such route.", 405: "This route does not take this method."}
-
-Show = Callable[[MemosError, int], Response]
-
-
-class Refused(MemosError):
-    """The server refuses a request before anybody looked at it."""
-
-    code = "refused"
-    status: int
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-def status_of(error: MemosError) -> int:
-    """Return the HTTP status of an error."""
-    if isinstance(error, Refused):
-        return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
-
-
-def family(
+def create_group(
     title: str,
     memos: MemOS,
-    show: Show,
+    error_response: ErrorResponder,
     *,
     local_token: str | None,
     summary: str = "",
@@ -114,60 +172,106 @@ def family(
     documented: bool = False,
     large: frozenset[str] = frozenset(),
 ) -> FastAPI:
-    """Return an application for a family of routes, whose errors look as `show` makes them.
+    """Return the application of a route group.
 
-    Routes at `large` bound their bodies themselves.
+    Args:
+        title: Title in the OpenAPI document.
+        memos: The installation that the routes call.
+        error_response: Makes the response of an error with its status.
+        local_token: Key of the local owner, None for none.
+        summary: Summary in the OpenAPI document.
+        open_paths: Paths that need no key.
+        documented: Serve the OpenAPI document at `/openapi.json`.
+        large: Paths whose routes limit their bodies themselves.
     """
     app = FastAPI(
-        title=title, version=__version__, summary=summary or None, docs_url=None, redoc_url=None,
+        title=title,
+        version=__version__,
+        summary=summary or None,
+        docs_url=None,
+        redoc_url=None,
         openapi_url="/openapi.json" if documented else None,
-    )  # fmt: skip
+    )
     app.state.memos = memos
 
-    def shown(error: MemosError) -> Response:
+    def respond(error: MemosError) -> Response:
         status = status_of(error)
-        response = show(error, status)
-        wait(error, response)
+        response = error_response(error, status)
+        set_retry_after(error, response)
         return response
 
-    def told(_: Request, error: Exception) -> Response:
+    def on_memos_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, MemosError)
-        return shown(error)
+        return respond(error)
 
-    def unreadable(_: Request, error: Exception) -> Response:
+    def on_invalid_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return shown(first_problem(error))
+        return respond(first_problem(error, request.scope.get("route")))
 
-    def wrong_here(_: Request, error: Exception) -> Response:
+    def on_http_exception(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        refused = Refused(error.status_code, _WRONG_HERE.get(error.status_code, str(error.detail)))
-        response = shown(refused)
+        response = respond(refusal_of(error, request))
         response.headers.update(error.headers or {})
         return response
 
-    def broken(request: Request, error: Exception) -> Response:
+    def on_exception(request: Request, error: Exception) -> Response:
         log.error("request failed", extra={"path": request.scope.get("route_path", "")}, exc_info=error)
-        return shown(Refused(500, "The server made a mistake; its log says which, under the request's id."))
+        return respond(RequestRefused(500, "The server made a mistake; its log says which, under the request's id."))
 
-    app.add_exception_handler(MemosError, told)
-    app.add_exception_handler(RequestValidationError, unreadable)
-    app.add_exception_handler(HTTPException, wrong_here)
-    app.add_exception_handler(Exception, broken)
-    app.add_middleware(BodyLimit, most=memos.settings.server.body_bytes, apart=large)
+    app.add_exception_handler(MemosError, on_memos_error)
+    app.add_exception_handler(RequestValidationError, on_invalid_request)
+    app.add_exception_handler(HTTPException, on_http_exception)
+    app.add_exception_handler(Exception, on_exception)
+    app.add_middleware(BodyLimitMiddleware, most=memos.settings.server.body_bytes, apart=large)
     app.add_middleware(
-        Authenticated, memos=memos, refuse=show, local_token=local_token,
+        KeyAuthentication,
+        memos=memos,
+        refuse=error_response,
+        local_token=local_token,
         open_paths=open_paths | ({"/openapi.json"} if documented else set()),
-    )  # fmt: skip
+    )
     return app
 
 
-def first_problem(error: RequestValidationError) -> InvalidInput:
+def first_problem(error: RequestValidationError, route: object = None) -> InvalidInput:
     """Return the first thing wrong with a request, named as the caller wrote it, without its content."""
-    problem = error.errors()[0]
+    problems = error.errors()
+    problem = problems[0]
+    if problem["type"] == "missing":  # perhaps given under another name
+        problem = next((each for each in problems if each["type"] == "extra_forbidden"), problem)
     if problem["type"] == "json_invalid":
         return InvalidInput("body", "is no valid JSON")
-    where = [str(part) for part in problem["loc"][1:]]  # the first says: body, query, path or header
+    source, *where = (str(part) for part in problem["loc"])  # body, query, path or header, then the way to the field
+    if problem["type"] == "extra_forbidden" and source == "body" and isinstance(route, APIRoute):
+        return InvalidInput(".".join(where), unknown_name("field", where[-1], _fields_at(route, where[:-1])))
     return InvalidInput(".".join(where) or "body", problem["msg"])
+
+
+def unknown_name(what: str, name: str, known: Collection[str]) -> str:
+    """Return the reason why a field or argument is refused, with the name that was probably meant."""
+    other = next((each for each in _OTHER_NAMES.get(name, ()) if each in known), None)
+    if other is not None:
+        return f"unknown {what}; here it is `{other}`"
+    close = difflib.get_close_matches(name, known, 1)
+    if close:
+        return f"unknown {what}; did you mean `{close[0]}`?"
+    return f"unknown {what}; known are {', '.join(f'`{each}`' for each in known)}" if known else f"unknown {what}"
+
+
+def _fields_at(route: APIRoute, where: list[str]) -> list[str]:
+    """Return the fields a route's body has at a path, none if no model is there."""
+    model = None if route.body_field is None else route.body_field.field_info.annotation
+    found = _model_in(model)
+    for part in where:
+        field = found.model_fields.get(part) if found is not None else None
+        found = _model_in(field.annotation) if field is not None else None
+    return list(found.model_fields) if found is not None else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of an annotation such as `Body` or `Body | None`."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 async def _memos(request: Request) -> MemOS:
@@ -180,5 +284,5 @@ async def _caller(request: Request) -> Caller:
     return caller
 
 
-Opened = Annotated[MemOS, Depends(_memos)]
-Asked = Annotated[Caller, Depends(_caller)]
+CurrentMemos = Annotated[MemOS, Depends(_memos)]
+CurrentCaller = Annotated[Caller, Depends(_caller)]

@@ -25,7 +25,7 @@ async def _nothing() -> None:
     pass
 
 
-class Later:
+class LazyApp:
     """An application that `make` makes, in a thread; `begin` is awaited once before it is asked anything."""
 
     def __init__(self, make: Callable[[], ASGIApp], begin: Callable[[], Awaitable[None]] = _nothing) -> None:
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 MCP = "/mcp"
 
 
-class Families:
+class RouteGroups:
     """The families of one application."""
 
     def __init__(self, memos: MemOS, local_token: str | None, stopping: Callable[[], bool]) -> None:
@@ -71,25 +71,27 @@ class Families:
         self._mcp: Mcp | None = None
         self._group: TaskGroup | None = None
         made: Mapping[str, Callable[[], FastAPI]] = {
-            "/api/v1": self._v1, "/api/openmem/v1": self._openmem, "/product": self._product,
+            "/api/v1": self._v1,
+            "/api/openmem/v1": self._openmem,
+            "/product": self._product,
             "/openai/v1": self._proxy,
-        }  # fmt: skip
+        }
         self._made = {path: self._stopped(make) for path, make in made.items()}
-        self._later = {path: Later(make) for path, make in self._made.items()}
+        self._lazy = {path: LazyApp(make) for path, make in self._made.items()}
         # At this very path: a client does not follow from it to one with a slash at its end.
-        self.mcp: ASGIApp = Later(self._make_mcp, self._begin_mcp)
+        self.mcp: ASGIApp = LazyApp(self._make_mcp, self._begin_mcp)
 
-    def mounted(self, *, later: bool) -> Mapping[str, ASGIApp]:
+    def mounted(self, *, lazy: bool) -> Mapping[str, ASGIApp]:
         """Return the application of each path, or what makes it `later`."""
-        return self._later if later else {path: make() for path, make in self._made.items()}
+        return self._lazy if lazy else {path: make() for path, make in self._made.items()}
 
     @asynccontextmanager
-    async def running(self, *, later: bool) -> AsyncIterator[None]:
+    async def running(self, *, lazy: bool) -> AsyncIterator[None]:
         """Let them be asked until the end."""
         async with AsyncExitStack() as stack, anyio.create_task_group() as group:
             self._group = group
             stack.push_async_callback(self._close)
-            if later:
+            if lazy:
                 group.start_soon(self._prepare)
             try:
                 yield
@@ -97,8 +99,8 @@ class Families:
                 group.cancel_scope.cancel()
 
     async def _prepare(self) -> None:
-        for each in (*self._later.values(), self.mcp):
-            assert isinstance(each, Later)
+        for each in (*self._lazy.values(), self.mcp):
+            assert isinstance(each, LazyApp)
             await each.prepare()
         # All that stays to the end is there: looking through it held every request up for a tenth of a second.
         gc.freeze()

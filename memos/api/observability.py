@@ -59,9 +59,12 @@ class Metrics:
         self._under_way = Gauge("memos_requests_under_way", "Requests being answered", registry=registry)
         self._calls = Counter("memos_calls", "Calls of add and search", ("operation", "ended"), registry=registry)
         self._stages = Histogram(
-            "memos_stage_seconds", "Time of a stage of add and search", ("operation", "stage"), buckets=_BUCKETS,
+            "memos_stage_seconds",
+            "Time of a stage of add and search",
+            ("operation", "stage"),
+            buckets=_BUCKETS,
             registry=registry,
-        )  # fmt: skip
+        )
         registry.register(_Installation(memos))
         memos.listeners.add(self._hear)
 
@@ -241,9 +244,11 @@ class JsonLines(logging.Formatter):
         """Return the line."""
         told: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
             "request_id": request_id.get(),
-        }  # fmt: skip
+        }
         told |= {name: value for name, value in vars(record).items() if name not in _KNOWN}
         if record.exc_info and record.exc_info[1] is not None:
             told["error"] = self._error(record.exc_info[1])

@@ -53,15 +53,21 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     listening = _listen(settings.server.host, settings.server.port)
     with (
-        suppress(KeyboardInterrupt), listening, _tracing(settings) as tracing,
+        suppress(KeyboardInterrupt),
+        listening,
+        _tracing(settings) as tracing,
         MemOS.open(home, settings=settings) as memos,
-    ):  # fmt: skip
+    ):
         token = new_token()
         config = uvicorn.Config(
-            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, later=True),
-            log_config=None, access_log=False, server_header=False, lifespan="on",
-            timeout_keep_alive=_KEEP_ALIVE_S, timeout_graceful_shutdown=settings.server.stop_within_s,
-        )  # fmt: skip
+            create_app(memos, local_token=token, tracing=tracing, stopping=lambda: server.should_exit, lazy=True),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=settings.server.stop_within_s,
+        )
         url = _url(listening)
         key = first_key(memos)
         own_folder = None in (settings.ledger_url, settings.qdrant.url, settings.neo4j.url)
@@ -81,9 +87,10 @@ def work(home: Path | None, settings: Settings, announce: Callable[[str], None])
         raise InvalidInput("MEMOS_TASKS__WORKERS", "is 0, and a worker does nothing else; set it to 1 or more")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
-        suppress(KeyboardInterrupt), _tracing(settings) as tracing,
+        suppress(KeyboardInterrupt),
+        _tracing(settings) as tracing,
         MemOS.open(home, settings=settings) as memos,
-    ):  # fmt: skip
+    ):
         if tracing is not None:
             memos.listeners.add(tracing.hear)
         announce(memos.ledger.description)

@@ -27,15 +27,16 @@ def mcp(
 ) -> None:
     """Serve memory to one program that speaks MCP, until it closes standard input."""
     try:
-        from memos.api.auth import local_caller, who  # noqa: PLC0415 - the extra `server`
-        from memos.api.local.sharing import Reached  # noqa: PLC0415
+        from memos.api.auth import local_caller  # noqa: PLC0415 - the extra `server`
+        from memos.api.dialects import resolve_identity  # noqa: PLC0415 - the extra `server`
+        from memos.api.local.sharing import SharedInstallation  # noqa: PLC0415
         from memos.api.mcp import stdio  # noqa: PLC0415
     except ImportError as error:
         raise InvalidInput("mcp", "needs the extra `server`: pip install '.[server]' in the clone") from error
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    with Reached(data_dir, Settings()) as reached:
+    with SharedInstallation(data_dir, Settings()) as reached:
         memos = reached()
-        whose = who(memos, local_caller(memos), None if user == LOCAL_OWNER else user)
+        whose = resolve_identity(memos, local_caller(memos), None if user == LOCAL_OWNER else user)
         stdio.run(reached, whose, reached.close)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from memos.compat.importing import DEFAULT_ASSISTANT, check_id
 from memos.compat.opening import INSTALLATIONS, Model, Shape, embedder_of, filled, log, number, settings_of, whole
-from memos.compat.user_memory import Extent, Manner, UserMemory
+from memos.compat.user_memory import AnswerStyle, MemoryLimits, UserMemory
 from memos.core.ports import ChatModel
 from memos.core.types import Json
 from memos.errors import BackendUnavailable
@@ -55,13 +55,19 @@ class Memoryos:
     ) -> None:
         self.user_id, self.assistant_id = check_id("user_id", user_id), check_id("assistant_id", assistant_id)
         shape = Shape(
-            short_term_capacity, mid_term_capacity, long_term_knowledge_capacity, retrieval_queue_capacity,
-            mid_term_heat_threshold, mid_term_similarity_threshold,
-        )  # fmt: skip
-        extent = Extent(
-            short_term_capacity, retrieval_queue_capacity, long_term_knowledge_capacity,
+            short_term_capacity,
+            mid_term_capacity,
+            long_term_knowledge_capacity,
+            retrieval_queue_capacity,
+            mid_term_heat_threshold,
+            mid_term_similarity_threshold,
+        )
+        limits = MemoryLimits(
+            short_term_capacity,
+            retrieval_queue_capacity,
+            long_term_knowledge_capacity,
             whole("max_context_tokens", max_context_tokens, 256),
-        )  # fmt: skip
+        )
         model = Model(openai_api_key, openai_base_url, llm_model).settings
         embedder = embedder_of(embedding_model_name, embedding_model_kwargs)
         given = str(data_storage_path) if isinstance(data_storage_path, Path) else data_storage_path
@@ -74,7 +80,7 @@ class Memoryos:
             memos = INSTALLATIONS.borrow(folder, settings_of(folder, shape, model, embedder), installed, chat_model)
             self._shared = folder
         try:
-            self._memory: UserMemory | None = UserMemory(memos, user_id, assistant_id, extent)
+            self._memory: UserMemory | None = UserMemory(memos, user_id, assistant_id, limits)
         except BaseException:
             self.close()
             raise
@@ -103,7 +109,7 @@ class Memoryos:
         When the model fails, its error is raised and nothing is stored. Raises: InvalidInput, ModelError,
         BackendUnavailable (also: no model configured).
         """
-        return self._open().answer(query, Manner(relationship_with_user, style_hint, user_conversation_meta_data))
+        return self._open().answer(query, AnswerStyle(relationship_with_user, style_hint, user_conversation_meta_data))
 
     def get_user_profile_summary(self) -> str:
         """Return profile, preferences and instructions, a line each; the text `None` when there are none."""

@@ -27,9 +27,13 @@ OPENAI_URL = "https://api.openai.com/v1"
 _LARGEST = 1_000_000_000
 _SAME_MODEL = {"all-minilm-l6-v2", "sentence-transformers/all-minilm-l6-v2", "minilm"}
 _OTHER_MODELS = {
-    "baai/bge-m3", "bge-m3", "qwen/qwen3-embedding-0.6b", "qwen3-embedding-0.6b",
-    "sentence-transformers/all-mpnet-base-v2", "all-mpnet-base-v2",
-}  # fmt: skip
+    "baai/bge-m3",
+    "bge-m3",
+    "qwen/qwen3-embedding-0.6b",
+    "qwen3-embedding-0.6b",
+    "sentence-transformers/all-mpnet-base-v2",
+    "all-mpnet-base-v2",
+}
 
 
 def whole(where: str, value: Json, least: int = 1) -> int:
@@ -69,8 +73,11 @@ class Shape:
 
     def __post_init__(self) -> None:
         for name in (
-            "short_term_capacity", "mid_term_capacity", "long_term_knowledge_capacity", "retrieval_queue_capacity",
-        ):  # fmt: skip
+            "short_term_capacity",
+            "mid_term_capacity",
+            "long_term_knowledge_capacity",
+            "retrieval_queue_capacity",
+        ):
             whole(name, getattr(self, name))
         number("mid_term_heat_threshold", self.mid_term_heat_threshold, above=True)
         number("mid_term_similarity_threshold", self.mid_term_similarity_threshold, most=2)

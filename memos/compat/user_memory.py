@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
-from memos.compat import importing as names
+from memos.compat import importing
 from memos.compat.importing import described, info_of, metadata_of
 from memos.compat.opening import filled
 from memos.compat.prompts import Context, Exchange, Known, Place, compose, exchange_of, known_of, note_of, with_sources
@@ -43,7 +43,7 @@ _SAID = {"and": [{"type": "message"}, {"role": {"in": [str(Role.USER), str(Role.
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class MemoryLimits:
     """How much of the memory an answer is made from; `tokens` caps its whole prompt."""
 
     recent_pages: int
@@ -53,7 +53,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class AnswerStyle:
     """How an answer is wanted, and what is known about the conversation."""
 
     relationship: str = "friend"
@@ -64,12 +64,12 @@ class Manner:
 class UserMemory:
     """The memory of one user with one assistant; the cube is made when new. Thread-safe."""
 
-    def __init__(self, memos: MemOS, user_id: str, assistant_id: str, extent: Extent) -> None:
+    def __init__(self, memos: MemOS, user_id: str, assistant_id: str, limits: MemoryLimits) -> None:
         self._memos = memos
-        self._extent = extent
-        self.cube = names.cube_of_user(names.check_id("user_id", user_id))
-        self.conversation = names.conversation_with(names.check_id("assistant_id", assistant_id))
-        self._assistant_cube = names.cube_of_assistant(assistant_id)
+        self._limits = limits
+        self.cube = importing.cube_of_user(importing.check_id("user_id", user_id))
+        self.conversation = importing.conversation_with(importing.check_id("assistant_id", assistant_id))
+        self._assistant_cube = importing.cube_of_assistant(assistant_id)
         self.new = False
         try:
             memos.cubes.get(self.cube)
@@ -100,14 +100,14 @@ class UserMemory:
                 raise InvalidInput(f"meta_data{error.field.removeprefix('info')}", error.reason) from error
             raise
 
-    def answer(self, query: str, manner: Manner) -> str:
+    def answer(self, query: str, answer_style: AnswerStyle) -> str:
         """Return the chat model's answer and remember the exchange; of a failed call nothing is kept.
 
         Raises: InvalidInput, BackendUnavailable (also: no model configured), ModelError.
         """
-        context = self._context(filled("query", query), manner)
+        context = self._context(filled("query", query), answer_style)
         answer = self._asker().say(
-            compose(context, self._extent.tokens),
+            compose(context, self._limits.tokens),
             meter=Meter("chat", cube=self.cube),
             max_tokens=_ANSWER_TOKENS,
             temperature=_TEMPERATURE,
@@ -126,7 +126,7 @@ class UserMemory:
             *self._derived([str(ItemType.ASSISTANT)]),
         ]
         found.sort(key=lambda item: item.said_at or item.created_at)
-        return [known_of(item) for item in found[-self._extent.knowledge :]]
+        return [known_of(item) for item in found[-self._limits.knowledge :]]
 
     def analyse(self) -> None:
         """Read every page of the mid tier that was not read yet.
@@ -170,22 +170,22 @@ class UserMemory:
             )
         return asker
 
-    def _context(self, query: str, manner: Manner) -> Context:
+    def _context(self, query: str, answer_style: AnswerStyle) -> Context:
         self._asker()  # before anything is searched
         with self._memos.ledger.read() as connection:
             recent = [
                 with_sources(connection, page)
-                for page in paging.newest(connection, self.cube, self.conversation, self._extent.recent_pages)
+                for page in paging.newest(connection, self.cube, self.conversation, self._limits.recent_pages)
             ]
-        most = min(_KNOWLEDGE_SHOWN, self._extent.knowledge)
+        most = min(_KNOWLEDGE_SHOWN, self._limits.knowledge)
         return Context(
             query=query,
-            relationship=filled("relationship_with_user", manner.relationship),
-            style=check_text("style_hint", manner.style, 65_536),
+            relationship=filled("relationship_with_user", answer_style.relationship),
+            style=check_text("style_hint", answer_style.style, 65_536),
             assistant_knowledge=self._found(
                 query, self._assistant_cubes(), [str(ItemType.ASSISTANT)], ASSISTANT_KNOWLEDGE, most
             ),
-            metadata=metadata_of(manner.metadata),
+            metadata=metadata_of(answer_style.metadata),
             recent=[exchange_of(page) for page in recent],
             retrieved=self._retrieved(query, {page.id for page in recent}),
             profile=self.profile(),
@@ -194,7 +194,7 @@ class UserMemory:
 
     def _retrieved(self, query: str, shown: set[str]) -> list[Exchange]:
         """Return the pages with the messages a search finds, those already shown left out."""
-        most = self._extent.retrieved_pages
+        most = self._limits.retrieved_pages
         limit = min(self._memos.settings.limits.top_k, most * _HITS_A_PAGE)
         found = self._memos.search(query, cubes=[self.cube], filter=_SAID, top_k=limit)
         exchanges: list[Exchange] = []

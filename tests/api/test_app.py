@@ -98,9 +98,45 @@ def test_a_wrong_body_is_refused_and_its_field_named(server: Server, body: bytes
     assert field in told["field"] or field in told["message"]
 
 
-def test_unknown_routes_and_methods_are_told_in_the_same_shape(server: Server) -> None:
-    assert server.http.get("/api/v1/nothing", headers=server.headers("ana")).json()["error"]["code"] == "refused"
-    assert server.http.delete("/api/v1/search", headers=server.headers("ana")).status_code == 405
+@pytest.mark.parametrize("path", ["/", "/docs", "/api/v1/nothing", "/openai/v1/embeddings"])
+def test_an_unknown_route_is_not_found_and_the_api_documents_are_named(server: Server, path: str) -> None:
+    answer = server.http.get(path, headers=server.headers("ana"))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (404, "not_found")
+    assert error["message"].startswith("There is no such route: ")
+    assert f"{path}'" in error["message"]
+    assert "/api/v1/openapi.json" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"), [("DELETE", "/api/v1/search", "POST"), ("POST", "/health", "GET")]
+)
+def test_a_wrong_method_is_told_with_the_right_one(server: Server, method: str, path: str, allowed: str) -> None:
+    answer = server.http.request(method, path, headers=server.headers("ana"))
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert answer.json()["error"] == {
+        "code": "method_not_allowed",
+        "message": f"This route does not take '{method}'; it takes {allowed}.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("search", {"query": "x", "user_id": "ana"}, "user_id: unknown field; here it is `user`"),
+        ("search", {"query": "x", "limit": 3}, "limit: unknown field; here it is `top_k`"),
+        ("memories", {"message": "x"}, "message: unknown field; did you mean `messages`?"),
+        ("memories", {"messages": "x", "session_id": "s"}, "session_id: unknown field; here it is `conversation`"),
+        ("keys", {"name": "k", "limits": {"request_per_minute": 1}}, "did you mean `requests_per_minute`?"),
+        ("users", {"id": "u", "zzzz": 1}, "zzzz: unknown field; known are `id`, `kind`, `name`, `acts_for`, `admin`"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_name_it_has_here(
+    server: Server, path: str, body: dict[str, object], told: str
+) -> None:
+    answer = server.http.post(f"/api/v1/{path}", json=body, headers=server.headers("ana"))
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["/mcp/", "/health/", "/metrics/"])
@@ -197,7 +233,7 @@ def test_a_server_keeps_to_its_settings_and_says_what_it_cannot_do_now(tmp_path:
         memos.users.create("ana")
     with (
         MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos,
-        TestClient(create_app(memos, later=True), raise_server_exceptions=False) as http,
+        TestClient(create_app(memos, lazy=True), raise_server_exceptions=False) as http,
     ):
         headers = {BEARER: f"Bearer {admin}"}
 

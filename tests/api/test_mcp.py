@@ -149,6 +149,7 @@ def test_wrong_arguments_are_errors_in_a_sentence(http: Http) -> None:
             for tool, arguments, named in (
                 ("add", {}, "text"), ("add", {"text": ""}, "content"), ("add", {"text": 1}, "text"),
                 ("add", {"text": "x\0y", "conversation": "\0"}, "conversation"), ("add", {"text": "x", "no": 1}, "no"),
+                ("add", {"text": "x", "tag": []}, "unknown argument; did you mean `tags`?"),
                 ("add", {"text": "x", "tags": {"a": 1}}, "tags"), ("add", {"text": "x", "role": "king"}, "role"),
                 ("search", {"query": "x", "top_k": 10**30}, "top_k"), ("search", {"query": " "}, "query"),
                 ("search", {"query": "x", "top_k": "many"}, "top_k"), ("search", {"query": "x", "cubes": []}, "cubes"),

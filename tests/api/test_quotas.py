@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from memos import MemOS, Settings
 from memos.api.app import create_app
-from memos.api.auth import Attempts
+from memos.api.auth import LoginThrottle
 from memos.core.identities import Caller, Identity, IdentityKind, Key, KeyLimits, NewKey, Right
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings
@@ -286,7 +286,7 @@ def test_wrong_keys_make_their_address_wait_but_not_a_key_that_was_good(server: 
 
 def test_attempts_are_forgotten_after_a_minute_and_take_bounded_memory() -> None:
     now = [0.0]
-    attempts = Attempts(lambda: now[0])
+    attempts = LoginThrottle(lambda: now[0])
     for number in range(20):
         attempts.failed(f"2001:db8::{number:x}")  # one network
     with pytest.raises(LimitReached):

@@ -12,16 +12,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import httpx2
 
-from memos.api.client import openmem, own_activation
-from memos.api.client import v1_cubes as own_cubes
-from memos.api.client import v1_cubes as own_travel
-from memos.api.client import v1_models as own_adapters
-from memos.api.client import v1_requests as own_memories
-from memos.api.client import v1_requests as own_tasks
+from memos.api.client import openmem, v1_cubes, v1_models, v1_requests
 from memos.api.client.calls import (
     Address,
     Call,
-    Choices,
+    ClientOptions,
     Download,
     Options,
     Reply,
@@ -232,17 +227,17 @@ class Memories:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    add = sends(own_memories.add)
-    search = sends(own_memories.search)
-    feedback = sends(own_memories.feedback)
-    get = sends(own_memories.get)
-    list = sends(own_memories.list_)
-    update = sends(own_memories.update)
-    delete = sends(own_memories.delete)
-    history = sends(own_memories.history)
-    rollback = sends(own_memories.rollback)
-    erase = sends(own_memories.erase)
-    erase_receipt = sends(own_memories.erase_receipt)
+    add = sends(v1_requests.add)
+    search = sends(v1_requests.search)
+    feedback = sends(v1_requests.feedback)
+    get = sends(v1_requests.get)
+    list = sends(v1_requests.list_)
+    update = sends(v1_requests.update)
+    delete = sends(v1_requests.delete)
+    history = sends(v1_requests.history)
+    rollback = sends(v1_requests.rollback)
+    erase = sends(v1_requests.erase)
+    erase_receipt = sends(v1_requests.erase_receipt)
 
 
 class Cubes:
@@ -251,14 +246,14 @@ class Cubes:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    create = sends(own_cubes.create_cube)
-    list = sends(own_cubes.list_cubes)
-    get = sends(own_cubes.get_cube)
-    change = sends(own_cubes.change_cube)
-    drop = sends(own_cubes.drop_cube)
-    dump = sends(own_travel.dump_cube)
-    load = sends(own_travel.load_cube)
-    inspect = sends(own_travel.inspect_dump)
+    create = sends(v1_cubes.create_cube)
+    list = sends(v1_cubes.list_cubes)
+    get = sends(v1_cubes.get_cube)
+    change = sends(v1_cubes.change_cube)
+    drop = sends(v1_cubes.drop_cube)
+    dump = sends(v1_cubes.dump_cube)
+    load = sends(v1_cubes.load_cube)
+    inspect = sends(v1_cubes.inspect_dump)
 
 
 class Sharing:
@@ -267,9 +262,9 @@ class Sharing:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    grant = sends(own_cubes.grant)
-    revoke = sends(own_cubes.revoke)
-    grants = sends(own_cubes.grants)
+    grant = sends(v1_cubes.grant)
+    revoke = sends(v1_cubes.revoke)
+    grants = sends(v1_cubes.grants)
 
 
 class Users:
@@ -278,14 +273,14 @@ class Users:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    me = sends(own_cubes.me)
-    create = sends(own_cubes.create_user)
-    list = sends(own_cubes.list_users)
-    get = sends(own_cubes.get_user)
-    enable = sends(own_cubes.enable_user)
-    members = sends(own_cubes.members)
-    join = sends(own_cubes.join)
-    leave = sends(own_cubes.leave)
+    me = sends(v1_cubes.me)
+    create = sends(v1_cubes.create_user)
+    list = sends(v1_cubes.list_users)
+    get = sends(v1_cubes.get_user)
+    enable = sends(v1_cubes.enable_user)
+    members = sends(v1_cubes.members)
+    join = sends(v1_cubes.join)
+    leave = sends(v1_cubes.leave)
 
 
 class Keys:
@@ -294,10 +289,10 @@ class Keys:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    create = sends(own_cubes.create_key)
-    list = sends(own_cubes.list_keys)
-    limit = sends(own_cubes.limit_key)
-    revoke = sends(own_cubes.revoke_key)
+    create = sends(v1_cubes.create_key)
+    list = sends(v1_cubes.list_keys)
+    limit = sends(v1_cubes.limit_key)
+    revoke = sends(v1_cubes.revoke_key)
 
 
 class Tasks:
@@ -306,12 +301,12 @@ class Tasks:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    list = sends(own_tasks.list_tasks)
-    get = sends(own_tasks.get_task)
-    retry = sends(own_tasks.retry_task)
-    cancel = sends(own_tasks.cancel_task)
-    wait = sends(own_tasks.wait_task)
-    follow = sends(own_tasks.follow_task)
+    list = sends(v1_requests.list_tasks)
+    get = sends(v1_requests.get_task)
+    retry = sends(v1_requests.retry_task)
+    cancel = sends(v1_requests.cancel_task)
+    wait = sends(v1_requests.wait_task)
+    follow = sends(v1_requests.follow_task)
 
 
 class Events:
@@ -320,8 +315,8 @@ class Events:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    list = sends(own_tasks.list_events)
-    follow = sends(own_tasks.follow_events)
+    list = sends(v1_requests.list_events)
+    follow = sends(v1_requests.follow_events)
 
 
 class Adapters:
@@ -330,20 +325,20 @@ class Adapters:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    list = sends(own_adapters.list_adapters)
-    get = sends(own_adapters.get_adapter)
-    preview = sends(own_adapters.preview_learning)
-    allow = sends(own_adapters.allow_learning)
-    disallow = sends(own_adapters.disallow_learning)
-    train = sends(own_adapters.train_adapter)
-    retrain = sends(own_adapters.retrain_adapter)
-    activate = sends(own_adapters.activate_adapter)
-    rollback = sends(own_adapters.rollback_adapter)
-    diff = sends(own_adapters.diff_adapters)
-    forget = sends(own_adapters.forget_learned)
-    learn_again = sends(own_adapters.learn_again)
-    remove = sends(own_adapters.remove_adapter)
-    export = sends(own_adapters.export_adapter)
+    list = sends(v1_models.list_adapters)
+    get = sends(v1_models.get_adapter)
+    preview = sends(v1_models.preview_learning)
+    allow = sends(v1_models.allow_learning)
+    disallow = sends(v1_models.disallow_learning)
+    train = sends(v1_models.train_adapter)
+    retrain = sends(v1_models.retrain_adapter)
+    activate = sends(v1_models.activate_adapter)
+    rollback = sends(v1_models.rollback_adapter)
+    diff = sends(v1_models.diff_adapters)
+    forget = sends(v1_models.forget_learned)
+    learn_again = sends(v1_models.learn_again)
+    remove = sends(v1_models.remove_adapter)
+    export = sends(v1_models.export_adapter)
 
 
 class Kv:
@@ -352,12 +347,12 @@ class Kv:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    show = sends(own_activation.show_prefix)
-    compose = sends(own_activation.compose_prefix)
-    warm = sends(own_activation.warm_prefix)
-    drop = sends(own_activation.drop_kv)
-    stats = sends(own_activation.kv_stats)
-    verify = sends(own_activation.verify_kv)
+    show = sends(v1_models.show_prefix)
+    compose = sends(v1_models.compose_prefix)
+    warm = sends(v1_models.warm_prefix)
+    drop = sends(v1_models.drop_kv)
+    stats = sends(v1_models.kv_stats)
+    verify = sends(v1_models.verify_kv)
 
 
 # `MemOSClient`: every request a client can make, as a method that waits for the answer.
@@ -376,7 +371,7 @@ class MemOSClient:
         api_key: str | None = None,
         base_url: str | None = None,
         is_global: str | bool = "false",
-        **options: Unpack[Choices],
+        **options: Unpack[ClientOptions],
     ) -> None:
         self._share(Connection.to(address_of(api_key, base_url, is_global), Options().changed(**options)))
 
@@ -387,7 +382,7 @@ class MemOSClient:
         self.tasks, self.events, self.adapters = Tasks(connection), Events(connection), Adapters(connection)
         self.kv = Kv(connection)
 
-    def using(self, **options: Unpack[Choices]) -> Self:
+    def using(self, **options: Unpack[ClientOptions]) -> Self:
         """Return this client with other options for the calls made through it; closing one closes both.
 
         Raises: InvalidInput.

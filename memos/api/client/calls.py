@@ -42,11 +42,11 @@ _KEY = re.compile(r"[!-~]{1,4096}")
 _LONGEST_S = 86_400.0
 
 
-class Misused(InvalidInput, ValueError):
+class ClientUsageError(InvalidInput, ValueError):
     """A call that cannot be made; also a ValueError, as clients of this protocol have always raised."""
 
 
-class Choices(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     """What may be chosen for a client, or for some of its calls."""
 
     timeout_s: float | None
@@ -71,18 +71,20 @@ class Options:
     pause_s: float = 0.5
     most_pause_s: float = 30.0
 
-    def changed(self, **choices: Unpack[Choices]) -> Options:
+    def changed(self, **choices: Unpack[ClientOptions]) -> Options:
         """Return these options with some changed. Raises: InvalidInput."""
         unknown = sorted(choices.keys() - {field.name for field in fields(self)})
         if unknown:
-            raise Misused(unknown[0], f"is no option; there are {', '.join(field.name for field in fields(self))}")
+            raise ClientUsageError(
+                unknown[0], f"is no option; there are {', '.join(field.name for field in fields(self))}"
+            )
         changed = replace(self, **choices)
         for name in ("timeout_s", "connect_timeout_s"):
             _check_seconds(name, getattr(changed, name), above=0.0)
         for name in ("pause_s", "most_pause_s"):
             _check_seconds(name, getattr(changed, name), none=False)
         if isinstance(changed.retries, bool) or not isinstance(changed.retries, int) or not 0 <= changed.retries <= 100:
-            raise Misused("retries", "must be a whole number from 0 to 100")
+            raise ClientUsageError("retries", "must be a whole number from 0 to 100")
         return changed
 
 
@@ -100,12 +102,14 @@ class Address:
 def address_of(api_key: str | None, base_url: str | None, is_global: str | bool) -> Address:
     """Return the address that was given, else the environment's, else the local server's. Raises: InvalidInput."""
     if str(is_global).lower() in _YES:
-        raise Misused("is_global", "there is no hosted service: give the base_url of a server")
+        raise ClientUsageError("is_global", "there is no hosted service: give the base_url of a server")
     key = api_key or os.environ.get("MEMOS_API_KEY")
     if not key:
-        raise Misused("api_key", "is required: give one, or set MEMOS_API_KEY (`memos serve` prints the first one)")
+        raise ClientUsageError(
+            "api_key", "is required: give one, or set MEMOS_API_KEY (`memos serve` prints the first one)"
+        )
     if not isinstance(key, str) or not _KEY.fullmatch(key.strip()):
-        raise Misused("api_key", "is no key: it holds characters that none has")
+        raise ClientUsageError("api_key", "is no key: it holds characters that none has")
     return Address(_root(base_url or os.environ.get("MEMOS_BASE_URL") or LOCAL), key.strip())
 
 
@@ -118,14 +122,14 @@ def check_wait(name: str, value: float | None) -> float | None:
 def _root(url: str) -> str:
     """Cut off what names a family of routes: clients are given it with and without."""
     if not isinstance(url, str):
-        raise Misused("base_url", f"must be a text, not {type(url).__name__}")
+        raise ClientUsageError("base_url", f"must be a text, not {type(url).__name__}")
     try:
         parts = urlsplit(url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment or parts.username is not None:
-        raise Misused("base_url", "must be like http://127.0.0.1:8765, without user, query or fragment")
+        raise ClientUsageError("base_url", "must be like http://127.0.0.1:8765, without user, query or fragment")
     root = parts.geturl().rstrip("/")
     for family in _FAMILIES:
         if root.endswith(family):
@@ -138,7 +142,7 @@ def _check_seconds(name: str, value: float | None, *, above: float | None = None
         return
     fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST_S
     if not fine or value == above:
-        raise Misused(name, f"must be seconds, at most {_LONGEST_S:,.0f}")
+        raise ClientUsageError(name, f"must be seconds, at most {_LONGEST_S:,.0f}")
 
 
 # Makes of an answer that is an error the one that calls in Python raise, with its status and request id.
@@ -146,19 +150,43 @@ def _check_seconds(name: str, value: float | None, *, above: float | None = None
 _BY_CODE: dict[str, type[MemosError]] = {
     kind.code: kind
     for kind in (
-        InvalidInput, NotFound, Conflict, PermissionDenied, BackendUnavailable, BackendTimeout, LimitReached,
-        ModelError, IntegrityError,
+        InvalidInput,
+        NotFound,
+        Conflict,
+        PermissionDenied,
+        BackendUnavailable,
+        BackendTimeout,
+        LimitReached,
+        ModelError,
+        IntegrityError,
     )
-}  # fmt: skip
+}
 _BY_NUMBER: dict[int, type[MemosError]] = {
-    40000: InvalidInput, 40002: InvalidInput, 40130: PermissionDenied, 40132: PermissionDenied, 40305: InvalidInput,
-    40306: PermissionDenied, 40307: NotFound, 40309: LimitReached, 50120: NotFound, 50131: NotFound,
-}  # fmt: skip
+    40000: InvalidInput,
+    40002: InvalidInput,
+    40130: PermissionDenied,
+    40132: PermissionDenied,
+    40305: InvalidInput,
+    40306: PermissionDenied,
+    40307: NotFound,
+    40309: LimitReached,
+    50120: NotFound,
+    50131: NotFound,
+}
 _BY_STATUS: dict[int, type[MemosError]] = {
-    400: InvalidInput, 401: PermissionDenied, 403: PermissionDenied, 404: NotFound, 408: BackendTimeout, 409: Conflict,
-    413: InvalidInput, 422: InvalidInput, 429: LimitReached, 502: BackendUnavailable, 503: BackendUnavailable,
+    400: InvalidInput,
+    401: PermissionDenied,
+    403: PermissionDenied,
+    404: NotFound,
+    408: BackendTimeout,
+    409: Conflict,
+    413: InvalidInput,
+    422: InvalidInput,
+    429: LimitReached,
+    502: BackendUnavailable,
+    503: BackendUnavailable,
     504: BackendTimeout,
-}  # fmt: skip
+}
 _PASSING = {408, 425, 500, 502, 503, 504}
 _NAMED = re.compile(r"No such (?P<what>[^:]{1,100}): (?P<quote>['\"])(?P<name>.*?)(?P=quote)\.")
 _FIELD = re.compile(r"(?P<field>[\w.\[\]-]{1,100}): (?P<reason>.+)", re.DOTALL)
@@ -384,7 +412,7 @@ def encoded(fields: Mapping[str, Json]) -> bytes:
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError, RecursionError) as error:
-                raise Misused(name, f"cannot be sent as JSON ({type(error).__name__})") from None
+                raise ClientUsageError(name, f"cannot be sent as JSON ({type(error).__name__})") from None
         raise
 
 
@@ -393,7 +421,7 @@ def repeatable_with(key: str | None) -> dict[str, str]:
     if key is None:
         return {_IDEMPOTENCY_KEY: new_id()}
     if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not 0 < len(key) <= 256:
-        raise Misused("idempotency_key", "must be 1 to 256 printable ASCII characters")
+        raise ClientUsageError("idempotency_key", "must be 1 to 256 printable ASCII characters")
     return {_IDEMPOTENCY_KEY: key}
 
 

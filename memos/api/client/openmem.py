@@ -16,7 +16,7 @@ from urllib.parse import quote
 from memos.api.client import results
 from memos.api.client.calls import (
     Call,
-    Misused,
+    ClientUsageError,
     Model,
     Reply,
     Stream,
@@ -70,7 +70,7 @@ def add_message(
     fields = dict(locals())
     _require(messages=messages)
     if not user_id and not agent_id:
-        raise Misused("user_id", "or agent_id is required")
+        raise ClientUsageError("user_id", "or agent_id is required")
     return _once("add/message", fields, _model(results.TaskAnswer))
 
 
@@ -114,7 +114,7 @@ def get_memory(
     fields = dict(locals())
     _require_one(user_id, agent_id)
     if isinstance(size, int) and size > _LARGEST_PAGE:
-        raise Misused("size", f"must be at most {_LARGEST_PAGE}")
+        raise ClientUsageError("size", f"must be at most {_LARGEST_PAGE}")
     return _post("get/memory", fields, _model(results.MemoryAnswer), repeatable=True)
 
 
@@ -152,9 +152,7 @@ def add_knowledgebase_file_form(
     _require(knowledgebase_id=knowledgebase_id, files=files)
     paths = tuple(existing("files", path) for path in ([files] if isinstance(files, str | Path) else files))
     query = {"knowledgebase_id": knowledgebase_id} | ({} if type is None else {"type": type})
-    return Call(
-        "POST", f"{_ROOT}/add/knowledgebase-file", _model(results.AddedFilesAnswer), query=query, files=paths
-    )  # fmt: skip
+    return Call("POST", f"{_ROOT}/add/knowledgebase-file", _model(results.AddedFilesAnswer), query=query, files=paths)
 
 
 def delete_knowledgebase_file(file_ids: list[str]) -> Call[results.SuccessAnswer]:
@@ -173,7 +171,7 @@ def get_knowledgebase_file(
     """Return how files of a knowledge base stand. Raises: InvalidInput, NotFound."""
     fields = dict(locals())
     if bool(file_ids) == bool(knowledgebase_id):
-        raise Misused("file_ids", "or knowledgebase_id is required, and not both")
+        raise ClientUsageError("file_ids", "or knowledgebase_id is required, and not both")
     return _post("get/knowledgebase-file", fields, _model(results.FilesAnswer), repeatable=True)
 
 
@@ -218,11 +216,11 @@ def delete_memory(
     """Delete memories by exactly one condition. Raises: InvalidInput, NotFound, PermissionDenied."""
     if user_id is None and user_ids and not memory_ids:
         if len(user_ids) != 1:
-            raise Misused("user_ids", "can name one user only")
+            raise ClientUsageError("user_ids", "can name one user only")
         user_id = user_ids[0]
     given = {"memory_ids": memory_ids or None, "user_id": user_id or None, "agent_id": agent_id or None}
     if sum(value is not None for value in (*given.values(), filter)) != 1:
-        raise Misused("memory_ids", "or user_id, agent_id or filter is required, exactly one of them")
+        raise ClientUsageError("memory_ids", "or user_id, agent_id or filter is required, exactly one of them")
     fields = {**given, "filter": filter, "memory_type": memory_type}
     return _post("delete/memory", fields, _model(results.SuccessAnswer))
 
@@ -233,7 +231,7 @@ def update_memory(
     """Change a memory; its versions are kept. Raises: InvalidInput, NotFound, PermissionDenied."""
     _require(memory_id=memory_id)
     if not content and not title and not status:
-        raise Misused("content", "or title or status is required")
+        raise ClientUsageError("content", "or title or status is required")
     return _post("update/memory", dict(locals()), plain)
 
 
@@ -250,7 +248,7 @@ def rerank(query: str, documents: list[str], model: str | None = None, top_n: in
     fields = dict(locals())
     _require(query=query, documents=documents)
     if isinstance(top_n, int) and top_n <= 0:
-        raise Misused("top_n", "must be greater than 0")
+        raise ClientUsageError("top_n", "must be greater than 0")
     return _post("rerank", fields, plain, repeatable=True)
 
 
@@ -272,7 +270,7 @@ def edit_profile(
     _require(profile_template_id=profile_template_id)
     _require_one(user_id, agent_id)
     if metadata is None and not remove_fields:
-        raise Misused("metadata", "or remove_fields is required")
+        raise ClientUsageError("metadata", "or remove_fields is required")
     return _post("edit/profile", fields, plain)
 
 
@@ -342,10 +340,10 @@ def segment(name: str, value: str) -> str:
     """Return a value as one segment of a path. Raises: InvalidInput."""
     try:
         if not isinstance(value, str) or value in ("", ".", ".."):
-            raise Misused(name, "must be an id")
+            raise ClientUsageError(name, "must be an id")
         return quote(value, safe="")
     except UnicodeEncodeError:
-        raise Misused(name, "is no valid Unicode") from None
+        raise ClientUsageError(name, "is no valid Unicode") from None
 
 
 def existing(name: str, path: str | Path) -> Path:
@@ -355,7 +353,7 @@ def existing(name: str, path: str | Path) -> Path:
             return found
     except (TypeError, ValueError, OSError, RuntimeError):
         pass
-    raise Misused(name, f"names no file that is there: {str(path)!r:.200}")
+    raise ClientUsageError(name, f"names no file that is there: {str(path)!r:.200}")
 
 
 def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T]) -> Call[T]:
@@ -365,9 +363,13 @@ def _once(path: str, fields: Mapping[str, Json], read: Callable[[Reply], T]) -> 
 
 
 def _post(
-    path: str, fields: Mapping[str, Json], read: Callable[[Reply], T], *,
-    headers: Mapping[str, str] | None = None, repeatable: bool = False,
-) -> Call[T]:  # fmt: skip
+    path: str,
+    fields: Mapping[str, Json],
+    read: Callable[[Reply], T],
+    *,
+    headers: Mapping[str, str] | None = None,
+    repeatable: bool = False,
+) -> Call[T]:
     body = encoded({name: value for name, value in fields.items() if value is not None})
     return Call("POST", f"{_ROOT}/{path}", read, headers=headers or {}, body=body, repeatable=repeatable)
 
@@ -383,9 +385,9 @@ def _model(model: type[Model]) -> Callable[[Reply], Model]:
 def _require(**given: object) -> None:
     for name, value in given.items():
         if not value:
-            raise Misused(name, "is required")
+            raise ClientUsageError(name, "is required")
 
 
 def _require_one(user_id: str | None, agent_id: str | None) -> None:
     if bool(user_id) == bool(agent_id):
-        raise Misused("user_id", "or agent_id is required, and not both")
+        raise ClientUsageError("user_id", "or agent_id is required, and not both")

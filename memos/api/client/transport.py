@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import httpx2
 
-from memos.api.client.calls import Address, Call, Misused, Options, Reply, problem
+from memos.api.client.calls import Address, Call, ClientUsageError, Options, Reply, problem
 from memos.core.clock import new_id
 from memos.errors import BackendTimeout, BackendUnavailable, ConnectionLost, MemosError
 from memos.version import __version__
@@ -30,21 +30,26 @@ def request_of(
 ) -> httpx2.Request:
     """Return the HTTP request of a call. Raises: InvalidInput (the URL cannot be one)."""
     headers = {
-        "Authorization": f"Bearer {address.key}", "User-Agent": f"memstrata/{__version__}", "X-Request-Id": request_id,
+        "Authorization": f"Bearer {address.key}",
+        "User-Agent": f"memstrata/{__version__}",
+        "X-Request-Id": request_id,
         **call.headers,
-    }  # fmt: skip
+    }
     limit_s = None if options.timeout_s is None else max(options.timeout_s, call.least_s)
     if call.body is not None:
         headers["Content-Type"] = "application/json"
         content["content"] = call.body
     try:
         return http.build_request(
-            call.method, address.root + call.path, params=dict(call.query) or None,
+            call.method,
+            address.root + call.path,
+            params=dict(call.query) or None,
             headers={name.encode(): value.encode() for name, value in headers.items()},
-            timeout=httpx2.Timeout(limit_s, connect=options.connect_timeout_s), **content,
-        )  # fmt: skip
+            timeout=httpx2.Timeout(limit_s, connect=options.connect_timeout_s),
+            **content,
+        )
     except (httpx2.InvalidURL, UnicodeError) as error:
-        raise Misused("base_url", f"or an id in the path cannot be sent ({type(error).__name__})") from None
+        raise ClientUsageError("base_url", f"or an id in the path cannot be sent ({type(error).__name__})") from None
 
 
 def reply_of(response: httpx2.Response, body: bytes) -> Reply:
@@ -87,7 +92,7 @@ def form_of(paths: tuple[Path, ...]) -> Iterator[list[tuple[str, tuple[str, Any,
                 media_type = mimetypes.guess_type(path.name)[0] or _UNKNOWN_TYPE
                 form.append(("file", (path.name, opened.enter_context(path.open("rb")), media_type)))
         except OSError as error:
-            raise Misused("files", f"cannot be read ({error.strerror or type(error).__name__})") from None
+            raise ClientUsageError("files", f"cannot be read ({error.strerror or type(error).__name__})") from None
         yield form
 
 
@@ -97,7 +102,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise Misused("path", f"cannot be read ({error.strerror or type(error).__name__})") from None
+        raise ClientUsageError("path", f"cannot be read ({error.strerror or type(error).__name__})") from None
     with file:
         yield file
 

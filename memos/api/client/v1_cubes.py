@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from memos.api.client import values
-from memos.api.client.calls import Call, Download, Misused, Reply, as_model
+from memos.api.client.calls import Call, ClientUsageError, Download, Reply, as_model
 from memos.api.client.openmem import existing
 from memos.api.client.v1_requests import as_list, changing, getting, making, nothing, path_of, queried
 from memos.errors import Conflict
@@ -20,9 +20,15 @@ _LONGEST_PASSPHRASE = 1_024
 
 
 def dump_cube(
-    cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
-    adapters: bool = False, user: str | None = None,
-) -> Download[Path]:  # fmt: skip
+    cube: str,
+    file: str | Path,
+    *,
+    passphrase: str | None = None,
+    vectors: bool = True,
+    kv: bool = False,
+    adapters: bool = False,
+    user: str | None = None,
+) -> Download[Path]:
     """Write a cube with its history into a new file, which appears whole or not at all; return its path.
 
     With a passphrase it is sealed; with `kv` it has what models in the server keep of its prompts, with `adapters`
@@ -31,9 +37,14 @@ def dump_cube(
     """
     target, query = new_file(file), queried({"vectors": vectors, "kv": kv, "adapters": adapters, "user": user})
     call = Call(
-        "GET", path_of("cubes", ("cube", cube), "dump"), lambda _: target, query=query, headers=_sealed(passphrase),
-        repeatable=True, least_s=_SILENT_S,
-    )  # fmt: skip
+        "GET",
+        path_of("cubes", ("cube", cube), "dump"),
+        lambda _: target,
+        query=query,
+        headers=_sealed(passphrase),
+        repeatable=True,
+        least_s=_SILENT_S,
+    )
     return Download(call, target)
 
 
@@ -52,21 +63,29 @@ def load_cube(
     What it says counts as untrusted unless `trust`; what was erased there stays erased unless `restore_erased`.
     Raises: InvalidInput (damaged, sealed, none), Conflict (the id is taken), NotFound, PermissionDenied.
     """
-    query = {
-        "cube": cube, "merge": merge, "trust": trust, "restore_erased": restore_erased, "user": user
-    }  # fmt: skip
+    query = {"cube": cube, "merge": merge, "trust": trust, "restore_erased": restore_erased, "user": user}
     return Call(
-        "POST", path_of("cubes", "load"), as_model(values.Loaded), query=queried(query), headers=_sent(passphrase),
-        upload=existing("file", file), least_s=_SILENT_S,
-    )  # fmt: skip
+        "POST",
+        path_of("cubes", "load"),
+        as_model(values.Loaded),
+        query=queried(query),
+        headers=_sent(passphrase),
+        upload=existing("file", file),
+        least_s=_SILENT_S,
+    )
 
 
 def inspect_dump(file: str | Path, *, passphrase: str | None = None) -> Call[values.Dump]:
     """Have a dump checked and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
     return Call(
-        "POST", path_of("cubes", "inspect"), as_model(values.Dump), headers=_sent(passphrase),
-        upload=existing("file", file), least_s=_SILENT_S, repeatable=True,
-    )  # fmt: skip
+        "POST",
+        path_of("cubes", "inspect"),
+        as_model(values.Dump),
+        headers=_sent(passphrase),
+        upload=existing("file", file),
+        least_s=_SILENT_S,
+        repeatable=True,
+    )
 
 
 def new_file(file: str | Path) -> Path:
@@ -75,11 +94,11 @@ def new_file(file: str | Path) -> Path:
         target = Path(file).expanduser()
         there, folder = target.exists(), target.parent.is_dir()
     except (TypeError, ValueError, OSError, RuntimeError):
-        raise Misused("file", f"is no path: {file!r:.200}") from None
+        raise ClientUsageError("file", f"is no path: {file!r:.200}") from None
     if there:
         raise Conflict(f"{target} exists already; choose another name, or remove it first.")
     if not folder:
-        raise Misused("file", f"lies in no folder that is there: {str(target)!r:.200}")
+        raise ClientUsageError("file", f"lies in no folder that is there: {str(target)!r:.200}")
     return target
 
 
@@ -93,7 +112,9 @@ def _sealed(passphrase: str | None) -> dict[str, str]:
     fine = isinstance(passphrase, str) and 0 < len(passphrase) <= _LONGEST_PASSPHRASE
     # A header's value has no line ends, and loses spaces around it.
     if not fine or not passphrase.isprintable() or passphrase != passphrase.strip():
-        raise Misused("passphrase", f"must be 1 to {_LONGEST_PASSPHRASE:,} printable characters without spaces around")
+        raise ClientUsageError(
+            "passphrase", f"must be 1 to {_LONGEST_PASSPHRASE:,} printable characters without spaces around"
+        )
     return {"X-Memos-Passphrase": passphrase}
 
 
@@ -107,9 +128,7 @@ def create_cube(
     idempotency_key: str | None = None,
 ) -> Call[values.Cube]:
     """Make an empty cube. Raises: InvalidInput, Conflict (the id is taken)."""
-    body = {
-        "id": cube, "description": description, "time_zone": time_zone, "redact_pii": redact_pii, "user": user
-    }  # fmt: skip
+    body = {"id": cube, "description": description, "time_zone": time_zone, "redact_pii": redact_pii, "user": user}
     return making(path_of("cubes"), as_model(values.Cube), body, idempotency_key)
 
 
@@ -224,10 +243,13 @@ def create_key(
     Raises: InvalidInput, NotFound, PermissionDenied.
     """
     body = {
-        "identity": identity, "name": name, "rights": list(rights), "user": user,
+        "identity": identity,
+        "name": name,
+        "rights": list(rights),
+        "user": user,
         "limits": None if limits is None else dict(limits),
         "expires_at": None if expires_at is None else expires_at.isoformat(),
-    }  # fmt: skip
+    }
     return changing("POST", path_of("keys"), as_model(values.NewKey), body=body)
 
 

@@ -1,8 +1,9 @@
-"""The requests of `/api/v1` about adapters: each function describes one, named as in `MemOS.adapters`."""
+"""Requests of `/api/v1` about adapters and activation memory, named as in `MemOS.adapters` and `MemOS.kv`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from memos.api.client import values
@@ -109,9 +110,13 @@ def export_adapter(adapter: str, file: str | Path, *, user: str | None = None) -
     """
     target = new_file(file)
     call = Call(
-        "GET", path_of("adapters", ("adapter", adapter), "export"), lambda _: target, query=queried({"user": user}),
-        repeatable=True, least_s=_SILENT_S,
-    )  # fmt: skip
+        "GET",
+        path_of("adapters", ("adapter", adapter), "export"),
+        lambda _: target,
+        query=queried({"user": user}),
+        repeatable=True,
+        least_s=_SILENT_S,
+    )
     return Download(call, target)
 
 
@@ -121,3 +126,62 @@ def _learning(how: str, cube: str | None, user: str | None) -> Call[values.Learn
 
 def _memories(items: str | Sequence[str], cube: str | None, user: str | None) -> dict[str, object]:
     return {"item_ids": [items] if isinstance(items, str) else list(items), "cube": cube, "user": user}
+
+
+# A server loads the model, computes a whole prefix, or reads a whole disk tier before it says anything.
+_SILENT_S = 300.0
+
+
+def show_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.CubePrefix]:
+    """Return the memories that prompts of a cube begin with. Raises: NotFound."""
+    return getting(path_of("activation"), as_model(values.CubePrefix), {"cube": cube, "user": user})
+
+
+def compose_prefix(cube: str | None = None, *, user: str | None = None) -> Call[str]:
+    """Have that composed by what is hot and pinned now; return the task, for which `client.tasks.wait` waits.
+
+    Raises: NotFound, PermissionDenied.
+    """
+
+    def read(reply: Reply) -> str:
+        return as_model(values.Composing)(reply).task
+
+    return changing("POST", path_of("activation", "compose"), read, body={"cube": cube, "user": user})
+
+
+def warm_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.Warmed]:
+    """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner.
+
+    Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
+    """
+    path, body = path_of("activation", "warm"), {"cube": cube, "user": user}
+    return replace(changing("POST", path, as_model(values.Warmed), body=body), least_s=_SILENT_S)
+
+
+def drop_kv(cube: str | None = None, *, user: str | None = None) -> Call[int]:
+    """Remove what is kept of a cube's prompts; return how many blocks. It is computed again when it is needed.
+
+    Raises: NotFound, PermissionDenied, BackendUnavailable.
+    """
+
+    def read(reply: Reply) -> int:
+        return as_model(values.Dropped)(reply).blocks
+
+    return changing("POST", path_of("activation", "drop"), read, body={"cube": cube, "user": user})
+
+
+def kv_stats(*, user: str | None = None) -> Call[values.KvStats]:
+    """Return how full the tiers are with what is kept of all cubes, for admins. Raises: PermissionDenied."""
+    return getting(path_of("activation", "stats"), as_model(values.KvStats), {"user": user})
+
+
+def verify_kv(*, user: str | None = None) -> Call[tuple[str, ...]]:
+    """Read every block on the disk, for admins; the damaged ones are removed, return their keys.
+
+    Raises: PermissionDenied.
+    """
+
+    def read(reply: Reply) -> tuple[str, ...]:
+        return as_model(values.Damaged)(reply).damaged
+
+    return replace(changing("POST", path_of("activation", "verify"), read, query={"user": user}), least_s=_SILENT_S)

@@ -134,9 +134,13 @@ def list_tasks(
 ) -> Call[list[values.Task]]:
     """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
     query = {
-        "cube": listed(cubes), "state": listed(states), "kind": listed(kinds), "limit": limit, "after": after,
+        "cube": listed(cubes),
+        "state": listed(states),
+        "kind": listed(kinds),
+        "limit": limit,
+        "after": after,
         "user": user,
-    }  # fmt: skip
+    }
     return getting(path_of("tasks"), as_list(values.Task), query)
 
 
@@ -192,9 +196,12 @@ def follow_events(
     Raises: InvalidInput, NotFound (cube).
     """
     query = {
-        "cube": cube, "after": after, "kind": listed(kinds), "timeout_s": check_wait("timeout_s", timeout_s),
+        "cube": cube,
+        "after": after,
+        "kind": listed(kinds),
+        "timeout_s": check_wait("timeout_s", timeout_s),
         "user": user,
-    }  # fmt: skip
+    }
     return following(path_of("events", "stream"), values.Event, query)
 
 
@@ -215,9 +222,15 @@ def add(
 ) -> Call[values.AddReceipt]:
     """Store a text, a message or messages; they can be found when this returns. Raises: InvalidInput, NotFound."""
     body = {
-        "messages": messages, "cube": cube, "user": user, "conversation": conversation, "tags": list(tags),
-        "info": dict(info or {}), "mode": mode, "tools": tools,
-    }  # fmt: skip
+        "messages": messages,
+        "cube": cube,
+        "user": user,
+        "conversation": conversation,
+        "tags": list(tags),
+        "info": dict(info or {}),
+        "mode": mode,
+        "tools": tools,
+    }
     return making(path_of("memories"), as_model(values.AddReceipt), body, idempotency_key)
 
 
@@ -236,10 +249,17 @@ def search(
 ) -> Call[values.SearchResult]:
     """Return the best memories for a question. Raises: InvalidInput, NotFound (cube)."""
     body = {
-        "query": query, "cubes": None if cubes is None else list(cubes), "user": user, "top_k": top_k,
-        "filter": filter, "as_of": _moment(as_of), "reference_time": _moment(reference_time),
-        "token_budget": token_budget, "explain": explain, "rerank": rerank,
-    }  # fmt: skip
+        "query": query,
+        "cubes": None if cubes is None else list(cubes),
+        "user": user,
+        "top_k": top_k,
+        "filter": filter,
+        "as_of": _moment(as_of),
+        "reference_time": _moment(reference_time),
+        "token_budget": token_budget,
+        "explain": explain,
+        "rerank": rerank,
+    }
     return asking(path_of("search"), as_model(values.SearchResult), body)
 
 
@@ -256,9 +276,14 @@ def feedback(
 ) -> Call[values.FeedbackReceipt]:
     """Correct what is remembered, in plain words. Raises: InvalidInput, NotFound."""
     body = {
-        "text": text, "cube": cube, "user": user, "speaker": speaker, "conversation": conversation,
-        "item_ids": list(item_ids), "chat_time": _moment(chat_time),
-    }  # fmt: skip
+        "text": text,
+        "cube": cube,
+        "user": user,
+        "speaker": speaker,
+        "conversation": conversation,
+        "item_ids": list(item_ids),
+        "chat_time": _moment(chat_time),
+    }
     return making(path_of("feedback"), as_model(values.FeedbackReceipt), body, idempotency_key)
 
 
@@ -296,9 +321,13 @@ def update(
     Raises: InvalidInput, NotFound, Conflict (it is at another version).
     """
     body = {
-        **fields, "memory": memory, "cube": cube, "user": user, "expected_version": expected_version,
+        **fields,
+        "memory": memory,
+        "cube": cube,
+        "user": user,
+        "expected_version": expected_version,
         "reason": reason,
-    }  # fmt: skip
+    }
     return changing("PATCH", path_of("memories", ("item", item)), as_model(values.Item), body=body)
 
 

@@ -18,9 +18,9 @@ from typing import Any, Self, cast
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from memos.api import serialization as wire
+from memos.api import serialization
 from memos.api.endpoint import Endpoint, find
-from memos.api.local import routes as calls
+from memos.api.local import routes
 from memos.api.local.routes import PATH, PROOF_PATH, Call, proof
 from memos.core.clock import SystemClock
 from memos.core.settings import Settings
@@ -43,10 +43,12 @@ def served(home: Path) -> MemOS | None:
     if endpoint is None or not endpoint.url.startswith("http://"):
         return None
     client = httpx2.Client(
-        base_url=endpoint.url + PATH, trust_env=False, follow_redirects=False,
+        base_url=endpoint.url + PATH,
+        trust_env=False,
+        follow_redirects=False,
         verify=False,
         timeout=httpx2.Timeout(_ASK_S, read=_SILENCE_S, write=_SILENCE_S),
-    )  # fmt: skip
+    )
     try:
         about = _introduced(client, endpoint)
         if about is None:
@@ -98,11 +100,11 @@ class _Part:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         full = f"{self._part}.{name}" if self._part else name
-        if not self._part and name in calls.ALONE:
+        if not self._part and name in routes.ALONE:
             raise BackendUnavailable(
                 f"`memos {name}` needs the folder for itself: stop the server that has it open, then run it again."
             )
-        if full not in calls.names():
+        if full not in routes.names():
             raise AttributeError(f"{full!r} cannot be called in another process")
         return partial(_called, self._client, full)
 
@@ -118,7 +120,7 @@ class RemoteMemOS(_Part):
         self.home = settings.home
         self.settings = settings
         self.clock = SystemClock()
-        for part in filter(None, calls.PARTS):
+        for part in filter(None, routes.PARTS):
             setattr(self, part, _Part(client, part))
 
     def __enter__(self) -> Self:
@@ -134,11 +136,11 @@ class RemoteMemOS(_Part):
 
 def _called(client: httpx2.Client, name: str, /, *given: Any, **named: Any) -> Any:
     """Make one call; one that streams gives an iterator, and is made when that is asked for its first entry."""
-    call = calls.call_named(name)
+    call = routes.call_named(name)
     bound = call.signature.bind(*given, **named).arguments
     on_progress = bound.pop(call.progress, None) if call.progress else None
     stop = bound.pop(call.stops, None) if call.stops else None
-    body = wire.as_json({"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None})
+    body = serialization.as_json({"call": name, "arguments": _sent(call, bound), "progress": on_progress is not None})
     lines = _lines(client, body)
     if call.streams:
         entries = _entries(name, lines, stop)
@@ -186,9 +188,9 @@ def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
             if answer.status_code != 200:
                 raise _refused(json.loads(answer.read()))
             for line in answer.iter_lines():
-                told = wire.unpacked(json.loads(line)) if line else {}
+                told = serialization.unpacked(json.loads(line)) if line else {}
                 if "error" in told:
-                    raise wire.error_of(told["error"])
+                    raise serialization.error_of(told["error"])
                 yield told
     except httpx2.ConnectError as error:
         raise BackendUnavailable("The server that had the folder open is gone: run the command again.") from error
@@ -203,7 +205,7 @@ def _lines(client: httpx2.Client, body: bytes) -> Iterator[dict[str, Any]]:
 def _typed(name: str, told: Any, *, end: bool = False) -> Any:
     """Return a result as the method's annotations say."""
     try:
-        return calls.adapter(name, end=end).validate_python(told)
+        return routes.adapter(name, end=end).validate_python(told)
     except ValidationError as error:
         raise BackendUnavailable("The server that has the folder open gave no usable answer: see its log.") from error
 

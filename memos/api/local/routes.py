@@ -26,11 +26,11 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from memos.api import serialization as wire
+from memos.api import serialization
 from memos.api.auth import is_local
-from memos.api.families import Asked, Opened, family
-from memos.api.lines import Lines, Telling
-from memos.api.v1.common import show
+from memos.api.families import CurrentCaller, CurrentMemos, create_group
+from memos.api.streaming import NdjsonResponse, ProgressWriter
+from memos.api.v1.common import error_response
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
@@ -58,13 +58,28 @@ from memos.version import __version__
 
 PARTS: Mapping[str, type] = MappingProxyType(
     {
-        "": MemOS, "cubes": Cubes, "users": Users, "keys": Keys, "sharing": Sharing, "tasks": Tasks,
-        "profile": Profiles, "events": Events, "images": Images, "retention": Retention, "review": Review,
-        "tools": ToolMemory, "documents": Documents, "knowledge": Knowledge, "chat": Chat, "totals": Totals,
-        "exchanges": Exchanges, "travel": Travel, "kv": Kv,
+        "": MemOS,
+        "cubes": Cubes,
+        "users": Users,
+        "keys": Keys,
+        "sharing": Sharing,
+        "tasks": Tasks,
+        "profile": Profiles,
+        "events": Events,
+        "images": Images,
+        "retention": Retention,
+        "review": Review,
+        "tools": ToolMemory,
+        "documents": Documents,
+        "knowledge": Knowledge,
+        "chat": Chat,
+        "totals": Totals,
+        "exchanges": Exchanges,
+        "travel": Travel,
+        "kv": Kv,
         "adapters": Adapters,
     }
-)  # fmt: skip
+)
 """The parts of the façade by the names they have there; without a name, itself."""
 
 ALONE = frozenset({"reembed"})
@@ -124,11 +139,16 @@ def call_named(name: str) -> Call:
     if streams:
         given, ends = (str, ChatResult) if given is ChatStream else (get_args(given)[0], None)
     return Call(
-        part, method, signature.replace(parameters=mine), given, streams, ends,
+        part,
+        method,
+        signature.replace(parameters=mine),
+        given,
+        streams,
+        ends,
         next((each.name for each in mine if each.name == "on_progress"), None),
         next((each.name for each in mine if threading.Event in get_args(hints[each.name])), None),
         frozenset(each.name for each in mine if Path in get_args(hints[each.name])),
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -162,7 +182,9 @@ def proof(token: str, challenge: str) -> str:
 
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
     """Return the application of these routes; what waits gives up when `stopping` says that the server does."""
-    app = family("memstrata local", memos, show, local_token=local_token, open_paths=frozenset({PROOF_PATH}))
+    app = create_group(
+        "memstrata local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
+    )
     app.state.limiter, app.state.stopping = None, stopping
 
     @app.get(PROOF_PATH)
@@ -180,26 +202,26 @@ def alone(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastA
     return app
 
 
-def _only_local(caller: Asked) -> None:
+def _only_local(caller: CurrentCaller) -> None:
     if not is_local(caller):
         raise PermissionDenied("These routes are for the token in the data folder: use /api/v1 with a key.")
 
 
 @router.get("/about")
-async def about(memos: Opened) -> dict[str, Any]:
+async def about(memos: CurrentMemos) -> dict[str, Any]:
     """Say which program serves, and by which settings tools have to go."""
     settings = memos.settings.model_dump(mode="json", include=set(SHARED_SETTINGS))
     return {"version": __version__, "settings": settings}
 
 
 @router.post("/call")
-async def call(request: Request, memos: Opened) -> Response:
+async def call(request: Request, memos: CurrentMemos) -> Response:
     """Call one method: `{"call": name, "arguments": {…}, "progress": bool}`."""
     state = request.app.state
     if state.limiter is None:
         state.limiter = anyio.CapacityLimiter(_CALLS_AT_ONCE)
     asked = _read(await request.body())
-    return Lines(partial(_run, memos, asked), state.limiter, state.stopping)
+    return NdjsonResponse(partial(_run, memos, asked), state.limiter, state.stopping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +234,7 @@ class _Asked:
 def _read(body: bytes) -> _Asked:
     try:
         told = json.loads(body)
-        name, arguments = told["call"], wire.unpacked(told["arguments"], value_of)
+        name, arguments = told["call"], serialization.unpacked(told["arguments"], value_of)
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise TypeError
         return _Asked(name, arguments, told.get("progress") is True)
@@ -220,26 +242,26 @@ def _read(body: bytes) -> _Asked:
         raise InvalidInput("body", 'is no call; send {"call": name, "arguments": {…}}') from error
 
 
-def _run(memos: MemOS, asked: _Asked, telling: Telling) -> None:
+def _run(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
     """Make the call and tell all that comes of it; an error is told too."""
     try:
-        with waiting_until(telling.stop):
-            _make(memos, asked, telling)
+        with waiting_until(writer.stop):
+            _make(memos, asked, writer)
     except MemosError as error:
-        telling.line(wire.as_json({"error": wire.error_told(error)}, "result"))
+        writer.line(serialization.as_json({"error": serialization.error_told(error)}, "result"))
     except Exception as error:  # the caller must learn that it ended; the log says what is wrong
         log.error("local call failed", extra={"call": asked.name}, exc_info=error)
         broken = MemosError("The server made a mistake; its log says which.")
-        telling.line(wire.as_json({"error": wire.error_told(broken)}, "result"))
+        writer.line(serialization.as_json({"error": serialization.error_told(broken)}, "result"))
 
 
-def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
+def _make(memos: MemOS, asked: _Asked, writer: ProgressWriter) -> None:
     found = call_named(asked.name)
     extras: dict[str, Any] = {}
     if found.stops is not None:
-        extras[found.stops] = telling.stop
+        extras[found.stops] = writer.stop
     if found.progress is not None and asked.progress:
-        extras[found.progress] = _progress(telling)
+        extras[found.progress] = _progress(writer)
     arguments = asked.arguments | extras
     try:
         found.signature.bind(**arguments)
@@ -247,17 +269,17 @@ def _make(memos: MemOS, asked: _Asked, telling: Telling) -> None:
         raise InvalidInput("arguments", f"do not fit {asked.name}") from error
     result = found.bound(memos)(**arguments)
     if not found.streams:
-        telling.line(wire.as_json({"result": result}, "result"))
+        writer.line(serialization.as_json({"result": result}, "result"))
         return
     with closing(result):
         for entry in result:
-            telling.line(wire.as_json({"entry": entry}, "result"))
-            if telling.stop.is_set():
+            writer.line(serialization.as_json({"entry": entry}, "result"))
+            if writer.stop.is_set():
                 return
-    telling.line(wire.as_json({"result": None if found.ends is None else result.result}, "result"))
+    writer.line(serialization.as_json({"result": None if found.ends is None else result.result}, "result"))
 
 
-def _progress(telling: Telling) -> Callable[[int, int], None]:
+def _progress(writer: ProgressWriter) -> Callable[[int, int], None]:
     told_at = 0.0
 
     def tell(done: int, total: int) -> None:
@@ -265,6 +287,6 @@ def _progress(telling: Telling) -> Callable[[int, int], None]:
         now = time.monotonic()
         if done >= total or now - told_at >= _PROGRESS_EVERY_S:
             told_at = now
-            telling.line(wire.as_json({"progress": [done, total]}, "result"))
+            writer.line(serialization.as_json({"progress": [done, total]}, "result"))
 
     return tell

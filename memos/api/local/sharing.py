@@ -44,9 +44,13 @@ def in_background(home: Path, make: Callable[[str, Callable[[], bool]], ASGIApp]
         raise BackendUnavailable(f"Cannot listen on loopback ({error.strerror}).") from error
     with listening:
         config = uvicorn.Config(
-            make(token, lambda: server.should_exit), log_config=None, access_log=False, server_header=False,
-            lifespan="on", timeout_graceful_shutdown=_STOP_WITHIN_S,
-        )  # fmt: skip
+            make(token, lambda: server.should_exit),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=_STOP_WITHIN_S,
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), name="memos-local", daemon=True)
         thread.start()
@@ -64,7 +68,7 @@ _PATIENCE_S = 20.0
 _LOOK_EVERY_S = 0.2
 
 
-class Reached:
+class SharedInstallation:
     """The installation of a folder, however it can be reached; call it for each use. Thread-safe; close it."""
 
     def __init__(self, data_dir: Path | None, settings: Settings) -> None:

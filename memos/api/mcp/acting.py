@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from starlette.requests import Request
 
-from memos.api.auth import Who, who
+from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.core.identities import Caller
 from memos.kernel.access.guard import calling
 from memos.kernel.memos import MemOS
@@ -49,13 +49,13 @@ def by_key(memos: MemOS) -> Finding:
             raise MCPError(INTERNAL_ERROR, "The message has no key.")
         # Anew, whatever context the session began in: it may have been another's.
         with calling(caller):
-            whose = who(memos, caller)
+            whose = resolve_identity(memos, caller)
             yield Acting(memos, whose.actor, whose.home)
 
     return found
 
 
-def always(memos: Callable[[], MemOS], whose: Who) -> Finding:
+def always(memos: Callable[[], MemOS], whose: RequestIdentity) -> Finding:
     """Return what lets every message act for one user."""
 
     @contextmanager

@@ -13,11 +13,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from memos.api.families import family
+from memos.api.families import create_group
 from memos.api.mcp.acting import by_key
 from memos.api.mcp.server import create
 from memos.api.mounting import MCP
-from memos.api.v1.common import show
+from memos.api.v1.common import error_response
 from memos.kernel.memos import MemOS
 
 
@@ -33,10 +33,12 @@ class _Endpoint:
         """Take requests until the end."""
         server = create(by_key(self._memos))
         server.streamable_http_app(
-            stateless_http=True, json_response=True, max_request_body_size=self._memos.settings.server.body_bytes,
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=self._memos.settings.server.body_bytes,
             # Who has no key gets nothing, whatever name a browser was led to.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )  # fmt: skip
+        )
         async with server.session_manager.run():
             self._app = StreamableHTTPASGIApp(server.session_manager)
             yield
@@ -51,7 +53,7 @@ class Mcp:
 
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)
-        app = family("memstrata mcp", memos, show, local_token=local_token)
+        app = create_group("memstrata mcp", memos, error_response, local_token=local_token)
         app.router.routes.append(Route(MCP, endpoint=endpoint))
         self.running = endpoint.running
         self.app = app

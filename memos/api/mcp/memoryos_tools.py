@@ -99,7 +99,7 @@ def add_memory(
     receipt = now.memos.add(said, cube=now.home, actor=now.actor, conversation=CONVERSATION, info=meta_data)
     return AddedExchange(
         status="success", message="stored", timestamp=timestamp or _now(now), ids=list(receipt.item_ids)
-    )  # fmt: skip
+    )
 
 
 def retrieve_memory(
@@ -120,12 +120,19 @@ def retrieve_memory(
     of_user = [_known(hit.item, hit) for hit in _found(now, query, _USER, max_results)]
     of_assistant = [_known(hit.item, hit) for hit in _found(now, query, _ASSISTANT, max_results)]
     return Retrieved(
-        status="success", query=query, timestamp=_now(now), user_profile=_profile(now),
-        short_term_memory=[_page(exchange) for exchange in recent], short_term_count=len(recent),
-        retrieved_pages=pages, retrieved_user_knowledge=of_user, retrieved_assistant_knowledge=of_assistant,
-        total_pages_found=len(pages), total_user_knowledge_found=len(of_user),
+        status="success",
+        query=query,
+        timestamp=_now(now),
+        user_profile=_profile(now),
+        short_term_memory=[_page(exchange) for exchange in recent],
+        short_term_count=len(recent),
+        retrieved_pages=pages,
+        retrieved_user_knowledge=of_user,
+        retrieved_assistant_knowledge=of_assistant,
+        total_pages_found=len(pages),
+        total_user_knowledge_found=len(of_user),
         total_assistant_knowledge_found=len(of_assistant),
-    )  # fmt: skip
+    )
 
 
 def get_user_profile(
@@ -137,10 +144,15 @@ def get_user_profile(
     of_user = _listed(now, _USER) if include_knowledge else []
     of_assistant = _listed(now, _ASSISTANT) if include_assistant_knowledge else []
     return UserProfile(
-        status="success", timestamp=_now(now), user_id=now.actor, user_profile=_profile(now), user_knowledge=of_user,
-        user_knowledge_count=len(of_user), assistant_knowledge=of_assistant,
+        status="success",
+        timestamp=_now(now),
+        user_id=now.actor,
+        user_profile=_profile(now),
+        user_knowledge=of_user,
+        user_knowledge_count=len(of_user),
+        assistant_knowledge=of_assistant,
         assistant_knowledge_count=len(of_assistant),
-    )  # fmt: skip
+    )
 
 
 def _now(now: Acting) -> str:

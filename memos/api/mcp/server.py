@@ -14,8 +14,8 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
-from memos.api.mcp import memoryos_tools as exchanges
-from memos.api.mcp import tools
+from memos.api.families import unknown_name
+from memos.api.mcp import memoryos_tools, tools
 from memos.api.mcp.acting import Finding, acting, acting_for
 from memos.core.types import Json
 from memos.errors import InvalidInput, MemosError, shown
@@ -32,9 +32,10 @@ class _Tool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Raises: ToolError."""
-        unknown = sorted(arguments.keys() - self.parameters.get("properties", {}).keys())
+        known = self.parameters.get("properties", {})
+        unknown = sorted(arguments.keys() - known.keys())
         if unknown:
-            raise ToolError(str(InvalidInput(shown(unknown[0]), f"is no argument of {self.name}")))
+            raise ToolError(str(InvalidInput(shown(unknown[0]), unknown_name("argument", unknown[0], list(known)))))
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
@@ -52,8 +53,8 @@ class _Tool(Tool):
 def create(finding: Finding) -> MCPServer[Any]:
     """Return a server whose messages act for whom `finding` says."""
     made = [
-        *_tools((*tools.READING, *exchanges.READING), read_only=True),
-        *_tools((*tools.CHANGING, *exchanges.CHANGING), read_only=False),
+        *_tools((*tools.READING, *memoryos_tools.READING), read_only=True),
+        *_tools((*tools.CHANGING, *memoryos_tools.CHANGING), read_only=False),
         *_tools(tools.LOSING, read_only=False, destructive=True),
     ]
     root, quiet = logging.getLogger(), logging.NullHandler()
@@ -65,13 +66,17 @@ def create(finding: Finding) -> MCPServer[Any]:
     finally:
         root.removeHandler(quiet)
     server.resource(
-        "memoryos://status", name="status", mime_type="application/json",
+        "memoryos://status",
+        name="status",
+        mime_type="application/json",
         description="Whether memory can be used, for whom, and what its background does",
-    )(_told(_status, ResourceError))  # fmt: skip
+    )(_told(_status, ResourceError))
     server.resource(
-        "memoryos://config", name="config", mime_type="application/json",
+        "memoryos://config",
+        name="config",
+        mime_type="application/json",
         description="The settings memory works by, without keys, passwords and addresses",
-    )(_told(_config, ResourceError))  # fmt: skip
+    )(_told(_config, ResourceError))
     return server
 
 
@@ -103,10 +108,15 @@ def _status() -> str:
     tasks = now.memos.tasks.counts(actor=now.actor)
     return _json(
         {
-            "status": "ok", "version": __version__, "user": now.actor, "cube": now.home, "cubes": len(cubes),
-            "memories": sum(cube.items for cube in cubes), "tasks": {str(state): tasks[state] for state in tasks},
+            "status": "ok",
+            "version": __version__,
+            "user": now.actor,
+            "cube": now.home,
+            "cubes": len(cubes),
+            "memories": sum(cube.items for cube in cubes),
+            "tasks": {str(state): tasks[state] for state in tasks},
         }
-    )  # fmt: skip
+    )
 
 
 def _config() -> str:
@@ -114,11 +124,15 @@ def _config() -> str:
     settings = acting().memos.settings
     return _json(
         {
-            "version": __version__, "time_zone": settings.time_zone, "retention_days": settings.retention_days,
-            "mask_secrets": settings.mask_secrets, "limits": settings.limits.model_dump(mode="json"),
-            "heat": settings.heat.model_dump(mode="json"), "images": settings.images.model_dump(mode="json"),
+            "version": __version__,
+            "time_zone": settings.time_zone,
+            "retention_days": settings.retention_days,
+            "mask_secrets": settings.mask_secrets,
+            "limits": settings.limits.model_dump(mode="json"),
+            "heat": settings.heat.model_dump(mode="json"),
+            "images": settings.images.model_dump(mode="json"),
         }
-    )  # fmt: skip
+    )
 
 
 def _json(value: Json) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import anyio
 from anyio import to_thread
 
-from memos.api.auth import Who
+from memos.api.dialects import RequestIdentity
 from memos.api.mcp.acting import always
 from memos.api.mcp.server import create
 from memos.kernel.memos import MemOS
 
 
-def run(memos: Callable[[], MemOS], whose: Who, close: Callable[[], None]) -> None:
+def run(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], None]) -> None:
     """Answer messages, all for one user, until standard input ends; `memos` is asked for each anew.
 
     A signal to end has `close` called, and ends the process.
@@ -23,7 +23,7 @@ def run(memos: Callable[[], MemOS], whose: Who, close: Callable[[], None]) -> No
     anyio.run(_answer, memos, whose, close)
 
 
-async def _answer(memos: Callable[[], MemOS], whose: Who, close: Callable[[], None]) -> None:
+async def _answer(memos: Callable[[], MemOS], whose: RequestIdentity, close: Callable[[], None]) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_when_told, close)
         await create(always(memos, whose)).run_stdio_async()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from memos.api.families import family
+from memos.api.families import create_group
 from memos.api.openai_proxy import routes
-from memos.api.openai_proxy.errors import show
+from memos.api.openai_proxy.errors import error_response
 from memos.api.openai_proxy.upstream import Upstream
 from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None, upstream: Upstream) -> FastAPI:
     """Return the application of these routes; the upstream stays the caller's to close."""
-    app = family("memstrata proxy", memos, show, local_token=local_token)
+    app = create_group("memstrata proxy", memos, error_response, local_token=local_token)
     app.state.upstream = upstream
     app.include_router(routes.router)
     return app

@@ -8,12 +8,17 @@ from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError
 
 _TYPES = {
-    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    409: "conflict_error", 413: "invalid_request_error", 429: "rate_limit_error",
-}  # fmt: skip
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
 
 
-def show(error: MemosError, status: int) -> Response:
+def error_response(error: MemosError, status: int) -> Response:
     """Return an error in OpenAI's envelope; a client repeats only what may fare better."""
     told = JSONResponse(problem(error, status), status)
     if isinstance(error, BackendUnavailable) and error.permanent:

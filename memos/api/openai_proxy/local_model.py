@@ -33,16 +33,26 @@ BASE_URL = "http://model-in-this-process/v1"
 
 _THREADS = 64
 _ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
-    "system": "system", "developer": "system", "user": "user", "assistant": "assistant",
-}  # fmt: skip
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
 # What would change the answer if it were left out, with what may be said all the same.
 _UNKNOWN: Mapping[str, tuple[Json, ...]] = {
-    "n": (1,), "tools": ([],), "functions": ([],), "logprobs": (False,), "response_format": ({"type": "text"},),
-    "stop": ([],), "frequency_penalty": (0,), "presence_penalty": (0,), "logit_bias": ({},),
-}  # fmt: skip
+    "n": (1,),
+    "tools": ([],),
+    "functions": ([],),
+    "logprobs": (False,),
+    "response_format": ({"type": "text"},),
+    "stop": ([],),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+}
 
 
-class Inside(httpx2.AsyncBaseTransport):
+class LocalModelTransport(httpx2.AsyncBaseTransport):
     """A transport whose other end is a model; `model` opens it when it is first asked."""
 
     def __init__(self, model: Callable[[], ChatModel]) -> None:
@@ -176,9 +186,11 @@ def _read(body: Mapping[str, Any], prefix: object) -> ChatRequest:
         raise InvalidInput("max_tokens", "must be a whole number")
     return ChatRequest(
         tuple(_message(each, place) for place, each in enumerate(body["messages"])),
-        limits[0] if limits else None, _number(body, "temperature"), top_p=_number(body, "top_p"),
+        limits[0] if limits else None,
+        _number(body, "temperature"),
+        top_p=_number(body, "top_p"),
         prefix=prefix if isinstance(prefix, Prefix) else None,
-    )  # fmt: skip
+    )
 
 
 def _message(message: Mapping[str, Any], place: int) -> ChatMessage:
@@ -200,10 +212,11 @@ def _number(body: Mapping[str, Any], name: str) -> float | None:
 
 def _usage(tokens: Tokens) -> dict[str, Json]:
     return {
-        "prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion,
+        "prompt_tokens": tokens.prompt,
+        "completion_tokens": tokens.completion,
         "total_tokens": tokens.prompt + tokens.completion,
         "prompt_tokens_details": {"cached_tokens": tokens.cached or 0},
-    }  # fmt: skip
+    }
 
 
 def _failed(error: MemosError) -> httpx2.Response:

@@ -15,13 +15,13 @@ from anyio import CancelScope, to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from memos.api.auth import Who, who
-from memos.api.families import Asked, Opened
+from memos.api.dialects import RequestIdentity, resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.openai_proxy.answers import Copy, exchange, read_answer, usage_in
 from memos.api.openai_proxy.errors import problem
 from memos.api.openai_proxy.requests import Completion, read
 from memos.api.openai_proxy.upstream import Upstream, passed_headers
-from memos.api.streaming import Gone, Streamed, while_there
+from memos.api.streaming import ClientDisconnected, ClosingStreamResponse, cancel_on_disconnect
 from memos.core.identities import Caller
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
@@ -33,7 +33,7 @@ from memos.kernel.memos import MemOS
 _BYTES_PER_TOKEN = 4
 
 
-class Spending:
+class TokenCharge:
     """Tokens set aside for one request; what it did not take is given back when it ends."""
 
     def __init__(self, stack: ExitStack, took: Callable[[int], None], asked: int) -> None:
@@ -43,10 +43,10 @@ class Spending:
         self._open = True
 
     @classmethod
-    async def begin(cls, memos: MemOS, body_bytes: int, longest_answer: int) -> Spending:
+    async def begin(cls, memos: MemOS, body_bytes: int, longest_answer: int) -> TokenCharge:
         """Set aside what a request may take. Raises: LimitReached."""
 
-        def take() -> Spending:
+        def take() -> TokenCharge:
             with ExitStack() as stack:
                 took = stack.enter_context(memos.quotas.model_call(body_bytes // 2 + longest_answer, "proxy"))
                 return cls(stack.pop_all(), took, body_bytes // _BYTES_PER_TOKEN)
@@ -85,7 +85,7 @@ class _Exchange:
 
     memos: MemOS
     completion: Completion
-    acting: Who
+    acting: RequestIdentity
     recalled: Recalled
     conversation: str | None
     store: bool
@@ -113,7 +113,7 @@ class _Exchange:
 
 
 @router.post("/chat/completions")
-async def completions(request: Request, memos: Opened, caller: Asked, upstream: Passing) -> Response:
+async def completions(request: Request, memos: CurrentMemos, caller: CurrentCaller, upstream: Passing) -> Response:
     """Pass a request on with what is remembered of its last question; remember the exchange when it is answered."""
     completion = read(await request.body())
     upstream.check()  # before anything is looked for
@@ -122,55 +122,55 @@ async def completions(request: Request, memos: Opened, caller: Asked, upstream: 
     body, prefix = completion.forwarded(
         model, underway.recalled, memos.settings.recall.position, underway.acting.home, upstream.settings
     )
-    spending = await Spending.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
+    token_charge = await TokenCharge.begin(memos, len(body), completion.longest_answer(upstream.settings.max_tokens))
     try:
-        response = await while_there(request, partial(upstream.send, body, prefix))
-        return await _answered(request, upstream, underway, spending, response)
-    except Gone:  # as who closes a stream: what was asked is paid for
-        await spending.end(answered=0)
+        response = await cancel_on_disconnect(request, partial(upstream.send, body, prefix))
+        return await _answered(request, upstream, underway, token_charge, response)
+    except ClientDisconnected:  # as who closes a stream: what was asked is paid for
+        await token_charge.end(answered=0)
         raise
     except BaseException:
-        await spending.end()
+        await token_charge.end()
         raise
 
 
 async def _answered(
-    request: Request, upstream: Upstream, underway: _Exchange, spending: Spending, response: httpx2.Response
+    request: Request, upstream: Upstream, underway: _Exchange, token_charge: TokenCharge, response: httpx2.Response
 ) -> Response:
     """Return the endpoint's answer to a request, which ends the spending."""
     if response.status_code == 200 and "event-stream" in response.headers.get("content-type", "").lower():
         copy = Copy(underway.memos.settings.limits.message_bytes)
 
         async def charge() -> None:
-            await spending.end(copy.tokens, answered=copy.characters)
+            await token_charge.end(copy.tokens, answered=copy.characters)
 
         async def end() -> None:
             await response.aclose()
             await charge()
 
         headers = {**passed_headers(response.headers), "Cache-Control": "no-store"}
-        return Streamed(_passing(upstream.chunks(response), underway, copy, charge), 200, headers, end=end)
+        return ClosingStreamResponse(_passing(upstream.chunks(response), underway, copy, charge), 200, headers, end=end)
     try:
-        whole = await while_there(request, partial(upstream.read, response))
+        whole = await cancel_on_disconnect(request, partial(upstream.read, response))
     finally:
         with CancelScope(shield=True):
             await response.aclose()
     if response.status_code != 200:
-        await spending.end()
+        await token_charge.end()
         return _failure(upstream, response, whole)
-    await spending.end(usage_in(whole), answered=len(whole))
+    await token_charge.end(usage_in(whole), answered=len(whole))
     await underway.keep(read_answer(whole))
     return Response(whole, 200, passed_headers(response.headers))
 
 
 @router.get("/models")
-async def models(memos: Opened, upstream: Passing) -> Response:
+async def models(memos: CurrentMemos, upstream: Passing) -> Response:
     """List the models that may be named; none where the server has no endpoint."""
     return JSONResponse({"object": "list", "data": [_model_view(name) for name in _names(upstream, memos)]})
 
 
 @router.get("/models/{model:path}")
-async def model_named(model: str, memos: Opened, upstream: Passing) -> Response:
+async def model_named(model: str, memos: CurrentMemos, upstream: Passing) -> Response:
     """Describe one of them."""
     if model not in _names(upstream, memos):
         raise NotFound("model", model[:256], "GET /models lists those there are.")
@@ -203,7 +203,7 @@ def _header(request: Request, name: str) -> str | None:
 
 
 def _recalled(memos: MemOS, caller: Caller, completion: Completion, headers: _Headers) -> _Exchange:
-    acting = who(memos, caller, completion.user or headers.user)
+    acting = resolve_identity(memos, caller, completion.user or headers.user)
     if headers.store:  # before anything is paid for
         memos.chat.check_store(acting.home, actor=acting.actor)
     recalled = memos.chat.recall(

@@ -8,7 +8,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import anyio
 import httpx2
 
-from memos.api.openai_proxy.local_model import BASE_URL, PREFIX, Inside
+from memos.api.openai_proxy.local_model import BASE_URL, PREFIX, LocalModelTransport
 from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatModel
 from memos.core.settings import ChatSettings
@@ -26,7 +26,7 @@ class Upstream:
 
     def __init__(self, settings: ChatSettings, inside: Callable[[], ChatModel]) -> None:
         self.settings = settings
-        self._inside = Inside(inside) if settings.local else None
+        self._inside = LocalModelTransport(inside) if settings.local else None
         self._client: httpx2.AsyncClient | None = None
 
     def check(self) -> None:

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from memos.api.families import family
-from memos.api.openmem import chats, files, lookups, memories, messages, profiles
-from memos.api.openmem.shapes import show
+from memos.api.families import create_group
+from memos.api.openmem import chats, files, lookups, memories, messages
+from memos.api.openmem.shapes import error_response
 from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
-    app = family("memstrata openmem", memos, show, local_token=local_token, documented=True)
-    for routes in (messages, memories, files, lookups, profiles, chats):
-        app.include_router(routes.router)
+    app = create_group("memstrata openmem", memos, error_response, local_token=local_token, documented=True)
+    for router in (
+        messages.router,
+        memories.router,
+        files.router,
+        lookups.router,
+        lookups.profiles_router,
+        chats.router,
+    ):
+        app.include_router(router)
     return app

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -12,14 +11,14 @@ from anyio import CancelScope, to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.families import Asked, Opened, status_of
-from memos.api.openmem import shapes as scopes
+from memos.api.dialects import chat_options, chat_response, typed_event
+from memos.api.families import CurrentCaller, CurrentMemos, status_of
+from memos.api.openmem import shapes
 from memos.api.openmem.messages import same
 from memos.api.openmem.shapes import Subject, bounded, check_tokens, number_of, ok, required
-from memos.api.streaming import Streamed, Talking
-from memos.api.waiting import HEADERS, look, looks
+from memos.api.streaming import CurrentRunner, poll, poll_for
 from memos.core.identities import Caller
-from memos.core.types import Json, Mode
+from memos.core.types import Mode
 from memos.errors import BackendTimeout, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.memos import MemOS
@@ -60,7 +59,9 @@ class ChatBody(Subject):
     "/chat",
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string", "description": "With `stream`"}}}}},
 )
-async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> Any:
+async def chat(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> Any:
     """Answer a question with what is remembered; the same request sent again meanwhile gets the same answer."""
     query = required("query", body.query)
     check_tokens("query", query, _QUERY_TOKENS)
@@ -68,8 +69,8 @@ async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, t
     required("conversation_id", body.conversation_id)
     if body.stream:
         options = await to_thread.run_sync(_options, memos, caller, body)
-        pieces = await talks.begin(lambda: memos.chat.stream(query, **options))
-        return Streamed(_events(pieces), media_type="text/event-stream", headers=HEADERS)
+        pieces = await runner.start(lambda: memos.chat.stream(query, **options))
+        return chat_response(pieces, _events)
     taken = await to_thread.run_sync(_take, memos, caller, body)
     if taken is not None and not taken.fresh:
         return ok({"response": await _meanwhile(request, memos, caller, taken)})
@@ -77,7 +78,7 @@ async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, t
         options = await to_thread.run_sync(_options, memos, caller, body)
         # What is stored is finished also for who went away: asking again then gives this answer.
         chat = partial(memos.chat.steps, query, **options)
-        result = await (talks.whole(request, chat) if taken is None else talks.finished(chat))
+        result = await (runner.complete(request, chat) if taken is None else runner.finish(chat))
     except BaseException:
         if taken is not None:
             with CancelScope(shield=True):
@@ -93,7 +94,7 @@ def _take(memos: MemOS, caller: Caller, body: ChatBody) -> Submission | None:
     """Take a request whose exchange is to be stored; what stores nothing may be asked twice."""
     if body.add_message_on_answer is False:
         return None
-    acting = scopes.subject(memos, caller, _user(body), new=True)
+    acting = shapes.subject(memos, caller, _user(body), new=True)
     return memos.submissions.take(caller.identity.id, same("chat", body), [acting.home])
 
 
@@ -101,9 +102,9 @@ async def _meanwhile(request: Request, memos: MemOS, caller: Caller, taken: Subm
     """Return the answer that the same request, sent a moment earlier, is given. Raises: BackendTimeout."""
     me = caller.identity.id
     with suppress(NotFound):  # it failed, or its answer is erased
-        async for found in looks(request, lambda: memos.submissions.get(taken.id, me), _WAIT_S):
+        async for found in poll_for(request, lambda: memos.submissions.get(taken.id, me), _WAIT_S):
             if found.answer is not None and (items := found.answer.get("items")):
-                item = await look(request, lambda: memos.get(str(items[-1]), actor=me))
+                item = await poll(request, lambda: memos.get(str(items[-1]), actor=me))
                 return item.memory
             if found.answer is not None:
                 break
@@ -116,31 +117,27 @@ def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
     bounded("preference_limit_number", body.preference_limit_number, 6, _MOST)
     if not most:
         raise InvalidInput("memory_limit_number", "must be at least 1")
-    acting = scopes.subject(memos, caller, _user(body), new=True)
-    bases = scopes.knowledge(memos, caller, body.knowledgebase_ids)
+    acting = shapes.subject(memos, caller, _user(body), new=True)
+    bases = shapes.knowledge(memos, caller, body.knowledgebase_ids)
     # Knowledge bases belong to the key's owner, who may look into them.
     actor = caller.identity.id if bases and caller.identity.admin else acting.actor
-    cubes = {"user": [acting.home], "public": scopes.readable_public(memos, actor), "knowledgebase": bases}
+    cubes = {"user": [acting.home], "public": shapes.readable_public(memos, actor), "knowledgebase": bases}
     names = {"user_id": body.user_id, "agent_id": body.agent_id, "app_id": body.app_id, "source": body.source}
-    options: ChatOptions = {
-        "cubes": list(dict.fromkeys(name for group in cubes.values() for name in group)),
-        "actor": actor,
-        "conversation": body.conversation_id,
-        "top_k": most,
-        "filter": scopes.scoped_filter(body.filter, cubes),
-        "relevance": body.relativity,
-        "working": body.include_preference is not False,
-        "system_prompt": body.system_prompt,
-        "max_tokens": body.max_tokens,
-        "temperature": body.temperature,
-        "top_p": body.top_p,
-        "store": body.add_message_on_answer is not False,
-        "store_in": acting.home,
-        "tags": body.tags or (),
-        "info": {**(body.info or {}), **{name: value for name, value in names.items() if value is not None}},
-        "mode": str(Mode.FINE),
-    }
-    return options
+    return chat_options(
+        body,
+        cubes=list(dict.fromkeys(name for group in cubes.values() for name in group)),
+        actor=actor,
+        conversation=body.conversation_id,
+        top_k=most,
+        filter=shapes.scoped_filter(body.filter, cubes),
+        relevance=body.relativity,
+        working=body.include_preference is not False,
+        store=body.add_message_on_answer is not False,
+        store_in=acting.home,
+        tags=body.tags or (),
+        info={**(body.info or {}), **{name: value for name, value in names.items() if value is not None}},
+        mode=Mode.FINE,
+    )
 
 
 def _user(body: ChatBody) -> Subject:
@@ -148,15 +145,11 @@ def _user(body: ChatBody) -> Subject:
     return Subject(user_id=body.user_id, agent_id=None)
 
 
-async def _events(pieces: AsyncGenerator[str | ChatResult]) -> AsyncGenerator[str]:
-    try:
-        async for piece in pieces:
-            yield _event("end", None) if isinstance(piece, ChatResult) else _event("text", piece)
-    except MemosError as error:
-        yield _event("error", {"code": number_of(error, status_of(error)), "message": str(error)})
-    finally:
-        await pieces.aclose()
-
-
-def _event(kind: str, data: Json) -> str:
-    return f"data: {json.dumps({'type': kind, 'data': data})}\n\n"
+def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
+    match piece:
+        case ChatResult():
+            yield typed_event("end", None)
+        case MemosError():
+            yield typed_event("error", {"code": number_of(piece, status_of(piece)), "message": str(piece)})
+        case text:
+            yield typed_event("text", text)

@@ -34,9 +34,13 @@ STATUSES: Final = {"activated": Status.ACTIVE, "archived": Status.ARCHIVED}
 _TOLD: Final = {Status.ACTIVE: "activated", Status.PENDING: "resolving"}
 _TITLE_CHARS: Final = 60
 _LISTS: Final = {
-    MEMORY: "memory_detail_list", PREFERENCE: "preference_detail_list", TOOL: "tool_memory_detail_list",
-    SKILL: "skill_detail_list", PROFILE: "profile_detail_list", EVENT: "event_detail_list",
-}  # fmt: skip
+    MEMORY: "memory_detail_list",
+    PREFERENCE: "preference_detail_list",
+    TOOL: "tool_memory_detail_list",
+    SKILL: "skill_detail_list",
+    PROFILE: "profile_detail_list",
+    EVENT: "event_detail_list",
+}
 
 
 def empty() -> dict[str, list[Detail]]:

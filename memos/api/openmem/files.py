@@ -9,7 +9,6 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
@@ -18,9 +17,9 @@ from pydantic import Field, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from memos.api.families import Asked, Opened
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.dialects import attachment
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.openmem import details, shapes
 from memos.api.openmem.shapes import Body, Empty, bounded, deleting, ok, only_one, required
 from memos.core.identities import Caller
 from memos.core.text.validation import check_name
@@ -162,7 +161,7 @@ class FileId(Body):
 
 
 @router.post("/create/knowledgebase")
-def create(body: CreateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def create(body: CreateBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Make a knowledge base of the key's owner; the same sent again within a minute makes no second one."""
     name = required("knowledgebase_name", body.knowledgebase_name)
     if len(name) > _NAME_CHARS:
@@ -177,9 +176,9 @@ def create(body: CreateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.post("/delete/knowledgebase")
-def delete(body: BaseBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete(body: BaseBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Erase a knowledge base with all its files."""
-    base = scopes.base_of(memos, caller, required("knowledgebase_id", body.knowledgebase_id))
+    base = shapes.base_of(memos, caller, required("knowledgebase_id", body.knowledgebase_id))
     with deleting():
         memos.knowledge.drop(base, actor=caller.identity.id)
     return ok({"success": True})
@@ -189,7 +188,7 @@ def delete(body: BaseBody, memos: Opened, caller: Asked) -> dict[str, Any]:
     "/add/knowledgebase-file",
     openapi_extra={"requestBody": {"content": {"application/json": {}, "multipart/form-data": {}}}},
 )
-async def add_files(request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_files(request: Request, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Keep files and have them read: JSON, or a form of parts `file` with the knowledge base in the query."""
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         base, files = await _of_form(request, memos.settings.limits.file_bytes)
@@ -200,7 +199,7 @@ async def add_files(request: Request, memos: Opened, caller: Asked) -> dict[str,
 
 
 @router.post("/get/knowledgebase-file")
-def get_files(body: WhichFiles, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_files(body: WhichFiles, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return files and how far they are read."""
     which = only_one(file_ids=body.file_ids, knowledgebase_id=body.knowledgebase_id)
     _check_type(body.type)
@@ -211,7 +210,7 @@ def get_files(body: WhichFiles, memos: Opened, caller: Asked) -> dict[str, Any]:
     if which == "file_ids":
         found = _named(memos, caller, body.file_ids or [])
     else:
-        base = scopes.base_of(memos, caller, body.knowledgebase_id or "")
+        base = shapes.base_of(memos, caller, body.knowledgebase_id or "")
         found = list(memos.knowledge.files(base, actor=caller.identity.id))
     shown = found[(number - 1) * size : number * size]
     told = [details.file(file) for file in shown]
@@ -219,7 +218,7 @@ def get_files(body: WhichFiles, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.post("/delete/knowledgebase-file")
-def delete_files(body: FileIds, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete_files(body: FileIds, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take files out of sight with all that was made of them."""
     found = _named(memos, caller, required("file_ids", body.file_ids))
     with deleting():
@@ -229,13 +228,11 @@ def delete_files(body: FileIds, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.post("/download/knowledgebase-file", response_class=Response)
-def download(body: FileId, memos: Opened, caller: Asked) -> Response:
+def download(body: FileId, memos: CurrentMemos, caller: CurrentCaller) -> Response:
     """Return a file's bytes."""
     [file] = _named(memos, caller, [required("file_id", body.file_id)])
     data = memos.documents.content(file.id, cube=file.cube, actor=caller.identity.id)
-    named = f"attachment; filename*=UTF-8''{quote(file.name, safe='')}"
-    headers = {"Content-Disposition": named, "X-Content-Type-Options": "nosniff"}
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    return attachment(data, file.name)
 
 
 async def _of_json(request: Request, memos: MemOS) -> tuple[str, list[File]]:
@@ -277,7 +274,7 @@ async def _of_form(request: Request, most: int) -> tuple[str, list[File]]:
 
 
 def _keep(memos: MemOS, caller: Caller, base: str, files: Sequence[File]) -> list[StoredFile]:
-    cube = scopes.base_of(memos, caller, base)
+    cube = shapes.base_of(memos, caller, base)
     return [memos.knowledge.add(cube, file, actor=caller.identity.id) for file in files]
 
 
@@ -289,7 +286,7 @@ def _named(memos: MemOS, caller: Caller, ids: Sequence[str]) -> list[StoredFile]
     bases = {file.cube: file for file in found}
     for cube, file in bases.items():
         try:
-            scopes.base_of(memos, caller, cube)
+            shapes.base_of(memos, caller, cube)
         except NotFound as error:
             raise NotFound("file", file.id) from error
     return found

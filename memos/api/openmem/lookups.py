@@ -1,4 +1,4 @@
-"""What stores nothing: facts found in messages, and texts put in order for a question."""
+"""Look-ups that store nothing, and the routes that edit profiles."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
-from memos.api.openmem import details
+from memos.api.dialects import RequestIdentity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.openmem import details, shapes
 from memos.api.openmem.files import File, without_files
-from memos.api.openmem.shapes import Body, check_tokens, ok, required, said
+from memos.api.openmem.shapes import Body, Subject, check_tokens, deleting, ok, required, said
 from memos.core.clock import new_id
-from memos.core.types import Json
-from memos.errors import InvalidInput, shown
+from memos.core.identities import Caller
+from memos.core.types import Json, Role
+from memos.errors import InvalidInput, NotFound, shown
+from memos.kernel.memos import MemOS
+from memos.memcube.profiles.template import Template, read_template, standard
 from memos.reader.preview import Given, Reading, preview
 
 router = APIRouter(tags=["look-ups"])
+profiles_router = APIRouter(tags=["profiles"])
 
 _EXTRACT_TOKENS: Final = 8_000
 _QUERY_TOKENS: Final = 4_000
@@ -45,7 +50,7 @@ class RerankBody(Body):
 
 
 @router.post("/extract/memory")
-def extract(body: ExtractBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return what would be remembered of messages; nothing is stored."""
     settings, messages = memos.settings, required("messages", body.messages)
     kinds = _KINDS if body.extraction_types is None else tuple(body.extraction_types)
@@ -55,9 +60,12 @@ def extract(body: ExtractBody, memos: Opened, caller: Asked) -> dict[str, Any]:
     messages, _ = without_files(messages, settings.limits.file_bytes, _not_fetched)
     check_tokens("messages", said(messages), _EXTRACT_TOKENS)
     reading = Reading(
-        ZoneInfo(settings.time_zone), memos.clock.now(), settings.limits, settings.mask_secrets,
+        ZoneInfo(settings.time_zone),
+        memos.clock.now(),
+        settings.limits,
+        settings.mask_secrets,
         asker=lambda: memos.reader,
-    )  # fmt: skip
+    )
     given = messages if isinstance(messages, list) else [messages]
     found = preview(Given(tuple(given), (None,) * len(given)), reading)
     lists: dict[str, list[Json]] = {"memory_detail_list": [], "preference_detail_list": []}
@@ -74,7 +82,7 @@ def _not_fetched(where: str, url: str) -> File:
 
 
 @router.post("/rerank")
-def rerank(body: RerankBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def rerank(body: RerankBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return texts in the order in which they answer a question."""
     query, documents = required("query", body.query), required("documents", body.documents)
     check_tokens("query", query, _QUERY_TOKENS)
@@ -86,3 +94,104 @@ def rerank(body: RerankBody, memos: Opened, caller: Asked) -> dict[str, Any]:
     ]
     usage = {"prompt_tokens": ranked.tokens, "total_tokens": ranked.tokens}
     return ok({"id": new_id(), "model": ranked.model, "usage": usage, "results": results})
+
+
+_MOST_BINDINGS: Final = 20
+_MOST_FIELDS: Final = 500
+STANDARD: Final = "standard"
+
+
+class Binding(Subject):
+    """Whose profile follows which template."""
+
+    profile_template_id: str | None = Field(None, description="Template's name; `standard` is the one everybody has")
+    template: dict[str, Any] | None = Field(None, description="The template itself, when no cube has it yet")
+
+
+class BindBody(Body):
+    """Templates for profiles."""
+
+    bind_list: list[Binding] | None = Field(None, description="At most 20; required")
+
+
+class EditBody(Subject):
+    """What to write into a profile."""
+
+    profile_template_id: str | None = Field(None, description="Template the profile follows; required")
+    metadata: dict[str, Any] | None = Field(None, description="Values by dimension, such as `life.name`")
+    remove_fields: list[str] | None = Field(None, description="Dimensions to empty")
+
+
+class DeleteProfileBody(Subject):
+    """Whose profile to delete."""
+
+    profile_template_id: str | None = Field(None, description="Template the profile follows; required")
+
+
+@profiles_router.post("/bind/profile_template", name="bind")
+def bind_template(body: BindBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Give users and agents a template each: one that a cube the key may read has, or one that is sent along."""
+    bindings = required("bind_list", body.bind_list)
+    if len(bindings) > _MOST_BINDINGS:
+        raise InvalidInput("bind_list", f"has {len(bindings)} entries, at most {_MOST_BINDINGS} are taken")
+    known = memos.profile.templates(actor=caller.identity.id)
+    chosen = [(binding, _template(binding, known)) for binding in bindings]
+    people = [(shapes.subject(memos, caller, binding, new=True), template) for binding, template in chosen]
+    for acting, template in people:
+        given = None if template is standard() else template.model_dump(mode="json", exclude_defaults=True)
+        memos.profile.use_template(acting.home, given, actor=acting.actor)
+    return ok({"success": True})
+
+
+@profiles_router.post("/edit/profile", name="edit")
+def edit_profile(body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Write values into a profile, where nothing that is said later changes them, and empty others."""
+    values, removed = body.metadata or {}, body.remove_fields or []
+    if not values and not removed:
+        required("metadata or remove_fields", None)
+    if len(values) + len(removed) > _MOST_FIELDS:
+        raise InvalidInput("metadata", f"has over {_MOST_FIELDS} fields")
+    given = {name: _text(name, value) for name, value in values.items()}
+    acting, subject = _profile(memos, caller, body, body.profile_template_id)
+    memos.profile.edit(acting.home, subject, given, removed, actor=acting.actor)
+    return ok({"success": True})
+
+
+@profiles_router.post("/delete/profile", name="delete")
+def delete_profile(body: DeleteProfileBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Take everything out of a profile; what was said stays, and so does the template."""
+    acting, subject = _profile(memos, caller, body, body.profile_template_id)
+    with deleting():
+        memos.profile.clear(acting.home, subject, actor=acting.actor)
+    return ok({"success": True})
+
+
+def _template(binding: Binding, known: dict[str, Template]) -> Template:
+    """Return the template a binding names. Raises: InvalidInput, NotFound."""
+    name = required("profile_template_id", binding.profile_template_id)
+    if binding.template is not None:
+        return read_template({"name": name, **binding.template})
+    found = standard() if name == STANDARD else known.get(name)
+    if found is None:
+        raise NotFound("profile template", name, "Send it along as `template`, or name `standard`.")
+    return found
+
+
+def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) -> tuple[RequestIdentity, str]:
+    """Return whose profile it is, and as whom its subject speaks in the cube. Raises: NotFound."""
+    name = required("profile_template_id", template)
+    acting = shapes.subject(memos, caller, body)
+    own = memos.profile.template(acting.home, actor=acting.actor)
+    if name != own.name and not (name == STANDARD and own.name == standard().name):
+        raise NotFound("profile template", name, f"The profile follows {own.name!r}.")
+    subjects = memos.profile.subjects(acting.home, actor=acting.actor)
+    usual = str(Role.USER if body.user_id else Role.ASSISTANT)
+    return acting, subjects[0] if len(subjects) == 1 and usual not in subjects else usual
+
+
+def _text(name: str, value: Json) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return shown(value)
+    raise InvalidInput(f"metadata.{shown(name)}", "must be a text or a number")

@@ -8,10 +8,9 @@ from typing import Any, Final
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
-from memos.api.auth import Who
-from memos.api.families import Asked, Opened
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.dialects import RequestIdentity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.openmem import details, shapes
 from memos.api.openmem.shapes import Body, Subject, bounded, check_tokens, deleting, ok, only_one, required
 from memos.core.identities import Caller
 from memos.core.types import CubeKind, Hit, ItemType, Json
@@ -31,9 +30,14 @@ _NOTE: Final = (
     "what the user asks for now comes first, then explicit preferences, then implicit ones."
 )
 _VIEWS: Final = {
-    "memory": details.MEMORY, "preference": details.PREFERENCE, "tool": details.TOOL, "tool_memory": details.TOOL,
-    "skill": details.SKILL, "profile": details.PROFILE, "event": details.EVENT,
-}  # fmt: skip
+    "memory": details.MEMORY,
+    "preference": details.PREFERENCE,
+    "tool": details.TOOL,
+    "tool_memory": details.TOOL,
+    "skill": details.SKILL,
+    "profile": details.PROFILE,
+    "event": details.EVENT,
+}
 _TYPES: Final = {
     "WorkingMemory": frozenset({ItemType.MESSAGE, ItemType.WORKING}),
     "LongTermMemory": details.PLAIN - {ItemType.MESSAGE, ItemType.WORKING, ItemType.USER},
@@ -103,7 +107,7 @@ class DeleteBody(Body):
 
 
 @router.post("/search/memory")
-def search_memory(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def search_memory(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return the best memories for a question, each kind in its own list."""
     query = required("query", body.query)
     check_tokens("query", query, _QUERY_TOKENS)
@@ -114,16 +118,16 @@ def search_memory(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, A
         raise InvalidInput("context_format", f"{shown(body.context_format)} is unknown; use memory")
     if len(body.knowledgebase_ids or ()) > _MOST_BASES:
         raise InvalidInput("knowledgebase_ids", f"names more than the {_MOST_BASES} that are searched at once")
-    limits, acting = _limits(body), scopes.known(memos, caller, body)
+    limits, acting = _limits(body), shapes.known(memos, caller, body)
     # What belongs to the key's owner, such as its knowledge bases, is not its users' to name: the owner asks.
     actor = caller.identity.id if acting is None or caller.identity.admin else acting.actor
     cubes = {
         "user": [] if acting is None else [acting.home],
-        "public": scopes.readable_public(memos, actor),
-        "knowledgebase": scopes.knowledge(memos, caller, body.knowledgebase_ids),
+        "public": shapes.readable_public(memos, actor),
+        "knowledgebase": shapes.knowledge(memos, caller, body.knowledgebase_ids),
     }
     where = list(dict.fromkeys(name for names in cubes.values() for name in names))
-    chosen = scopes.scoped_filter(body.filter, cubes)
+    chosen = shapes.scoped_filter(body.filter, cubes)
     found: list[tuple[Any, float | None]] = []
     for kinds, most in limits if where else ():
         types = {"type": {"in": sorted(str(kind) for kind in kinds)}}
@@ -137,7 +141,7 @@ def search_memory(body: SearchBody, memos: Opened, caller: Asked) -> dict[str, A
 
 
 @router.post("/get/memory")
-def get_memory(body: PageBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_memory(body: PageBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return a page of somebody's memories, the newest first, each kind in its own list."""
     size = 10 if body.size is None else bounded("size", body.size, 10, _PAGE)
     number = 1 if body.page is None else body.page
@@ -150,7 +154,7 @@ def get_memory(body: PageBody, memos: Opened, caller: Asked) -> dict[str, Any]:
         kinds |= details.KINDS[details.TOOL] | details.KINDS[details.SKILL]
     if (views := _views(body.include_memory_view)) is not None:
         kinds &= _types_of(views)
-    acting, total, lists = scopes.known(memos, caller, body), 0, details.empty()
+    acting, total, lists = shapes.known(memos, caller, body), 0, details.empty()
     if acting is not None and kinds:
         types: Json = {"type": {"in": sorted(str(kind) for kind in kinds)}}
         narrowed = {"and": [types, body.filter]} if body.filter else types
@@ -161,13 +165,13 @@ def get_memory(body: PageBody, memos: Opened, caller: Asked) -> dict[str, Any]:
 
 
 @router.get("/get/memory/{memory_id:path}")
-def get_one(memory_id: str, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_one(memory_id: str, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return one memory with its sources."""
     return ok(details.detail(memos.get(memory_id, actor=caller.identity.id)))
 
 
 @router.post("/update/memory")
-def update_memory(body: UpdateBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def update_memory(body: UpdateBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Change a memory's text, title or status; return it as it is then."""
     id_, me = required("memory_id", body.memory_id), caller.identity.id
     if not (body.content or body.title or body.status):
@@ -189,7 +193,7 @@ def update_memory(body: UpdateBody, memos: Opened, caller: Asked) -> dict[str, A
 
 
 @router.post("/delete/memory")
-def delete_memory(body: DeleteBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take memories out of sight; they are erased when the retention period is over."""
     given = {name: getattr(body, name) for name in ("memory_ids", "user_id", "agent_id", "filter")}
     which = only_one(**{name: value or None for name, value in given.items()})
@@ -214,11 +218,15 @@ def _limits(body: SearchBody) -> list[tuple[frozenset[ItemType], int]]:
     wanted = [
         (True, details.PLAIN, details.MEMORY, "memory_limit_number"),
         (True, details.KINDS[details.PROFILE], details.PROFILE, "memory_limit_number"),
-        (body.include_preference is not False, details.KINDS[details.PREFERENCE], details.PREFERENCE,
-         "preference_limit_number"),
+        (
+            body.include_preference is not False,
+            details.KINDS[details.PREFERENCE],
+            details.PREFERENCE,
+            "preference_limit_number",
+        ),
         (bool(body.include_tool_memory), details.KINDS[details.TOOL], details.TOOL, "tool_memory_limit_number"),
         (bool(body.include_skill), details.KINDS[details.SKILL], details.SKILL, "skill_limit_number"),
-    ]  # fmt: skip
+    ]
     limits = []
     for included, types, view, field in wanted:
         most = bounded(field, getattr(body, field), 6, _MOST)
@@ -254,8 +262,8 @@ def _only(lists: dict[str, list[details.Detail]], names: Sequence[str] | None) -
             lists[name] = []
 
 
-def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> Who:
-    return scopes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
+def _whose(memos: MemOS, caller: Caller, body: DeleteBody) -> RequestIdentity:
+    return shapes.subject(memos, caller, Subject(user_id=body.user_id, agent_id=body.agent_id))
 
 
 def _changeable(memos: MemOS, caller: Caller) -> list[str]:

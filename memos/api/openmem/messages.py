@@ -10,13 +10,12 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.auth import Who
-from memos.api.families import Asked, Opened
-from memos.api.openmem import details
-from memos.api.openmem import shapes as scopes
+from memos.api.dialects import RequestIdentity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.openmem import details, shapes
 from memos.api.openmem.files import without_files
 from memos.api.openmem.shapes import Body, Names, Subject, bounded, check_tokens, ok, required, said, storing
-from memos.api.waiting import look, looks
+from memos.api.streaming import poll, poll_for
 from memos.core.identities import Caller
 from memos.core.types import Json, TaskState
 from memos.errors import BackendTimeout, Conflict, NotFound
@@ -78,37 +77,39 @@ class StatusBody(Body):
 
 
 @router.post("/add/message")
-async def add_message(body: AddBody, request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_message(body: AddBody, request: Request, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Store messages; they are durable and can be found when this answers, and are read finely afterwards."""
     submission = await to_thread.run_sync(_store, memos, caller, body)
-    receipt = await look(request, lambda: _receipt(memos, submission))
+    receipt = await poll(request, lambda: _receipt(memos, submission))
     if body.async_mode is False:
-        async for receipt in looks(request, lambda: _receipt(memos, submission), _WAIT_S):
+        async for receipt in poll_for(request, lambda: _receipt(memos, submission), _WAIT_S):
             if receipt["status"] != Progress.RUNNING:
                 break
     return ok(receipt)
 
 
 @router.post("/add/feedback")
-async def add_feedback(body: FeedbackBody, request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+async def add_feedback(
+    body: FeedbackBody, request: Request, memos: CurrentMemos, caller: CurrentCaller
+) -> dict[str, Any]:
     """Store a correction as the newest statement; what it contradicts is superseded."""
     submission = await to_thread.run_sync(_correct, memos, caller, body)
     if submission is None:
-        async for submission in looks(request, lambda: _correct(memos, caller, body), _WAIT_S):
+        async for submission in poll_for(request, lambda: _correct(memos, caller, body), _WAIT_S):
             if submission is not None:
                 break
         else:
             raise BackendTimeout("The same feedback is still being stored: send it again in a minute.")
     stored = submission
-    return ok(await look(request, lambda: _receipt(memos, stored)))
+    return ok(await poll(request, lambda: _receipt(memos, stored)))
 
 
 @router.post("/get/message")
-def get_message(body: MessagesBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_message(body: MessagesBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return the latest messages of a conversation, in order."""
     most = bounded("message_limit_number", body.message_limit_number, 6, _MOST_MESSAGES)
     conversations = bounded("conversation_limit_number", body.conversation_limit_number, 1, _MOST_MESSAGES)
-    acting = scopes.known(memos, caller, body)
+    acting = shapes.known(memos, caller, body)
     found: list[details.Detail] = []
     if acting is not None and most:
         wanted: dict[str, Json] = {"type": "message"}
@@ -125,7 +126,7 @@ def get_message(body: MessagesBody, memos: Opened, caller: Asked) -> dict[str, A
 
 
 @router.post("/get/status")
-def get_status(body: StatusBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def get_status(body: StatusBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Return how far the reading is of what was added: in a list of one, as all clients understand it."""
     task = required("task_id", body.task_id)
     me = caller.identity
@@ -162,25 +163,33 @@ def _added(
     given = {"app_id": body.app_id, "source": body.source, **names}
     info = {**(body.info or {}), **{name: value for name, value in given.items() if value is not None}}
     receipt = memos.add(
-        messages, cube=cube, actor=actor, conversation=body.conversation_id, tags=body.tags or (), info=info,
-        idempotency_key=key, mode="fine",
-    )  # fmt: skip
+        messages,
+        cube=cube,
+        actor=actor,
+        conversation=body.conversation_id,
+        tags=body.tags or (),
+        info=info,
+        idempotency_key=key,
+        mode="fine",
+    )
     return list(receipt.item_ids)
 
 
 def _targets(memos: MemOS, caller: Caller, body: AddBody) -> list[tuple[dict[str, str], str, str]]:
     """Return under which names, for whom and where messages are stored."""
-    people = scopes.everybody(memos, caller, body.user_id, body.agent_id)
+    people = shapes.everybody(memos, caller, body.user_id, body.agent_id)
     targets = [(names, acting.actor, acting.home) for names, acting in people]
     first = people[0][0]
     return [*targets, *((first, actor, cube) for actor, cube in _besides(memos, caller, people[0][1], body))]
 
 
-def _besides(memos: MemOS, caller: Caller, acting: Who, body: AddBody | FeedbackBody) -> list[tuple[str, str]]:
+def _besides(
+    memos: MemOS, caller: Caller, acting: RequestIdentity, body: AddBody | FeedbackBody
+) -> list[tuple[str, str]]:
     """Return where else something goes that a request allows: what is public, and knowledge bases."""
     me = caller.identity.id
-    bases = scopes.knowledge(memos, caller, body.allow_knowledgebase_ids)
-    cubes = [*([scopes.public_cube(memos, caller)] if body.allow_public else []), *bases]
+    bases = shapes.knowledge(memos, caller, body.allow_knowledgebase_ids)
+    cubes = [*([shapes.public_cube(memos, caller)] if body.allow_public else []), *bases]
     return [(me, cube) for cube in cubes if cube != acting.home]
 
 
@@ -188,7 +197,7 @@ def _correct(memos: MemOS, caller: Caller, body: FeedbackBody) -> Submission | N
     """Store a correction; None while another request with the same is doing it."""
     text = required("feedback_content", body.feedback_content)
     check_tokens("feedback_content", text, ADD_TOKENS)
-    [(_, acting)] = scopes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
+    [(_, acting)] = shapes.everybody(memos, caller, required("user_id", body.user_id), body.agent_id)
     targets = [(acting.actor, acting.home), *_besides(memos, caller, acting, body)]
     with storing():
         submission = memos.submissions.take(caller.identity.id, same("add/feedback", body), [c for _, c in targets])

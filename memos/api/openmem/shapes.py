@@ -7,9 +7,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from memos.api.auth import NoKey, Who, who
+from memos.api.auth import Unauthenticated
+from memos.api.dialects import RequestIdentity, envelope, error_envelope, resolve_identity
 from memos.core.identities import EVERYONE, Caller
 from memos.core.tokens import estimate_tokens
 from memos.core.types import CubeKind, Json
@@ -52,7 +53,7 @@ def number_of(error: MemosError, status: int) -> int:
     own = getattr(error, "number", None)
     if isinstance(own, int):
         return own
-    if isinstance(error, NoKey):
+    if isinstance(error, Unauthenticated):
         return 40130
     if isinstance(error, NotFound):
         return _NO_SUCH.get(error.what, 40307)
@@ -65,13 +66,12 @@ def number_of(error: MemosError, status: int) -> int:
 
 def ok(data: Json) -> dict[str, Any]:
     """Return data as these routes answer it."""
-    return {"code": 0, "message": "ok", "data": data}
+    return envelope(0, "ok", data)
 
 
-def show(error: MemosError, status: int) -> Response:
+def error_response(error: MemosError, status: int) -> Response:
     """Return an error as these routes show it."""
-    told = {"code": number_of(error, status), "message": str(error), "data": None}
-    return JSONResponse(told, TooLong.status if isinstance(error, TooLong) else status)
+    return error_envelope(error, number_of(error, status), TooLong.status if isinstance(error, TooLong) else status)
 
 
 @contextmanager
@@ -165,13 +165,13 @@ ALL: Final = "all"
 _SCOPES: Final = frozenset({"user", "public", "knowledgebase"})
 
 
-def subject(memos: MemOS, caller: Caller, body: Subject, *, new: bool = False) -> Who:
+def subject(memos: MemOS, caller: Caller, body: Subject, *, new: bool = False) -> RequestIdentity:
     """Return for whom a request acts. Raises: InvalidInput, PermissionDenied, NotFound."""
     agent = only_one(user_id=body.user_id, agent_id=body.agent_id) == "agent_id"
-    return who(memos, caller, body.agent_id if agent else body.user_id, agent=agent, new=new)
+    return resolve_identity(memos, caller, body.agent_id if agent else body.user_id, agent=agent, new=new)
 
 
-def known(memos: MemOS, caller: Caller, body: Subject) -> Who | None:
+def known(memos: MemOS, caller: Caller, body: Subject) -> RequestIdentity | None:
     """Return for whom a request acts that only looks; None when an admin names nobody yet."""
     try:
         return subject(memos, caller, body)
@@ -181,7 +181,9 @@ def known(memos: MemOS, caller: Caller, body: Subject) -> Who | None:
         return None
 
 
-def everybody(memos: MemOS, caller: Caller, users: Names, agents: Names) -> list[tuple[dict[str, str], Who]]:
+def everybody(
+    memos: MemOS, caller: Caller, users: Names, agents: Names
+) -> list[tuple[dict[str, str], RequestIdentity]]:
     """Return for whom something is stored, with the names it is stored under.
 
     Users come first: with both, an agent is the one that stores for them. Raises: InvalidInput, PermissionDenied.
@@ -189,11 +191,11 @@ def everybody(memos: MemOS, caller: Caller, users: Names, agents: Names) -> list
     named = {"user_id": _names("user_id", users), "agent_id": _names("agent_id", agents)}
     if not named["user_id"]:
         required("user_id or agent_id", named["agent_id"])
-        return [({"agent_id": id_}, who(memos, caller, id_, agent=True)) for id_ in named["agent_id"]]
+        return [({"agent_id": id_}, resolve_identity(memos, caller, id_, agent=True)) for id_ in named["agent_id"]]
     if len(named["agent_id"]) > 1:
         raise InvalidInput("agent_id", "names several agents; with users give one at the most")
     by = {"agent_id": named["agent_id"][0]} if named["agent_id"] else {}
-    return [({"user_id": id_, **by}, who(memos, caller, id_)) for id_ in named["user_id"]]
+    return [({"user_id": id_, **by}, resolve_identity(memos, caller, id_)) for id_ in named["user_id"]]
 
 
 def knowledge(memos: MemOS, caller: Caller, ids: Sequence[str] | None) -> list[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from memos.api.families import family
-from memos.api.product import chats, cubes, memories, search, tasks
-from memos.api.product.shapes import show
+from memos.api.families import create_group
+from memos.api.product import chats, memories, tasks
+from memos.api.product.shapes import error_response
 from memos.kernel.memos import MemOS
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     open_paths = frozenset({"/health"})
-    app = family("memstrata, /product", memos, show, local_token=local_token, open_paths=open_paths)
-    for routes in (memories, search, cubes, chats, tasks):
-        app.include_router(routes.router)
+    app = create_group("memstrata, /product", memos, error_response, local_token=local_token, open_paths=open_paths)
+    for router in (memories.router, tasks.cubes_router, chats.router, tasks.router):
+        app.include_router(router)
     return app

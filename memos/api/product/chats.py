@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,11 +11,12 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from memos.api.families import Asked, Opened
-from memos.api.product.shapes import Body, acting, done
-from memos.api.streaming import Streamed, Talking
-from memos.api.waiting import HEADERS
+from memos.api.dialects import chat_options, chat_response, typed_event
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.product.shapes import Body, done, identity_and_cubes
+from memos.api.streaming import CurrentRunner
 from memos.core.identities import Caller
+from memos.core.types import Mode
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult
 from memos.kernel.memos import MemOS
@@ -48,46 +48,45 @@ class ChatBody(Body):
 
 
 @router.post("/complete")
-async def complete(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> dict[str, Any]:
+async def complete(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> dict[str, Any]:
     """Answer a question with what is remembered, and remember the exchange."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
-    result = await talks.whole(request, lambda: memos.chat.steps(body.query, **options))
+    result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options))
     return done({"response": result.text, "reasoning": ""})
 
 
 @router.post("/stream")
-async def stream(body: ChatBody, memos: Opened, caller: Asked, talks: Talking) -> Response:
+async def stream(body: ChatBody, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner) -> Response:
     """Answer as it comes in: events `{type, data}` of type text, reference, end or error."""
     options = await to_thread.run_sync(partial(_options, memos, caller, body))
-    pieces = await talks.begin(lambda: memos.chat.stream(body.query, **options))
-    return Streamed(_events(pieces), media_type="text/event-stream", headers=HEADERS)
+    pieces = await runner.start(lambda: memos.chat.stream(body.query, **options))
+    return chat_response(pieces, _events)
 
 
 def _options(memos: MemOS, caller: Caller, body: ChatBody) -> ChatOptions:
-    whom, cubes = acting(memos, caller, body.user_id, body.readable_cube_ids)
-    return ChatOptions(
-        cubes=cubes, actor=whom.actor, conversation=body.session_id, history=body.history or [],
-        system_prompt=body.system_prompt, top_k=body.top_k, filter=body.filter, relevance=body.relativity,
-        max_tokens=body.max_tokens, temperature=body.temperature, top_p=body.top_p,
-        working=body.include_preference, store=body.add_message_on_answer,
-        store_in=body.writable_cube_ids[0] if body.writable_cube_ids else whom.home,
-    )  # fmt: skip
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.readable_cube_ids)
+    return chat_options(
+        body,
+        cubes=cubes,
+        actor=acting.actor,
+        conversation=body.session_id,
+        history=body.history or [],
+        relevance=body.relativity,
+        working=body.include_preference,
+        store=body.add_message_on_answer,
+        store_in=body.writable_cube_ids[0] if body.writable_cube_ids else acting.home,
+        mode=Mode.ROUGH,
+    )
 
 
-async def _events(pieces: AsyncGenerator[str | ChatResult]) -> AsyncGenerator[str]:
-    try:
-        async for piece in pieces:
-            if isinstance(piece, ChatResult):
-                cited = [{"memory_id": each.item, "memory": each.memory} for each in piece.cited]
-                yield _event("reference", cited)
-                yield _event("end", piece.text)
-            else:
-                yield _event("text", piece)
-    except MemosError as error:
-        yield _event("error", str(error))
-    finally:
-        await pieces.aclose()
-
-
-def _event(kind: str, data: Any) -> str:
-    return f"data: {json.dumps({'type': kind, 'data': data})}\n\n"
+def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
+    match piece:
+        case ChatResult():
+            yield typed_event("reference", [{"memory_id": each.item, "memory": each.memory} for each in piece.cited])
+            yield typed_event("end", piece.text)
+        case MemosError():
+            yield typed_event("error", str(piece))
+        case text:
+            yield typed_event("text", text)

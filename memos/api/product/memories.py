@@ -1,4 +1,4 @@
-"""`/product/add`, `/product/delete_memory` and `/product/feedback`: what changes memories."""
+"""Routes of `/product` that add, search, read, correct and delete memories."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
-from memos.api.product.shapes import Body, acting, done, memory_type
-from memos.api.waiting import looks
-from memos.core.types import AddReceipt, Item, Json, Mode
+from memos.api.dialects import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.product.shapes import Body, bucket, buckets, done, identity_and_cubes, memory, memory_type, types_named
+from memos.api.streaming import poll_for
+from memos.core.types import AddReceipt, Hit, Item, Json, Mode
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.memos import MemOS
+from memos.kernel.search import Kind, only
 
 router = APIRouter()
 
@@ -41,8 +43,8 @@ class AddBody(Body):
     is_feedback: bool = False
 
 
-@router.post("/add")
-async def add(body: AddBody, request: Request, memos: Opened, caller: Asked) -> dict[str, Any]:
+@router.post("/add", name="add")
+async def add_memory(body: AddBody, request: Request, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Store messages; with `sync` and `fine` this answers when they are read into facts too."""
     if body.async_mode not in {"async", "sync"}:
         raise InvalidInput("async_mode", "must be async or sync")
@@ -50,25 +52,33 @@ async def add(body: AddBody, request: Request, memos: Opened, caller: Asked) -> 
         raise InvalidInput("mode", "must be fast or fine")
     if body.is_feedback:
         return done(await to_thread.run_sync(partial(_corrected, memos, caller, body)), "Feedback processed")
-    whom, cubes = await to_thread.run_sync(partial(acting, memos, caller, body.user_id, body.writable_cube_ids))
+    acting, cubes = await to_thread.run_sync(
+        partial(identity_and_cubes, memos, caller, body.user_id, body.writable_cube_ids)
+    )
     finely = body.async_mode == "async" or body.mode == "fine"
     receipts = []
     for cube in cubes:
         storing = partial(
-            memos.add, body.messages, cube=cube, actor=whom.actor, conversation=body.session_id,
-            tags=body.custom_tags or [], info=body.info, mode=Mode.FINE if finely else Mode.ROUGH,
+            memos.add,
+            body.messages,
+            cube=cube,
+            actor=acting.actor,
+            conversation=body.session_id,
+            tags=body.custom_tags or [],
+            info=body.info,
+            mode=Mode.FINE if finely else Mode.ROUGH,
             idempotency_key=None if body.task_id is None else task_key(body.task_id),
-        )  # fmt: skip
+        )
         receipts.append(await to_thread.run_sync(storing))
     if body.async_mode == "sync":
         for receipt in receipts:
             if receipt.task is not None:
-                await _ended(request, memos, receipt.task, whom.actor)
-    return done(await to_thread.run_sync(partial(_stored, memos, whom.actor, receipts)), _ADDED)
+                await _ended(request, memos, receipt.task, acting.actor)
+    return done(await to_thread.run_sync(partial(_stored, memos, acting.actor, receipts)), _ADDED)
 
 
 async def _ended(request: Request, memos: MemOS, task: str, actor: str) -> None:
-    async for found in looks(request, partial(memos.tasks.get, task, actor=actor), _LONGEST_S):
+    async for found in poll_for(request, partial(memos.tasks.get, task, actor=actor), _LONGEST_S):
         if found.ended:
             return
 
@@ -103,16 +113,16 @@ class DeleteBody(Body):
     session_id: str | None = None
 
 
-@router.post("/delete_memory")
-def delete(body: DeleteBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+@router.post("/delete_memory", name="delete")
+def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Delete memories, or files with what was read of them; `memos rollback` brings memories back for a time."""
     chosen = body.filter is not None or body.user_id is not None or body.session_id is not None
     if [bool(body.memory_ids), bool(body.file_ids), chosen].count(True) != 1:
         raise InvalidInput(
             "memory_ids", "exactly one of memory_ids, file_ids, or filter, user_id and session_id is taken"
         )
-    whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
-    actor = whom.actor if body.user_id else caller.identity.id
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
+    actor = acting.actor if body.user_id else caller.identity.id
     if body.memory_ids:
         if body.writable_cube_ids and {memos.get(id_, actor=actor).cube for id_ in body.memory_ids} - set(cubes):
             raise NotFound("memory", "in these cubes", "Name the cubes it is in, or none.")
@@ -145,11 +155,11 @@ class FeedbackBody(Body):
 
 
 @router.post("/feedback")
-def feedback(body: FeedbackBody, memos: Opened, caller: Asked) -> dict[str, Any]:
+def feedback(body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
     """Take a correction in plain words; what it replaces is superseded and stays in history."""
-    whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
     return done(
-        [_correct(memos, whom.actor, cube, body) for cube in cubes],
+        [_correct(memos, acting.actor, cube, body) for cube in cubes],
         "Feedback processed",
     )
 
@@ -157,9 +167,13 @@ def feedback(body: FeedbackBody, memos: Opened, caller: Asked) -> dict[str, Any]
 def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[str, Any]:
     mine = [id_ for id_ in body.retrieved_memory_ids or [] if memos.get(id_, actor=actor).cube == cube]
     receipt = memos.feedback(
-        body.feedback_content, cube=cube, actor=actor, conversation=body.session_id, item_ids=mine,
+        body.feedback_content,
+        cube=cube,
+        actor=actor,
+        conversation=body.session_id,
+        item_ids=mine,
         chat_time=body.feedback_time,
-    )  # fmt: skip
+    )
     new = memos.get(receipt.item_id, cube=cube, actor=actor)
     record: dict[str, Any] = {"add": [{"id": new.id, "text": new.memory, "source_doc_id": None}], "update": []}
     for old in receipt.superseded:
@@ -170,21 +184,195 @@ def _correct(memos: MemOS, actor: str, cube: str, body: FeedbackBody) -> dict[st
     return {"answer": answer if body.corrected_answer else "", "record": record}
 
 
-def _corrected(memos: MemOS, caller: Asked, body: AddBody) -> list[dict[str, Any]]:
+def _corrected(memos: MemOS, caller: CurrentCaller, body: AddBody) -> list[dict[str, Any]]:
     """Take the newest words of a user that were sent as an add for a correction."""
     said = [body.messages] if isinstance(body.messages, str | dict) else body.messages
     words = [each if isinstance(each, str) else each.get("content") for each in said if isinstance(each, str | dict)]
     if not words or not isinstance(words[-1], str):
         raise InvalidInput("messages", "with is_feedback must end with the correction as text")
     correction = FeedbackBody(
-        user_id=body.user_id, feedback_content=words[-1], session_id=body.session_id,
+        user_id=body.user_id,
+        feedback_content=words[-1],
+        session_id=body.session_id,
         writable_cube_ids=body.writable_cube_ids,
-    )  # fmt: skip
-    whom, cubes = acting(memos, caller, body.user_id, body.writable_cube_ids)
-    made = [_correct(memos, whom.actor, cube, correction) for cube in cubes]
+    )
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.writable_cube_ids)
+    made = [_correct(memos, acting.actor, cube, correction) for cube in cubes]
     ids = [(cube, record["record"]["add"][0]["id"]) for cube, record in zip(cubes, made, strict=True)]
-    items = [memos.get(id_, cube=cube, actor=whom.actor) for cube, id_ in ids]
+    items = [memos.get(id_, cube=cube, actor=acting.actor) for cube, id_ in ids]
     return [
         {"memory": item.memory, "memory_id": item.id, "memory_type": memory_type(item), "cube_id": item.cube}
         for item in items
     ]
+
+
+_PER_CUBE = 10_000
+_MOST_IDS = 1_000
+_KINDS = {"text_mem": Kind.MEMORY, "pref_mem": Kind.PREFERENCE, "tool_mem": Kind.TOOL, "skill_mem": Kind.SKILL}
+# What clients mean by saying nothing. The best few stay whatever their relevance: a short question in other words than
+# the memory's has little of it, and no answer at all would look as if nothing was remembered.
+_RELEVANT = 0.45
+_AT_LEAST = 3
+_PREFERENCES = "What is known of what the user wants; follow it where it bears on the request."
+
+
+class SearchBody(Body):
+    """A question."""
+
+    query: str
+    user_id: str
+    readable_cube_ids: list[str] | None = None
+    mode: str = "fast"
+    session_id: str | None = None
+    top_k: int = Field(10, ge=1)
+    relativity: float | None = None
+    dedup: str | None = None
+    include_preference: bool = True
+    pref_top_k: int = Field(6, ge=0)
+    search_tool_memory: bool = True
+    tool_mem_top_k: int = Field(6, ge=0)
+    include_skill_memory: bool = True
+    skill_mem_top_k: int = Field(3, ge=0)
+    filter: dict[str, Any] | None = None
+    internet_search: bool = False
+    search_memory_type: str | None = None
+    reference_time: Any = None
+    rerank: bool | None = None
+
+
+@router.post("/search", name="search")
+def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return what is found of each kind, by cube."""
+    if body.internet_search:
+        raise InvalidInput("internet_search", "is not done here: memory only; leave it out")
+    if body.mode not in {"fast", "fine", "mixture"}:
+        raise InvalidInput("mode", "must be fast, fine or mixture")
+    if body.dedup not in {None, "no", "sim", "mmr"}:
+        raise InvalidInput("dedup", "must be no, sim or mmr")
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.readable_cube_ids)
+    limits: dict[str, int] = {
+        Kind.MEMORY: body.top_k,
+        Kind.PREFERENCE: body.pref_top_k if body.include_preference else 0,
+        Kind.TOOL: body.tool_mem_top_k if body.search_tool_memory else 0,
+        Kind.SKILL: body.skill_mem_top_k if body.include_skill_memory else 0,
+    }
+    found = memos.recall(
+        body.query,
+        limits,
+        cubes=cubes,
+        actor=acting.actor,
+        filter=body.filter,
+        relevance=body.relativity or 0,
+        reference_time=body.reference_time,
+        rerank=None if body.rerank else body.rerank,
+    )
+    if body.relativity is None:
+        found = {kind: _usual(hits) for kind, hits in found.items()}
+    data: dict[str, Any] = {name: buckets(cubes, found[kind]) for name, kind in _KINDS.items()}
+    preferences = [hit.item.memory for hit in found[Kind.PREFERENCE]]
+    data |= {"act_mem": [], "para_mem": [], "pref_string": "\n".join(f"- {text}" for text in preferences)}
+    data["pref_note"] = _PREFERENCES if preferences else ""
+    return done(data)
+
+
+def _usual(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    return tuple(hit for place, hit in enumerate(hits) if place < _AT_LEAST or hit.relevance >= _RELEVANT)
+
+
+class GetBody(Body):
+    """Which memories of a cube to show."""
+
+    mem_cube_id: str
+    user_id: str | None = None
+    include_preference: bool = True
+    include_tool_memory: bool = True
+    include_skill_memory: bool = True
+    filter: dict[str, Any] | None = None
+    page: int | None = Field(None, ge=1)
+    page_size: int | None = Field(None, ge=1, le=_PER_CUBE)
+
+
+@router.post("/get_memory")
+def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return a cube's memories of each kind, all or a page of each."""
+    acting = resolve_identity(memos, caller, body.user_id, new=False)
+    size = body.page_size or _PER_CUBE
+    skipped = ((body.page or 1) - 1) * size
+    wanted = {
+        "text_mem": True,
+        "pref_mem": body.include_preference,
+        "tool_mem": body.include_tool_memory,
+        "skill_mem": body.include_skill_memory,
+    }
+    data = {}
+    for name, kind in _KINDS.items():
+        found: list[Item] = []
+        if wanted[name]:
+            chosen = only(kind, body.filter)
+            found = memos.list(cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped)
+        data[name] = [bucket(body.mem_cube_id, [memory(item) for item in found])]
+    return done(data)
+
+
+@router.get("/get_memory/{memory_id}")
+def get_memory(memory_id: str, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return one memory."""
+    return done(memory(memos.get(memory_id, actor=caller.identity.id)))
+
+
+@router.post("/get_memory_by_ids")
+def get_memory_by_ids(memory_ids: list[str], memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return memories in the order of their ids; all or none."""
+    if len(memory_ids) > _MOST_IDS:
+        raise InvalidInput("memory_ids", f"has {len(memory_ids):,} ids, at most {_MOST_IDS:,} are taken")
+    return done({"memories": [memory(memos.get(id_, actor=caller.identity.id)) for id_ in memory_ids]})
+
+
+class GetAllBody(Body):
+    """What to show of a user's cubes."""
+
+    user_id: str
+    memory_type: str = "text_mem"
+    mem_cube_ids: list[str] | None = None
+    search_query: str | None = None
+    search_type: str | None = None
+
+
+@router.post("/get_all")
+def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dict[str, Any]:
+    """Return every memory of cubes with how they hang together, or those a query finds."""
+    acting, cubes = identity_and_cubes(memos, caller, body.user_id, body.mem_cube_ids)
+    if body.memory_type in {"act_mem", "para_mem"}:
+        return done([{"cube_id": cube, "memories": [], "memory_statistics": {}} for cube in cubes])
+    kind = _KINDS.get(body.memory_type)
+    if kind is None and not (types := types_named(body.memory_type)):
+        raise InvalidInput("memory_type", f"is none of {', '.join([*_KINDS, 'act_mem', 'para_mem'])}")
+    chosen = only(kind) if kind is not None else {"type": {"in": types}}
+    shown = []
+    for cube in cubes:
+        if body.search_query:
+            hits = memos.search(body.search_query, cubes=[cube], actor=acting.actor, top_k=100, filter=chosen).hits
+            items = [hit.item for hit in hits]
+        else:
+            items = memos.list(cube=cube, actor=acting.actor, filter=chosen, limit=_PER_CUBE)
+        shown.append({"cube_id": cube, "memories": [_graph(items)], "memory_statistics": _counts(items)})
+    return done(shown)
+
+
+def _graph(items: list[Item]) -> dict[str, Any]:
+    """Return items as nodes; the edges lead from what is derived to what it is derived from, where both are shown."""
+    ids = {item.id for item in items}
+    edges = [
+        {"source": item.superseded_by, "target": item.id, "type": "SUPERSEDES"}
+        for item in items
+        if item.superseded_by in ids
+    ]
+    return {"nodes": [memory(item) for item in items], "edges": edges}
+
+
+def _counts(items: list[Item]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for item in items:
+        name = memory_type(item)
+        counts[name] = counts.get(name, 0) + 1
+    return counts

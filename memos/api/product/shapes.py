@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from memos.api.auth import Who, who
+from memos.api.dialects import RequestIdentity, envelope, error_envelope, resolve_identity
 from memos.api.serialization import view
 from memos.core.identities import Caller
 from memos.core.types import Hit, Item, ItemType, Trust
@@ -27,21 +27,21 @@ class Body(BaseModel):
 
 def done(data: Any, message: str = "ok") -> dict[str, Any]:
     """Return a good answer."""
-    return {"code": 200, "message": message, "data": data}
+    return envelope(200, message, data)
 
 
-def show(error: MemosError, status: int) -> Response:
+def error_response(error: MemosError, status: int) -> Response:
     """Return an error as these routes show it."""
-    told: dict[str, Any] = {"code": status, "message": str(error), "data": None, "error": error.code}
-    if isinstance(error, InvalidInput):
-        told["field"] = error.field
-    return JSONResponse(told, status)
+    field = {"field": error.field} if isinstance(error, InvalidInput) else {}
+    return error_envelope(error, status, status, error=error.code, **field)
 
 
-def acting(memos: MemOS, caller: Caller, user_id: str | None, cubes: list[str] | None) -> tuple[Who, list[str]]:
-    """Return for whom a request acts and the cubes it names, the user's own when it names none."""
-    whom = who(memos, caller, user_id)
-    return whom, list(dict.fromkeys(cubes)) if cubes else [whom.home]
+def identity_and_cubes(
+    memos: MemOS, caller: Caller, user_id: str | None, cubes: list[str] | None
+) -> tuple[RequestIdentity, list[str]]:
+    """Return the identity a request acts for, and its cubes; an empty list of cubes means none are named."""
+    acting = resolve_identity(memos, caller, user_id)
+    return acting, acting.cubes(list(dict.fromkeys(cubes)) if cubes else None)
 
 
 _MEMORY_TYPES = {
@@ -73,15 +73,26 @@ def memory(item: Item, relevance: float | None = None) -> dict[str, Any]:
     """Return a memory as clients read it."""
     metadata: dict[str, Any] = {
         **{name: value for name, value in item.info.items() if name not in {"memory", "id"}},
-        "id": item.id, "memory": item.memory, "memory_type": memory_type(item), "type": str(item.type),
-        "status": _status(item), "tier": str(item.tier), "key": item.key, "value": item.value,
-        "tags": list(item.tags), "info": view(item.info), "confidence": item.confidence,
-        "session_id": item.conversation, "entities": list(item.entities), "created_at": item.created_at.isoformat(),
-        "updated_at": item.updated_at.isoformat(), "version": item.version,
+        "id": item.id,
+        "memory": item.memory,
+        "memory_type": memory_type(item),
+        "type": str(item.type),
+        "status": _status(item),
+        "tier": str(item.tier),
+        "key": item.key,
+        "value": item.value,
+        "tags": list(item.tags),
+        "info": view(item.info),
+        "confidence": item.confidence,
+        "session_id": item.conversation,
+        "entities": list(item.entities),
+        "created_at": item.created_at.isoformat(),
+        "updated_at": item.updated_at.isoformat(),
+        "version": item.version,
         "valid_from": None if item.valid_from is None else item.valid_from.isoformat(),
         "valid_to": None if item.valid_to is None else item.valid_to.isoformat(),
         "sources": [_source(source) for source in view(item.sources)],
-    }  # fmt: skip
+    }
     if relevance is not None:
         metadata["relativity"] = relevance
     return {"id": item.id, "memory": item.memory, "ref_id": f"[{item.id[:_SHOWN_ID_CHARS]}]", "metadata": metadata}
@@ -108,5 +119,10 @@ def _status(item: Item) -> str:
 
 def _source(source: dict[str, Any]) -> dict[str, Any]:
     trusted = source["trust"] == Trust.TRUSTED
-    return {"message_id": source["message_id"], "role": source["speaker"], "chat_time": source["at"],
-            "content": source["passage"], "trusted": trusted}  # fmt: skip
+    return {
+        "message_id": source["message_id"],
+        "role": source["speaker"],
+        "chat_time": source["at"],
+        "content": source["passage"],
+        "trusted": trusted,
+    }

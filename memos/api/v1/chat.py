@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened
+from memos.api.dialects import chat_options, chat_response, resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
-from memos.api.streaming import Streamed, Talking
+from memos.api.streaming import CurrentRunner, encode_event
 from memos.api.v1.common import ERRORS, Body, Moment
 from memos.api.v1.shapes import AddReceiptShape, Shape
-from memos.core.types import Json
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult
 
@@ -51,11 +49,6 @@ class ChatBody(Body):
     mode: str = Field("rough", description="`rough`, or `fine`: also read into facts, in the background")
     marks: bool = Field(False, description="Leave marks such as `[m1]` in the text")
     stream: bool = Field(False, description="Answer with events: `text` pieces, then `end` with the result, or `error`")
-
-    def options(self, actor: str, home: str) -> ChatOptions:
-        """Return the options of the call."""
-        told = {name: getattr(self, name) for name in ChatOptions.__annotations__ if name in type(self).model_fields}
-        return cast(ChatOptions, {**told, "actor": actor, "cubes": [home] if self.cubes is None else self.cubes})
 
 
 class ReferenceShape(Shape):
@@ -105,32 +98,27 @@ _EVENTS = {"content": {"text/event-stream": {"schema": {"type": "string", "descr
 
 
 @router.post("", response_model=ChatShape, responses={200: _EVENTS})
-async def chat(body: ChatBody, request: Request, memos: Opened, caller: Asked, talks: Talking) -> Any:
+async def chat(
+    body: ChatBody, request: Request, memos: CurrentMemos, caller: CurrentCaller, runner: CurrentRunner
+) -> Any:
     """Answer a question with what is remembered, and remember the exchange when the answer is complete."""
 
     def options() -> ChatOptions:
-        acting = who(memos, caller, body.user)
-        return body.options(acting.actor, acting.home)
+        acting = resolve_identity(memos, caller, body.user)
+        return chat_options(body, actor=acting.actor, cubes=acting.cubes(body.cubes))
 
     if not body.stream:
-        result = await talks.whole(request, lambda: memos.chat.steps(body.query, **options()))
+        result = await runner.complete(request, lambda: memos.chat.steps(body.query, **options()))
         return ChatShape.model_validate(result)
-    pieces = await talks.begin(lambda: memos.chat.stream(body.query, **options()))
-    return Streamed(_events(pieces), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    pieces = await runner.start(lambda: memos.chat.stream(body.query, **options()))
+    return chat_response(pieces, _events)
 
 
-async def _events(pieces: AsyncGenerator[str | ChatResult]) -> AsyncGenerator[str]:
-    try:
-        async for piece in pieces:
-            if isinstance(piece, ChatResult):
-                yield _event("end", ChatShape.model_validate(piece).model_dump(mode="json"))
-            else:
-                yield _event("text", {"text": piece})
-    except MemosError as error:
-        yield _event("error", error_view(error))
-    finally:
-        await pieces.aclose()
-
-
-def _event(name: str, data: Json) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+def _events(piece: str | ChatResult | MemosError) -> Iterator[str]:
+    match piece:
+        case ChatResult():
+            yield encode_event(ChatShape.model_validate(piece).model_dump(mode="json"), event="end")
+        case MemosError():
+            yield encode_event(error_view(piece), event="error")
+        case text:
+            yield encode_event({"text": text}, event="text")

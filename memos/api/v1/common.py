@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from fastapi import Depends, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
-from memos.api.auth import Who, who
-from memos.api.families import Asked, Opened
+from memos.api.dialects import RequestIdentity, resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
 from memos.core.identities import Caller
 from memos.core.types import Json
@@ -64,44 +63,44 @@ class ItemBody(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RequestTarget:
     """For whom a request is, and the cube it is about."""
 
     actor: str
     cube: str
 
 
-def acting(memos: Opened, caller: Asked, user: UserName = None) -> Who:
+def current_identity(memos: CurrentMemos, caller: CurrentCaller, user: UserName = None) -> RequestIdentity:
     """Return for whom a request without a body is."""
-    return who(memos, caller, user, new=False)
+    return resolve_identity(memos, caller, user, new=False)
 
 
-Acting = Annotated[Who, Depends(acting)]
+CurrentIdentity = Annotated[RequestIdentity, Depends(current_identity)]
 
 
-def in_cube(acting: Acting, cube: CubeName = None) -> Place:
+def current_target(current_identity: CurrentIdentity, cube: CubeName = None) -> RequestTarget:
     """Return which cube a request without a body is about."""
-    return Place(acting.actor, acting.home if cube is None else cube)
+    return RequestTarget(current_identity.actor, current_identity.home if cube is None else cube)
 
 
-InCube = Annotated[Place, Depends(in_cube)]
+CurrentTarget = Annotated[RequestTarget, Depends(current_target)]
 
 
-def place_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> Place:
+def target_of(memos: MemOS, caller: Caller, body: CubeBody, *, new: bool = True) -> RequestTarget:
     """Return which cube a request's body is about."""
-    found = who(memos, caller, body.user, new=new)
-    return Place(found.actor, found.home if body.cube is None else body.cube)
+    found = resolve_identity(memos, caller, body.user, new=new)
+    return RequestTarget(found.actor, found.home if body.cube is None else body.cube)
 
 
 def actor_of(memos: MemOS, caller: Caller, body: Body) -> str:
     """Return for whom a request with a body is."""
-    return who(memos, caller, body.user, new=False).actor
+    return resolve_identity(memos, caller, body.user, new=False).actor
 
 
-def creation(key: str | None, call: str, place: Place, given: Json) -> Creation | None:
+def creation(key: str | None, call: str, target: RequestTarget, given: Json) -> Creation | None:
     """Return what makes a call recognisable that makes something; None without an idempotency key."""
     told = given.model_dump(mode="json") if isinstance(given, BaseModel) else given
-    return None if key is None else Creation(key, call, [place.actor, place.cube, told], place.actor, place.cube)
+    return None if key is None else Creation(key, call, [target.actor, target.cube, told], target.actor, target.cube)
 
 
 def read_filter(text: str | None) -> dict[str, Any] | None:
@@ -159,7 +158,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """For `responses=` of every router."""
 
 
-def show(error: MemosError, status: int) -> Response:
+def error_response(error: MemosError, status: int) -> Response:
     """Return an error as these routes show it."""
     return JSONResponse(error_view(error), status)
 
@@ -173,16 +172,6 @@ BYTES: dict[int | str, dict[str, Any]] = {
     }
 }
 """For `responses=` of a route that gives bytes back."""
-
-
-def attachment(data: bytes, name: str) -> Response:
-    """Return bytes under a name."""
-    headers = {
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "private, no-store",
-    }
-    return Response(data, media_type="application/octet-stream", headers=headers)
 
 
 # How the documentation tells that a route answers with server-sent events. No behaviour.

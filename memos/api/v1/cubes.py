@@ -7,9 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, Acting, Body, CubeId, IdempotencyKey, IdentityId, Place, creation
+from memos.api.dialects import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import (
+    ERRORS,
+    Body,
+    CubeId,
+    CurrentIdentity,
+    IdempotencyKey,
+    IdentityId,
+    RequestTarget,
+    creation,
+)
 from memos.api.v1.shapes import EraseReceiptShape
 from memos.api.v1.shapes_cubes import CubeShape, GrantShape, OverviewShape, RevokedShape, VerifyShape
 
@@ -47,11 +56,13 @@ class GrantBody(BaseModel):
 
 
 @router.post("/cubes", status_code=201)
-def create(body: CreateCubeBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> CubeShape:
+def create(
+    body: CreateCubeBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> CubeShape:
     """Make an empty cube."""
-    actor = who(memos, caller, body.user).actor
+    actor = resolve_identity(memos, caller, body.user).actor
     made = memos.idempotency.once(
-        creation(idempotency_key, "cubes.create", Place(actor, body.id), body),
+        creation(idempotency_key, "cubes.create", RequestTarget(actor, body.id), body),
         lambda: memos.cubes.create(
             body.id, actor=actor, description=body.description, time_zone=body.time_zone, redact_pii=body.redact_pii
         ),
@@ -62,15 +73,15 @@ def create(body: CreateCubeBody, memos: Opened, caller: Asked, idempotency_key: 
 
 
 @router.get("/cubes")
-def list_(memos: Opened, acting: Acting) -> list[CubeShape]:
+def list_(memos: CurrentMemos, acting: CurrentIdentity) -> list[CubeShape]:
     """Return the cubes one may read, by id."""
     return [CubeShape.model_validate(cube) for cube in memos.cubes.list(actor=acting.actor)]
 
 
 @router.get("/overview")
 def overview(
-    memos: Opened,
-    acting: Acting,
+    memos: CurrentMemos,
+    acting: CurrentIdentity,
     cube: Annotated[list[str], Query(description="Cubes; default: the busiest one may read")] = [],  # noqa: B006
 ) -> OverviewShape:
     """Return how full the tiers are, and what the background does."""
@@ -81,51 +92,53 @@ def overview(
 
 
 @router.get("/cubes/{cube:path}/stats")
-def stats(cube: CubeId, memos: Opened, acting: Acting) -> OverviewShape:
+def stats(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> OverviewShape:
     """Return how full a cube's tiers are, and what the background does in it."""
     return OverviewShape.model_validate(memos.overview([cube], actor=acting.actor))
 
 
 @router.post("/cubes/{cube:path}/verify")
-def verify(cube: CubeId, body: VerifyBody, memos: Opened, caller: Asked) -> VerifyShape:
+def verify(cube: CubeId, body: VerifyBody, memos: CurrentMemos, caller: CurrentCaller) -> VerifyShape:
     """Compare a cube with itself and its indexes."""
-    actor = who(memos, caller, body.user, new=False).actor
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
     return VerifyShape.model_validate(memos.verify(cubes=[cube], actor=actor, repair=body.repair))
 
 
 @router.get("/cubes/{cube:path}/grants")
-def grants(cube: CubeId, memos: Opened, acting: Acting) -> list[GrantShape]:
+def grants(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> list[GrantShape]:
     """Return who was given which role on a cube."""
     return [GrantShape.model_validate(grant) for grant in memos.sharing.grants(cube, actor=acting.actor)]
 
 
 @router.put("/cubes/{cube:path}/grants/{identity:path}")
-def share(cube: CubeId, identity: IdentityId, body: GrantBody, memos: Opened, acting: Acting) -> GrantShape:
+def share(
+    cube: CubeId, identity: IdentityId, body: GrantBody, memos: CurrentMemos, acting: CurrentIdentity
+) -> GrantShape:
     """Give somebody a role on a cube, in place of the one given before; `*` is everyone."""
     return GrantShape.model_validate(memos.sharing.grant(cube, identity, body.role, actor=acting.actor))
 
 
 @router.delete("/cubes/{cube:path}/grants/{identity:path}")
-def unshare(cube: CubeId, identity: IdentityId, memos: Opened, acting: Acting) -> RevokedShape:
+def unshare(cube: CubeId, identity: IdentityId, memos: CurrentMemos, acting: CurrentIdentity) -> RevokedShape:
     """Take a role back."""
     return RevokedShape(revoked=memos.sharing.revoke(cube, identity, actor=acting.actor))
 
 
 @router.get("/cubes/{cube:path}")
-def get(cube: CubeId, memos: Opened, acting: Acting) -> CubeShape:
+def get(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> CubeShape:
     """Return one cube."""
     return CubeShape.model_validate(memos.cubes.get(cube, actor=acting.actor))
 
 
 @router.patch("/cubes/{cube:path}")
-def change(cube: CubeId, body: ChangeCubeBody, memos: Opened, caller: Asked) -> CubeShape:
+def change(cube: CubeId, body: ChangeCubeBody, memos: CurrentMemos, caller: CurrentCaller) -> CubeShape:
     """Describe a cube anew, or have personal data masked in it, or not."""
-    actor = who(memos, caller, body.user, new=False).actor
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
     changed = memos.cubes.change(cube, actor=actor, description=body.description, redact_pii=body.redact_pii)
     return CubeShape.model_validate(changed)
 
 
 @router.delete("/cubes/{cube:path}")
-def drop(cube: CubeId, memos: Opened, acting: Acting) -> EraseReceiptShape:
+def drop(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
     """Erase everything in a cube, then the cube."""
     return EraseReceiptShape.model_validate(memos.cubes.drop(cube, actor=acting.actor))

@@ -1,4 +1,4 @@
-"""`/documents`: files are taken in, looked at, given back and removed."""
+"""Routes of `/documents`, `/knowledge-bases` and `/images`."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic import Field
 from starlette.responses import Response
 
-from memos.api.families import Asked, Opened
+from memos.api.dialects import attachment, resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.streaming import poll_for
 from memos.api.v1.common import (
     BYTES,
     ERRORS,
-    Acting,
+    Body,
     CubeBody,
+    CubeId,
+    CurrentIdentity,
+    CurrentTarget,
     FileId,
     IdempotencyKey,
-    InCube,
     ItemCube,
-    Place,
+    RequestTarget,
     Timeout,
-    attachment,
     creation,
-    place_of,
+    target_of,
 )
-from memos.api.v1.shapes import EraseReceiptShape, FileShape, TextShape
-from memos.api.waiting import looks
+from memos.api.v1.shapes import EraseReceiptShape, FileShape, ItemShape, KnowledgeBaseShape, TextShape
 from memos.core.types import FileState, StoredFile
 from memos.errors import InvalidInput
 from memos.kernel.memos import MemOS
 
 router = APIRouter(tags=["documents"], responses=ERRORS)
+knowledge_router = APIRouter(prefix="/knowledge-bases", tags=["knowledge-bases"], responses=ERRORS)
+images_router = APIRouter(prefix="/images", tags=["images"], responses=ERRORS)
 
 
 class DocumentBody(CubeBody):
@@ -43,20 +47,22 @@ class DocumentBody(CubeBody):
     content: str = Field(description="Its bytes in base64")
 
 
-@router.post("/documents", status_code=201)
-def add(body: DocumentBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> FileShape:
+@router.post("/documents", status_code=201, name="add")
+def add_document(
+    body: DocumentBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> FileShape:
     """Keep a file and have it read in the background; the same bytes again are the same file."""
     try:
         data = base64.b64decode(body.content, validate=True)
     except (ValueError, binascii.Error) as error:
         raise InvalidInput("content", "is not base64 (RFC 4648, with padding, without line breaks)") from error
-    return _taken_in(memos, place_of(memos, caller, body), (body.name, data), idempotency_key)
+    return _taken_in(memos, target_of(memos, caller, body), (body.name, data), idempotency_key)
 
 
-@router.post("/documents/upload", status_code=201)
-def upload(
-    memos: Opened,
-    caller: Asked,
+@router.post("/documents/upload", status_code=201, name="upload")
+def upload_document(
+    memos: CurrentMemos,
+    caller: CurrentCaller,
     file: Annotated[UploadFile, File(description="The file")],
     cube: Annotated[str | None, Form(description="Cube; default: the user's own")] = None,
     user: Annotated[str | None, Form(description="User or agent to act for; default: whom the key belongs to")] = None,
@@ -65,68 +71,135 @@ def upload(
     """Keep a file that is sent as a form, and have it read in the background."""
     most = memos.settings.limits.file_bytes
     data = file.file.read(most + 1)
-    place = place_of(memos, caller, CubeBody(user=user, cube=cube))
-    return _taken_in(memos, place, (file.filename or "", data), idempotency_key)
+    target = target_of(memos, caller, CubeBody(user=user, cube=cube))
+    return _taken_in(memos, target, (file.filename or "", data), idempotency_key)
 
 
-@router.get("/documents")
-def list_(
-    memos: Opened,
-    place: InCube,
+@router.get("/documents", name="list_")
+def list_documents(
+    memos: CurrentMemos,
+    target: CurrentTarget,
     state: Annotated[list[str], Query(description="Only in these states; default: all but deleted ones")] = [],  # noqa: B006
 ) -> list[FileShape]:
     """Return a cube's files, the newest first."""
-    found = memos.documents.list(cube=place.cube, actor=place.actor, states=state)
+    found = memos.documents.list(cube=target.cube, actor=target.actor, states=state)
     return [FileShape.model_validate(file) for file in found]
 
 
-@router.get("/documents/{file}")
-def get(file: FileId, memos: Opened, acting: Acting, cube: ItemCube = None) -> FileShape:
+@router.get("/documents/{file}", name="get")
+def get_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> FileShape:
     """Return a file as it stands, also a deleted one."""
     return FileShape.model_validate(memos.documents.get(file, cube=cube, actor=acting.actor))
 
 
-@router.get("/documents/{file}/wait")
-async def wait(file: FileId, request: Request, memos: Opened, acting: Acting, timeout_s: Timeout = 30.0) -> FileShape:
+@router.get("/documents/{file}/wait", name="wait")
+async def wait_for_document(
+    file: FileId, request: Request, memos: CurrentMemos, acting: CurrentIdentity, timeout_s: Timeout = 30.0
+) -> FileShape:
     """Return a file when it was read or given up, or as it stands when the time is over."""
     found: StoredFile | None = None
-    async for found in looks(request, lambda: memos.documents.get(file, actor=acting.actor), timeout_s):
+    async for found in poll_for(request, lambda: memos.documents.get(file, actor=acting.actor), timeout_s):
         if found.state is not FileState.PROCESSING:
             break
     return FileShape.model_validate(found)
 
 
-@router.get("/documents/{file}/content", responses=BYTES, response_class=Response)
-def content(file: FileId, memos: Opened, acting: Acting, cube: ItemCube = None) -> Response:
+@router.get("/documents/{file}/content", responses=BYTES, response_class=Response, name="content")
+def document_content(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Response:
     """Return a file's bytes as they came; where something was masked, what was read of them."""
     data = memos.documents.content(file, cube=cube, actor=acting.actor)
     return attachment(data, memos.documents.get(file, cube=cube, actor=acting.actor).name)
 
 
-@router.get("/documents/{file}/markdown")
-def markdown(file: FileId, memos: Opened, acting: Acting, cube: ItemCube = None) -> TextShape:
+@router.get("/documents/{file}/markdown", name="markdown")
+def document_markdown(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> TextShape:
     """Return a file as it was read."""
     return TextShape(text=memos.documents.markdown(file, cube=cube, actor=acting.actor))
 
 
-@router.delete("/documents/{file}")
-def delete(file: FileId, memos: Opened, acting: Acting, cube: ItemCube = None) -> FileShape:
+@router.delete("/documents/{file}", name="delete")
+def delete_document(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> FileShape:
     """Take a file out of sight with all that was made of it; it is erased when the retention period is over."""
     return FileShape.model_validate(memos.documents.delete(file, cube=cube, actor=acting.actor))
 
 
-@router.post("/documents/{file}/erase")
-def erase(file: FileId, memos: Opened, acting: Acting, cube: ItemCube = None) -> EraseReceiptShape:
+@router.post("/documents/{file}/erase", name="erase")
+def erase_document(
+    file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
+) -> EraseReceiptShape:
     """Remove a file, its passages and all that was made of them, for good."""
     return EraseReceiptShape.model_validate(memos.documents.erase(file, cube=cube, actor=acting.actor))
 
 
-def _taken_in(memos: MemOS, place: Place, file: tuple[str, bytes], key: str | None) -> FileShape:
+def _taken_in(memos: MemOS, target: RequestTarget, file: tuple[str, bytes], key: str | None) -> FileShape:
     given = [file[0], hashlib.sha256(file[1]).hexdigest()] if key is not None else None
     made = memos.idempotency.once(
-        creation(key, "documents.add", place, given),
-        lambda: memos.documents.add(file, cube=place.cube, actor=place.actor),
+        creation(key, "documents.add", target, given),
+        lambda: memos.documents.add(file, cube=target.cube, actor=target.actor),
         ids=lambda stored: [stored.id],
-        again=lambda ids: memos.documents.get(ids[0], actor=place.actor),
+        again=lambda ids: memos.documents.get(ids[0], actor=target.actor),
     )
     return FileShape.model_validate(made)
+
+
+class CreateBaseBody(Body):
+    """A new knowledge base."""
+
+    id: str = Field(description="Its id, also as a cube")
+    description: str = Field("", description="What it is about")
+    redact_pii: bool = Field(False, description="Mask personal data in its documents")
+
+
+@knowledge_router.post("", status_code=201, name="create")
+def create_knowledge_base(
+    body: CreateBaseBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> KnowledgeBaseShape:
+    """Make an empty knowledge base: a cube of documents, which are added with its id as the cube."""
+    actor = resolve_identity(memos, caller, body.user).actor
+    made = memos.idempotency.once(
+        creation(idempotency_key, "knowledge.create", RequestTarget(actor, body.id), body),
+        lambda: memos.knowledge.create(body.id, body.description, actor=actor, redact_pii=body.redact_pii),
+        ids=lambda base: [base.id],
+        again=lambda ids: memos.knowledge.get(ids[0], actor=actor),
+    )
+    return KnowledgeBaseShape.model_validate(made)
+
+
+@knowledge_router.get("", name="list_")
+def list_knowledge_bases(memos: CurrentMemos, acting: CurrentIdentity) -> list[KnowledgeBaseShape]:
+    """Return the knowledge bases one may read, by id."""
+    return [KnowledgeBaseShape.model_validate(base) for base in memos.knowledge.list(actor=acting.actor)]
+
+
+@knowledge_router.get("/{cube:path}", name="get")
+def get_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> KnowledgeBaseShape:
+    """Return a knowledge base, and how many of its files are in which state."""
+    return KnowledgeBaseShape.model_validate(memos.knowledge.get(cube, actor=acting.actor))
+
+
+@knowledge_router.delete("/{cube:path}", name="drop")
+def drop_knowledge_base(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
+    """Erase everything in a knowledge base, then itself."""
+    return EraseReceiptShape.model_validate(memos.knowledge.drop(cube, actor=acting.actor))
+
+
+@images_router.get("/{file}", name="get")
+def get_image(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> FileShape:
+    """Return what is known of an image."""
+    return FileShape.model_validate(memos.images.get(file, cube=cube, actor=acting.actor))
+
+
+@images_router.get("/{file}/content", responses=BYTES, response_class=Response, name="content")
+def image_content(file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> Response:
+    """Return an image's bytes as they came; its media type is in what is known of it."""
+    data = memos.images.content(file, cube=cube, actor=acting.actor)
+    return attachment(data, memos.images.get(file, cube=cube, actor=acting.actor).name)
+
+
+@images_router.get("/{file}/description", name="description")
+def image_description(
+    file: FileId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
+) -> ItemShape | None:
+    """Return what a model said of an image; null while none has looked."""
+    found = memos.images.description(file, cube=cube, actor=acting.actor)
+    return None if found is None else ItemShape.model_validate(found)

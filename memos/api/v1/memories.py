@@ -1,32 +1,115 @@
-"""`/memories`: add, list, look at, change, delete and bring back memories."""
+"""Routes of `/memories`: add, list, read, change, delete, restore and erase memories."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
     ERRORS,
-    Acting,
     CubeBody,
+    CurrentIdentity,
+    CurrentTarget,
     FilterText,
     IdempotencyKey,
-    InCube,
     ItemBody,
     ItemCube,
     ItemId,
     Limit,
     Moment,
     actor_of,
-    place_of,
     read_filter,
+    target_of,
 )
-from memos.api.v1.shapes import AddReceiptShape, ItemIdsShape, ItemShape, VersionShape
+from memos.api.v1.shapes import (
+    AddReceiptShape,
+    EraseReceiptShape,
+    ExtractionShape,
+    FileShape,
+    ItemIdsShape,
+    ItemShape,
+    SourceShape,
+    VersionShape,
+)
 
+evidence_router = APIRouter(tags=["memories"], responses=ERRORS)
 router = APIRouter(prefix="/memories", tags=["memories"], responses=ERRORS)
+
+ReceiptId = Annotated[str, Path(description="Id of a receipt")]
+
+
+class EraseBody(ItemBody):
+    """What to erase."""
+
+    item_ids: list[str] = Field(description="Ids of memories of one cube")
+    wait: bool = Field(True, description="Answer when files and logs are purged too; else the receipt says `purging`")
+
+
+class UsedBody(CubeBody):
+    """What was used."""
+
+    item_ids: list[str] = Field(description="Ids of memories an answer was made from")
+    confirmed: bool = Field(False, description="A person called them right")
+
+
+@evidence_router.post("/memories/erase", name="erase")
+def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) -> EraseReceiptShape:
+    """Remove memories in every form, with what was made of them."""
+    actor = actor_of(memos, caller, body)
+    return EraseReceiptShape.model_validate(memos.erase(body.item_ids, cube=body.cube, actor=actor, wait=body.wait))
+
+
+@evidence_router.get("/erasures/{receipt}", name="erase_receipt")
+def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
+    """Return an erasure's receipt as it stands."""
+    return EraseReceiptShape.model_validate(memos.erase_receipt(receipt, actor=acting.actor))
+
+
+@evidence_router.post("/memories/used", status_code=204, name="used")
+def mark_used(body: UsedBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
+    """Say that an answer was made from memories: they get hot. Ids that are none count nothing."""
+    target = target_of(memos, caller, body, new=False)
+    memos.used(body.item_ids, cube=target.cube, actor=target.actor, confirmed=body.confirmed)
+
+
+@evidence_router.get("/memories/{item}/sources", name="sources")
+def memory_sources(
+    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
+) -> list[SourceShape]:
+    """Return the passages a memory comes from."""
+    found = memos.get(item, cube=cube, actor=acting.actor)
+    return [SourceShape.model_validate(source) for source in found.sources]
+
+
+@evidence_router.get("/memories/{item}/extractions", name="extractions")
+def memory_extractions(
+    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
+) -> list[ExtractionShape]:
+    """Return what read a message into facts, or read a fact."""
+    found = memos.extractions(item, cube=cube, actor=acting.actor)
+    return [ExtractionShape.model_validate(each) for each in found]
+
+
+@evidence_router.get("/memories/{item}/images", name="images")
+def memory_images(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> list[FileShape]:
+    """Return the images of a message."""
+    return [FileShape.model_validate(each) for each in memos.images.of(item, cube=cube, actor=acting.actor)]
+
+
+@evidence_router.put("/memories/{item}/pin", status_code=204, name="pin")
+def pin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
+    """Keep a memory in working memory."""
+    memos.pin(item, cube=target.cube, actor=target.actor)
+
+
+@evidence_router.delete("/memories/{item}/pin", status_code=204, name="unpin")
+def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
+    """Let a memory leave working memory again."""
+    memos.pin(item, cube=target.cube, actor=target.actor, pinned=False)
+
 
 Offset = Annotated[int, Query(description="Memories to pass over first")]
 Reason = Annotated[str, Query(description="Why, for the history")]
@@ -75,69 +158,87 @@ class RollbackBody(ItemBody):
     expected_version: int | None = Field(None, description="Refuse with 409 when it is at another version")
 
 
-@router.post("", status_code=201)
-def add(body: AddBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> AddReceiptShape:
+@router.post("", status_code=201, name="add")
+def add_memories(
+    body: AddBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> AddReceiptShape:
     """Store messages; they are durable and can be found when this answers."""
-    place = place_of(memos, caller, body)
+    target = target_of(memos, caller, body)
     receipt = memos.add(
-        body.messages, cube=place.cube, actor=place.actor, conversation=body.conversation,
-        tags=body.tags, info=body.info, idempotency_key=idempotency_key, mode=body.mode, tools=body.tools,
-    )  # fmt: skip
+        body.messages,
+        cube=target.cube,
+        actor=target.actor,
+        conversation=body.conversation,
+        tags=body.tags,
+        info=body.info,
+        idempotency_key=idempotency_key,
+        mode=body.mode,
+        tools=body.tools,
+    )
     return AddReceiptShape.model_validate(receipt)
 
 
-@router.get("")
-def list_(
-    memos: Opened, place: InCube, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
+@router.get("", name="list_")
+def list_memories(
+    memos: CurrentMemos, target: CurrentTarget, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
 ) -> list[ItemShape]:
     """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
-    found = memos.list(cube=place.cube, actor=place.actor, filter=read_filter(filter), limit=limit, offset=offset)
+    found = memos.list(cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset)
     return [ItemShape.model_validate(item) for item in found]
 
 
-@router.post("/delete")
-def delete_several(body: DeleteBody, memos: Opened, caller: Asked) -> ItemIdsShape:
+@router.post("/delete", name="delete_several")
+def delete_memories(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemIdsShape:
     """Take memories out of sight; a rollback brings each back."""
     actor = actor_of(memos, caller, body)
     return ItemIdsShape(item_ids=list(memos.delete(body.item_ids, cube=body.cube, actor=actor, reason=body.reason)))
 
 
-@router.get("/{item}")
-def get(item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None) -> ItemShape:
+@router.get("/{item}", name="get")
+def get_memory(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> ItemShape:
     """Return one memory with its sources."""
     return ItemShape.model_validate(memos.get(item, cube=cube, actor=acting.actor))
 
 
-@router.patch("/{item}")
-def update(item: ItemId, body: UpdateBody, memos: Opened, caller: Asked) -> ItemShape:
+@router.patch("/{item}", name="update")
+def update_memory(item: ItemId, body: UpdateBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
     """Write a memory's next version."""
     given = body.model_fields_set - {"user", "cube", "expected_version", "reason"}
     changed = memos.update(
-        item, cube=body.cube, actor=actor_of(memos, caller, body), expected_version=body.expected_version,
-        reason=body.reason, **{name: getattr(body, name) for name in given},
-    )  # fmt: skip
+        item,
+        cube=body.cube,
+        actor=actor_of(memos, caller, body),
+        expected_version=body.expected_version,
+        reason=body.reason,
+        **{name: getattr(body, name) for name in given},
+    )
     return ItemShape.model_validate(changed)
 
 
-@router.delete("/{item}")
-def delete(
-    item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None, reason: Reason = "deleted"
+@router.delete("/{item}", name="delete")
+def delete_memory(
+    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None, reason: Reason = "deleted"
 ) -> ItemIdsShape:
     """Take a memory out of sight; a rollback brings it back."""
     return ItemIdsShape(item_ids=list(memos.delete([item], cube=cube, actor=acting.actor, reason=reason)))
 
 
-@router.get("/{item}/history")
-def history(item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None) -> list[VersionShape]:
+@router.get("/{item}/history", name="history")
+def memory_history(
+    item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
+) -> list[VersionShape]:
     """Return every version of a memory, also of a deleted one: who, when, why, before and after."""
     return [VersionShape.model_validate(each) for each in memos.history(item, cube=cube, actor=acting.actor)]
 
 
-@router.post("/{item}/rollback")
-def rollback(item: ItemId, body: RollbackBody, memos: Opened, caller: Asked) -> ItemShape:
+@router.post("/{item}/rollback", name="rollback")
+def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
     """Write a new version equal to an old one."""
     back = memos.rollback(
-        item, body.to_version, cube=body.cube, actor=actor_of(memos, caller, body),
+        item,
+        body.to_version,
+        cube=body.cube,
+        actor=actor_of(memos, caller, body),
         expected_version=body.expected_version,
-    )  # fmt: skip
+    )
     return ItemShape.model_validate(back)

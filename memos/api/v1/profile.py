@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, CubeBody, InCube, moment, place_of
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, moment, target_of
 from memos.api.v1.shapes import ProfileDiffShape, ProfileShape, TemplateShape, TextShape, TraitEntryShape, TraitShape
 
 router = APIRouter(prefix="/profile", tags=["profile"], responses=ERRORS)
@@ -43,90 +43,94 @@ class TemplateBody(CubeBody):
 
 @router.get("")
 def get(
-    memos: Opened,
-    place: InCube,
+    memos: CurrentMemos,
+    target: CurrentTarget,
     subject: Subject = None,
     as_of: Annotated[str | None, Query(description=f"As it was recorded at this moment: {_MOMENT}")] = None,
 ) -> ProfileShape:
     """Return a profile; an empty one when nothing is known."""
-    found = memos.profile.get(place.cube, subject, as_of=moment(as_of), actor=place.actor)
+    found = memos.profile.get(target.cube, subject, as_of=moment(as_of), actor=target.actor)
     return ProfileShape.model_validate(found)
 
 
 @router.get("/subjects")
-def subjects(memos: Opened, place: InCube) -> list[str]:
+def subjects(memos: CurrentMemos, target: CurrentTarget) -> list[str]:
     """Return whom a cube has a profile of."""
-    return list(memos.profile.subjects(place.cube, actor=place.actor))
+    return list(memos.profile.subjects(target.cube, actor=target.actor))
 
 
 @router.get("/history")
-def history(memos: Opened, place: InCube, dimension: Dimension, subject: Subject = None) -> list[TraitEntryShape]:
+def history(
+    memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
+) -> list[TraitEntryShape]:
     """Return everything that was written in one dimension, oldest first."""
-    found = memos.profile.history(place.cube, dimension, subject, actor=place.actor)
+    found = memos.profile.history(target.cube, dimension, subject, actor=target.actor)
     return [TraitEntryShape.model_validate(entry) for entry in found]
 
 
 @router.get("/diff")
 def diff(
-    memos: Opened,
-    place: InCube,
+    memos: CurrentMemos,
+    target: CurrentTarget,
     since: Annotated[str, Query(description=f"First moment of recording: {_MOMENT}")],
     until: Annotated[str | None, Query(description="Last moment; default: now")] = None,
     subject: Subject = None,
 ) -> ProfileDiffShape:
     """Return what became known, changed and ended between two moments."""
-    found = memos.profile.diff(place.cube, moment(since), moment(until), subject=subject, actor=place.actor)
+    found = memos.profile.diff(target.cube, moment(since), moment(until), subject=subject, actor=target.actor)
     return ProfileDiffShape.model_validate(found)
 
 
 @router.get("/text")
 def text(
-    memos: Opened,
-    place: InCube,
+    memos: CurrentMemos,
+    target: CurrentTarget,
     subject: Subject = None,
     max_tokens: Annotated[int, Query(description="Most tokens")] = 500,
 ) -> TextShape:
     """Return a profile as text for a prompt."""
-    return TextShape(text=memos.profile.render(place.cube, subject, max_tokens, actor=place.actor))
+    return TextShape(text=memos.profile.render(target.cube, subject, max_tokens, actor=target.actor))
 
 
 @router.post("/rollback")
-def rollback(body: TraitRollbackBody, memos: Opened, caller: Asked) -> TraitShape:
+def rollback(body: TraitRollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> TraitShape:
     """Let a trait be again what an entry of its history says."""
-    place = place_of(memos, caller, body, new=False)
-    back = memos.profile.rollback(place.cube, body.dimension, body.version, body.subject, actor=place.actor)
+    target = target_of(memos, caller, body, new=False)
+    back = memos.profile.rollback(target.cube, body.dimension, body.version, body.subject, actor=target.actor)
     return TraitShape.model_validate(back)
 
 
 @router.put("/static")
-def set_static(body: StaticBody, memos: Opened, caller: Asked) -> TraitShape:
+def set_static(body: StaticBody, memos: CurrentMemos, caller: CurrentCaller) -> TraitShape:
     """Give a trait that nothing but taking it back changes."""
-    place = place_of(memos, caller, body)
-    given = memos.profile.set_static(place.cube, body.dimension, body.value, body.subject, actor=place.actor)
+    target = target_of(memos, caller, body)
+    given = memos.profile.set_static(target.cube, body.dimension, body.value, body.subject, actor=target.actor)
     return TraitShape.model_validate(given)
 
 
 @router.delete("/static")
-def remove_static(memos: Opened, place: InCube, dimension: Dimension, subject: Subject = None) -> TraitShape | None:
+def remove_static(
+    memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
+) -> TraitShape | None:
     """Take back a trait given by hand; returns what was found and now counts again."""
-    left = memos.profile.remove_static(place.cube, dimension, subject, actor=place.actor)
+    left = memos.profile.remove_static(target.cube, dimension, subject, actor=target.actor)
     return None if left is None else TraitShape.model_validate(left)
 
 
 @router.get("/template")
-def template(memos: Opened, place: InCube) -> TemplateShape:
+def template(memos: CurrentMemos, target: CurrentTarget) -> TemplateShape:
     """Return the template of a cube."""
-    return TemplateShape.model_validate(memos.profile.template(place.cube, actor=place.actor))
+    return TemplateShape.model_validate(memos.profile.template(target.cube, actor=target.actor))
 
 
 @router.put("/template")
-def use_template(body: TemplateBody, memos: Opened, caller: Asked) -> TemplateShape:
+def use_template(body: TemplateBody, memos: CurrentMemos, caller: CurrentCaller) -> TemplateShape:
     """Give a cube a template of its own."""
-    place = place_of(memos, caller, body)
-    return TemplateShape.model_validate(memos.profile.use_template(place.cube, body.template, actor=place.actor))
+    target = target_of(memos, caller, body)
+    return TemplateShape.model_validate(memos.profile.use_template(target.cube, body.template, actor=target.actor))
 
 
 @router.delete("/template")
-def standard_template(memos: Opened, place: InCube) -> TemplateShape:
+def standard_template(memos: CurrentMemos, target: CurrentTarget) -> TemplateShape:
     """Let a cube have the standard template again."""
-    return TemplateShape.model_validate(memos.profile.use_template(place.cube, None, actor=place.actor))
+    return TemplateShape.model_validate(memos.profile.use_template(target.cube, None, actor=target.actor))

@@ -7,20 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
+from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import (
     ERRORS,
-    Acting,
     CubeBody,
+    CurrentIdentity,
+    CurrentTarget,
     IdempotencyKey,
-    InCube,
     ItemBody,
     ItemCube,
     ItemId,
     Limit,
     actor_of,
     creation,
-    place_of,
+    target_of,
 )
 from memos.api.v1.shapes import EffectShape, ItemShape, PendingShape, RuleShape
 from memos.core.types import RetentionRule
@@ -55,14 +55,14 @@ class RuleBody(CubeBody):
 
 
 @router.get("/review", tags=["review"])
-def pending(memos: Opened, place: InCube, limit: Limit = 100) -> list[PendingShape]:
+def pending(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> list[PendingShape]:
     """Return what awaits review in a cube and why, oldest first."""
-    found = memos.review.list(cube=place.cube, actor=place.actor, limit=limit)
+    found = memos.review.list(cube=target.cube, actor=target.actor, limit=limit)
     return [PendingShape.model_validate(each) for each in found]
 
 
 @router.post("/review/{item}/approve", tags=["review"])
-def approve(item: ItemId, body: ApproveBody, memos: Opened, caller: Asked) -> ItemShape:
+def approve(item: ItemId, body: ApproveBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
     """Let a memory be found."""
     actor = actor_of(memos, caller, body)
     return ItemShape.model_validate(
@@ -71,7 +71,7 @@ def approve(item: ItemId, body: ApproveBody, memos: Opened, caller: Asked) -> It
 
 
 @router.post("/review/{item}/edit", tags=["review"])
-def edit(item: ItemId, body: EditBody, memos: Opened, caller: Asked) -> ItemShape:
+def edit(item: ItemId, body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
     """Let a memory be found with another text."""
     actor = actor_of(memos, caller, body)
     return ItemShape.model_validate(
@@ -80,54 +80,62 @@ def edit(item: ItemId, body: EditBody, memos: Opened, caller: Asked) -> ItemShap
 
 
 @router.post("/review/{item}/reject", tags=["review"])
-def reject(item: ItemId, memos: Opened, acting: Acting, cube: ItemCube = None) -> ItemShape:
+def reject(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> ItemShape:
     """Delete a memory that awaits review; a rollback lets it wait again."""
     return ItemShape.model_validate(memos.review.reject(item, cube=cube, actor=acting.actor))
 
 
 @router.get("/retention/rules", tags=["retention"])
-def list_rules(memos: Opened, place: InCube) -> list[RuleShape]:
+def list_rules(memos: CurrentMemos, target: CurrentTarget) -> list[RuleShape]:
     """Return a cube's rules in the order in which they are applied."""
-    return [RuleShape.model_validate(rule) for rule in memos.retention.list(cube=place.cube, actor=place.actor)]
+    return [RuleShape.model_validate(rule) for rule in memos.retention.list(cube=target.cube, actor=target.actor)]
 
 
 @router.post("/retention/rules", status_code=201, tags=["retention"])
-def add_rule(body: RuleBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> RuleShape:
+def add_rule(
+    body: RuleBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> RuleShape:
     """Have memories archived, deleted or erased when they are old enough."""
-    place = place_of(memos, caller, body)
+    target = target_of(memos, caller, body)
 
     def again(made: tuple[str, ...]) -> RetentionRule:
-        for rule in memos.retention.list(cube=place.cube, actor=place.actor):
+        for rule in memos.retention.list(cube=target.cube, actor=target.actor):
             if rule.id == made[0]:
                 return rule
         raise NotFound("retention rule", made[0], "It was made, and removed since.")
 
     made = memos.idempotency.once(
-        creation(idempotency_key, "retention.add", place, body),
+        creation(idempotency_key, "retention.add", target, body),
         lambda: memos.retention.add(
-            action=body.action, cube=place.cube, actor=place.actor, types=body.types, tags=body.tags,
-            statuses=body.statuses, age_days=body.age_days, yes=body.yes,
+            action=body.action,
+            cube=target.cube,
+            actor=target.actor,
+            types=body.types,
+            tags=body.tags,
+            statuses=body.statuses,
+            age_days=body.age_days,
+            yes=body.yes,
         ),
         ids=lambda rule: [rule.id],
         again=again,
-    )  # fmt: skip
+    )
     return RuleShape.model_validate(made)
 
 
 @router.delete("/retention/rules/{rule}", tags=["retention"])
-def remove_rule(rule: RuleId, memos: Opened, acting: Acting, cube: ItemCube = None) -> RuleShape:
+def remove_rule(rule: RuleId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> RuleShape:
     """Remove a rule; what it did stays done."""
     return RuleShape.model_validate(memos.retention.remove(rule, cube=cube, actor=acting.actor))
 
 
 @router.get("/retention/preview", tags=["retention"])
-def preview(memos: Opened, place: InCube) -> list[EffectShape]:
+def preview(memos: CurrentMemos, target: CurrentTarget) -> list[EffectShape]:
     """Return what each rule of a cube would do now."""
-    return [EffectShape.model_validate(each) for each in memos.retention.preview(cube=place.cube, actor=place.actor)]
+    return [EffectShape.model_validate(each) for each in memos.retention.preview(cube=target.cube, actor=target.actor)]
 
 
 @router.post("/retention/run", tags=["retention"])
-def run(body: CubeBody, memos: Opened, caller: Asked) -> list[EffectShape]:
+def run(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> list[EffectShape]:
     """Apply a cube's rules now; returns what they did."""
-    place = place_of(memos, caller, body, new=False)
-    return [EffectShape.model_validate(each) for each in memos.retention.run(cube=place.cube, actor=place.actor)]
+    target = target_of(memos, caller, body, new=False)
+    return [EffectShape.model_validate(each) for each in memos.retention.run(cube=target.cube, actor=target.actor)]

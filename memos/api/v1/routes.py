@@ -9,19 +9,15 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse
 
-from memos.api.families import family
+from memos.api.families import create_group
 from memos.api.v1 import (
-    activation,
     chat,
     cubes,
     documents,
-    events,
-    evidence,
-    images,
-    keys,
-    knowledge,
     memories,
+    models,
     profile,
+    review,
     search,
     tasks,
     tiers,
@@ -29,9 +25,7 @@ from memos.api.v1 import (
     travel,
     users,
 )
-from memos.api.v1 import models as adapters
-from memos.api.v1 import review as keeping
-from memos.api.v1.common import show
+from memos.api.v1.common import error_response
 from memos.kernel.memos import MemOS
 
 # The OpenAPI document of these routes: readable operation ids, the key, and no error that is never given.
@@ -84,20 +78,42 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return told
 
 
-# Those with a fixed word come before those with an id in its place.
-_ROUTES = (
-    evidence, memories, search, chat, tiers, travel, cubes, users, keys, documents, knowledge, images, tools, profile,
-    keeping, tasks, events, adapters, activation,
-)  # fmt: skip
+# Routes with a fixed word come before those with an id in its place.
+_ROUTERS = (
+    memories.evidence_router,
+    memories.router,
+    search.router,
+    chat.router,
+    tiers.router,
+    travel.router,
+    cubes.router,
+    users.router,
+    users.keys_router,
+    documents.router,
+    documents.knowledge_router,
+    documents.images_router,
+    tools.router,
+    profile.router,
+    review.router,
+    tasks.router,
+    tasks.events_router,
+    models.router,
+    models.activation_router,
+)
 
 
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
-    app = family(
-        "memstrata", memos, show, local_token=local_token, summary="Memory for agents",
-        open_paths=frozenset({DOCUMENT}), large=frozenset({"/cubes/load", "/cubes/inspect"}),
-    )  # fmt: skip
-    for routes in _ROUTES:
-        app.include_router(routes.router, generate_unique_id_function=operation_id)
+    app = create_group(
+        "memstrata",
+        memos,
+        error_response,
+        local_token=local_token,
+        summary="Memory for agents",
+        open_paths=frozenset({DOCUMENT}),
+        large=frozenset({"/cubes/load", "/cubes/inspect"}),
+    )
+    for router in _ROUTERS:
+        app.include_router(router, generate_unique_id_function=operation_id)
     describe(app)
     return app

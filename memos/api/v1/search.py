@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, Body, CubeBody, IdempotencyKey, InCube, Moment, creation, place_of
+from memos.api.dialects import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import ERRORS, Body, CubeBody, CurrentTarget, IdempotencyKey, Moment, creation, target_of
 from memos.api.v1.shapes import FeedbackShape, SearchShape, WhyNotShape, WorkingMemoryShape
 from memos.core.types import FeedbackReceipt
 
@@ -55,58 +55,80 @@ class FeedbackBody(CubeBody):
 
 
 @router.post("/search")
-def search(body: SearchBody, memos: Opened, caller: Asked) -> SearchShape:
+def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> SearchShape:
     """Return the best memories for a question."""
-    acting = who(memos, caller, body.user, new=False)
+    acting = resolve_identity(memos, caller, body.user, new=False)
     found = memos.search(
-        body.query, cubes=[acting.home] if body.cubes is None else body.cubes, actor=acting.actor, top_k=body.top_k,
-        filter=body.filter, as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget,
-        explain=body.explain, rerank=body.rerank,
-    )  # fmt: skip
+        body.query,
+        cubes=acting.cubes(body.cubes),
+        actor=acting.actor,
+        top_k=body.top_k,
+        filter=body.filter,
+        as_of=body.as_of,
+        reference_time=body.reference_time,
+        token_budget=body.token_budget,
+        explain=body.explain,
+        rerank=body.rerank,
+    )
     return SearchShape.model_validate(found)
 
 
 @router.post("/search/why-not")
-def why_not(body: WhyNotBody, memos: Opened, caller: Asked) -> WhyNotShape:
+def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNotShape:
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
-    acting = who(memos, caller, body.user, new=False)
+    acting = resolve_identity(memos, caller, body.user, new=False)
     told = memos.why_not(
-        body.item, body.query, cubes=body.cubes, actor=acting.actor, top_k=body.top_k, filter=body.filter,
-        as_of=body.as_of, reference_time=body.reference_time, token_budget=body.token_budget, rerank=body.rerank,
-    )  # fmt: skip
+        body.item,
+        body.query,
+        cubes=body.cubes,
+        actor=acting.actor,
+        top_k=body.top_k,
+        filter=body.filter,
+        as_of=body.as_of,
+        reference_time=body.reference_time,
+        token_budget=body.token_budget,
+        rerank=body.rerank,
+    )
     return WhyNotShape.model_validate(told)
 
 
 @router.get("/working-memory")
 def working_memory(
-    memos: Opened,
-    place: InCube,
+    memos: CurrentMemos,
+    target: CurrentTarget,
     conversation: Annotated[str | None, Query(description="Conversation it is for")] = None,
     max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
 ) -> WorkingMemoryShape:
     """Return the small set a prompt begins with."""
-    found = memos.working_memory(conversation, cube=place.cube, actor=place.actor, max_tokens=max_tokens)
+    found = memos.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
     return WorkingMemoryShape.model_validate(found)
 
 
 @router.post("/feedback", status_code=201)
-def feedback(body: FeedbackBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> FeedbackShape:
+def feedback(
+    body: FeedbackBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> FeedbackShape:
     """Take a correction as the newest statement; what it contradicts is superseded."""
-    place = place_of(memos, caller, body)
+    target = target_of(memos, caller, body)
 
     def correct() -> FeedbackReceipt:
         return memos.feedback(
-            body.text, cube=place.cube, actor=place.actor, speaker=body.speaker, conversation=body.conversation,
-            item_ids=body.item_ids, chat_time=body.chat_time,
-        )  # fmt: skip
+            body.text,
+            cube=target.cube,
+            actor=target.actor,
+            speaker=body.speaker,
+            conversation=body.conversation,
+            item_ids=body.item_ids,
+            chat_time=body.chat_time,
+        )
 
     def again(made: tuple[str, ...]) -> FeedbackReceipt:
-        memos.cubes.get(place.cube, actor=place.actor)
+        memos.cubes.get(target.cube, actor=target.actor)
         item, *others = made
         middle = others.index("")
         return FeedbackReceipt(item, tuple(others[:middle]), tuple(others[middle + 1 :]), indexed=False)
 
-    asked = creation(idempotency_key, "feedback", place, body)
+    asked = creation(idempotency_key, "feedback", target, body)
     receipt = memos.idempotency.once(
         asked, correct, ids=lambda made: [made.item_id, *made.related, "", *made.superseded], again=again
     )

@@ -1,28 +1,30 @@
-"""`/tasks`: background work, listed, waited for and followed; waiting takes no thread."""
+"""Routes of `/tasks` and `/events`: background work and the log of a cube. Waiting takes no thread."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 
-from memos.api.families import Opened
-from memos.api.v1.common import ERRORS, STREAM, Acting, Limit, TaskId, Timeout
-from memos.api.v1.shapes_cubes import TaskShape
-from memos.api.waiting import Told, look, looks, streamed
+from memos.api.families import CurrentMemos
+from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
+from memos.api.v1.common import ERRORS, STREAM, CurrentIdentity, CurrentTarget, Limit, TaskId, Timeout
+from memos.api.v1.shapes_cubes import EventShape, TaskShape
 from memos.core.types import Task
+from memos.errors import InvalidInput
 
 router = APIRouter(prefix="/tasks", tags=["tasks"], responses=ERRORS)
+events_router = APIRouter(prefix="/events", tags=["events"], responses=ERRORS)
 
 Cubes = Annotated[list[str], Query(description="Only of these cubes; default: all one may read")]
 
 
-@router.get("")
-def list_(
-    memos: Opened,
-    acting: Acting,
+@router.get("", name="list_")
+def list_tasks(
+    memos: CurrentMemos,
+    acting: CurrentIdentity,
     cube: Cubes = [],  # noqa: B006
     state: Annotated[list[str], Query(description="Only in these states")] = [],  # noqa: B006
     kind: Annotated[list[str], Query(description="Only of these kinds")] = [],  # noqa: B006
@@ -34,60 +36,128 @@ def list_(
     return [TaskShape.model_validate(task) for task in found]
 
 
-@router.get("/counts")
-def counts(memos: Opened, acting: Acting, cube: Cubes = []) -> dict[str, int]:  # noqa: B006
+@router.get("/counts", name="counts")
+def count_tasks(memos: CurrentMemos, acting: CurrentIdentity, cube: Cubes = []) -> dict[str, int]:  # noqa: B006
     """Return how many tasks are in each state; states without one are left out."""
     found = memos.tasks.counts(cubes=cube or None, actor=acting.actor)
     return {str(state): count for state, count in found.items()}
 
 
-@router.get("/{task}")
-def get(task: TaskId, memos: Opened, acting: Acting) -> TaskShape:
+@router.get("/{task}", name="get")
+def get_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> TaskShape:
     """Return a task as it stands."""
     return TaskShape.model_validate(memos.tasks.get(task, actor=acting.actor))
 
 
-@router.post("/{task}/retry")
-def retry(task: TaskId, memos: Opened, acting: Acting) -> TaskShape:
+@router.post("/{task}/retry", name="retry")
+def retry_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> TaskShape:
     """Let a failed, dead or cancelled task wait again."""
     return TaskShape.model_validate(memos.tasks.retry(task, actor=acting.actor))
 
 
-@router.post("/{task}/cancel")
-def cancel(task: TaskId, memos: Opened, acting: Acting) -> TaskShape:
+@router.post("/{task}/cancel", name="cancel")
+def cancel_task(task: TaskId, memos: CurrentMemos, acting: CurrentIdentity) -> TaskShape:
     """End a task before it is done."""
     return TaskShape.model_validate(memos.tasks.cancel(task, actor=acting.actor))
 
 
-@router.get("/{task}/wait")
-async def wait(task: TaskId, request: Request, memos: Opened, acting: Acting, timeout_s: Timeout = 30.0) -> TaskShape:
+@router.get("/{task}/wait", name="wait")
+async def wait_for_task(
+    task: TaskId, request: Request, memos: CurrentMemos, acting: CurrentIdentity, timeout_s: Timeout = 30.0
+) -> TaskShape:
     """Return a task when it has ended, or as it stands when the time is over."""
     found: Task | None = None
-    async for found in looks(request, lambda: memos.tasks.get(task, actor=acting.actor), timeout_s):
+    async for found in poll_for(request, lambda: memos.tasks.get(task, actor=acting.actor), timeout_s):
         if found.ended:
             break
     return TaskShape.model_validate(found)
 
 
-@router.get("/{task}/stream", responses=STREAM, response_class=StreamingResponse)
-async def stream(
-    task: TaskId, request: Request, memos: Opened, acting: Acting, timeout_s: Timeout = 300.0
+@router.get("/{task}/stream", responses=STREAM, response_class=StreamingResponse, name="stream")
+async def stream_task(
+    task: TaskId, request: Request, memos: CurrentMemos, acting: CurrentIdentity, timeout_s: Timeout = 300.0
 ) -> StreamingResponse:
     """Follow a task: an event `task` with the task now and whenever it changes, and `end` when it has ended."""
 
     def state() -> Task:
         return memos.tasks.get(task, actor=acting.actor)
 
-    await look(request, state)  # what may not be seen is refused before anything is sent
+    await poll(request, state)  # what may not be seen is refused before anything is sent
 
-    async def told() -> AsyncIterator[Told | None]:
+    async def told() -> AsyncIterator[ServerEvent | None]:
         seen = None
-        async for found in looks(request, state, timeout_s):
+        async for found in poll_for(request, state, timeout_s):
             shown = TaskShape.model_validate(found).model_dump(mode="json")
-            yield Told("task", shown) if shown != seen else None
+            yield ServerEvent("task", shown) if shown != seen else None
             seen = shown
             if found.ended:
-                yield Told("end", {"state": str(found.state)})
+                yield ServerEvent("end", {"state": str(found.state)})
                 return
 
-    return streamed(told())
+    return event_stream(told())
+
+
+_AT_ONCE = 500
+_MOST_DIGITS = 18
+
+Kinds = Annotated[list[str], Query(description="Only of these kinds, such as `add`")]
+LastEventId = Annotated[str | None, Header(description="Number of the last event seen, sent by clients that come back")]
+
+
+@events_router.get("", name="list_")
+def list_events(
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    after: Annotated[int, Query(description="Events behind this number")] = 0,
+    kind: Kinds = [],  # noqa: B006
+    limit: Limit = 100,
+) -> list[EventShape]:
+    """Return a cube's events, oldest first."""
+    found = memos.events.list(target.cube, actor=target.actor, after=after, kinds=kind, limit=limit)
+    return [EventShape.model_validate(event) for event in found]
+
+
+@events_router.get("/stream", responses=STREAM, response_class=StreamingResponse, name="stream")
+async def stream_events(
+    request: Request,
+    memos: CurrentMemos,
+    target: CurrentTarget,
+    after: Annotated[int | None, Query(description="Begin behind this number; default: with what comes now")] = None,
+    kind: Kinds = [],  # noqa: B006
+    timeout_s: Timeout = 300.0,
+    last_event_id: LastEventId = None,
+) -> StreamingResponse:
+    """Follow a cube: an event of the stream for each that is committed, named as its kind."""
+    start = after if last_event_id is None else _number(last_event_id)
+    if start is None:
+        start = await poll(request, lambda: memos.events.head(target.cube, actor=target.actor))
+    seen = start
+
+    def newer() -> list[EventShape]:
+        found = memos.events.list(target.cube, actor=target.actor, after=seen, kinds=kind, limit=_AT_ONCE)
+        return [EventShape.model_validate(event) for event in found]
+
+    first = await poll(request, newer)  # what may not be seen is refused before anything is sent
+
+    async def told() -> AsyncIterator[ServerEvent | None]:
+        nonlocal seen
+        for event in first:
+            yield _told(event)
+            seen = event.seq
+        async for events in poll_for(request, newer, timeout_s):
+            for event in events:
+                yield _told(event)
+                seen = event.seq
+            yield None
+
+    return event_stream(told())
+
+
+def _told(event: EventShape) -> ServerEvent:
+    return ServerEvent(event.kind, event.model_dump(mode="json"), str(event.seq))
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise InvalidInput("last-event-id", "must be the number of an event")
+    return int(text)

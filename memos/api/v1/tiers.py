@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, CubeBody, InCube, Limit, place_of
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, Limit, target_of
 from memos.api.v1.shapes import Shape
 from memos.api.v1.shapes_cubes import SegmentShape
 
@@ -42,54 +42,54 @@ class TaskIdsShape(Shape):
 
 
 @router.get("/segments")
-def segments(memos: Opened, place: InCube, limit: Limit = 100) -> list[SegmentShape]:
+def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> list[SegmentShape]:
     """Return the topics of a cube's older pages, the hottest first."""
-    found = memos.segments(cube=place.cube, actor=place.actor, limit=limit)
+    found = memos.segments(cube=target.cube, actor=target.actor, limit=limit)
     return [SegmentShape.model_validate(segment) for segment in found]
 
 
 @router.post("/segments/{segment}/move", status_code=204)
-def move(segment: SegmentId, body: MoveBody, memos: Opened, caller: Asked) -> None:
+def move(segment: SegmentId, body: MoveBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Send a segment to another tier by hand."""
-    place = place_of(memos, caller, body, new=False)
-    memos.move(segment, body.tier, cube=place.cube, actor=place.actor)
+    target = target_of(memos, caller, body, new=False)
+    memos.move(segment, body.tier, cube=target.cube, actor=target.actor)
 
 
 @router.put("/segments/{segment}/pin", status_code=204)
-def pin_segment(segment: SegmentId, memos: Opened, place: InCube) -> None:
+def pin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Keep a segment out of the archive."""
-    memos.pin(segment, cube=place.cube, actor=place.actor)
+    memos.pin(segment, cube=target.cube, actor=target.actor)
 
 
 @router.delete("/segments/{segment}/pin", status_code=204)
-def unpin_segment(segment: SegmentId, memos: Opened, place: InCube) -> None:
+def unpin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Let a segment go into the archive again."""
-    memos.pin(segment, cube=place.cube, actor=place.actor, pinned=False)
+    memos.pin(segment, cube=target.cube, actor=target.actor, pinned=False)
 
 
 @router.post("/analyse", status_code=202)
-def analyse(body: AnalyseBody, memos: Opened, caller: Asked) -> None:
+def analyse(body: AnalyseBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have pages read into long-term memory in the background."""
-    place = place_of(memos, caller, body, new=False)
-    memos.analyse(cube=place.cube, actor=place.actor, everything=body.everything)
+    target = target_of(memos, caller, body, new=False)
+    memos.analyse(cube=target.cube, actor=target.actor, everything=body.everything)
 
 
 @router.post("/consolidate", status_code=202)
-def consolidate(body: CubeBody, memos: Opened, caller: Asked) -> None:
+def consolidate(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have a cube's facts put in order in the background; it happens once a day by itself."""
-    place = place_of(memos, caller, body, new=False)
-    memos.consolidate(cube=place.cube, actor=place.actor)
+    target = target_of(memos, caller, body, new=False)
+    memos.consolidate(cube=target.cube, actor=target.actor)
 
 
 @router.post("/reflect", status_code=202)
-def reflect(body: CubeBody, memos: Opened, caller: Asked) -> None:
+def reflect(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have the chat model conclude in the background what several facts show together."""
-    place = place_of(memos, caller, body, new=False)
-    memos.reflect(cube=place.cube, actor=place.actor)
+    target = target_of(memos, caller, body, new=False)
+    memos.reflect(cube=target.cube, actor=target.actor)
 
 
 @router.post("/read-finely", status_code=202)
-def read_finely(body: ReadFinelyBody, memos: Opened, caller: Asked) -> TaskIdsShape:
+def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIdsShape:
     """Have messages that were added roughly read into facts in the background."""
-    place = place_of(memos, caller, body, new=False)
-    return TaskIdsShape(tasks=list(memos.read_finely(body.conversation, cube=place.cube, actor=place.actor)))
+    target = target_of(memos, caller, body, new=False)
+    return TaskIdsShape(tasks=list(memos.read_finely(body.conversation, cube=target.cube, actor=target.actor)))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import Field
 
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, CubeBody, IdempotencyKey, InCube, Limit, creation, place_of
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, IdempotencyKey, Limit, creation, target_of
 from memos.api.v1.shapes import ItemIdsShape, ItemShape, ToolUseShape
 
 router = APIRouter(prefix="/tools", tags=["tools"], responses=ERRORS)
@@ -29,23 +29,25 @@ class CalledBody(CubeBody):
 
 
 @router.get("")
-def list_(memos: Opened, place: InCube) -> list[ToolUseShape]:
+def list_(memos: CurrentMemos, target: CurrentTarget) -> list[ToolUseShape]:
     """Return the tools of a cube, by name."""
-    return [ToolUseShape.model_validate(use) for use in memos.tools.list(cube=place.cube, actor=place.actor)]
+    return [ToolUseShape.model_validate(use) for use in memos.tools.list(cube=target.cube, actor=target.actor)]
 
 
 @router.post("", status_code=201)
-def define(body: DefineBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> ItemIdsShape:
+def define(
+    body: DefineBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> ItemIdsShape:
     """Store definitions of tools."""
-    place = place_of(memos, caller, body)
+    target = target_of(memos, caller, body)
 
     def again(made: tuple[str, ...]) -> tuple[str, ...]:
-        memos.cubes.get(place.cube, actor=place.actor)
+        memos.cubes.get(target.cube, actor=target.actor)
         return made
 
     made = memos.idempotency.once(
-        creation(idempotency_key, "tools.define", place, body),
-        lambda: memos.tools.define(body.tools, cube=place.cube, actor=place.actor),
+        creation(idempotency_key, "tools.define", target, body),
+        lambda: memos.tools.define(body.tools, cube=target.cube, actor=target.actor),
         ids=lambda ids: ids,
         again=again,
     )
@@ -53,15 +55,15 @@ def define(body: DefineBody, memos: Opened, caller: Asked, idempotency_key: Idem
 
 
 @router.get("/{name:path}/calls")
-def calls(name: ToolName, memos: Opened, place: InCube, limit: Limit = 100) -> list[ItemShape]:
+def calls(name: ToolName, memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> list[ItemShape]:
     """Return the distinct calls of a tool, the one that changed last first."""
-    found = memos.tools.calls(name, cube=place.cube, actor=place.actor, limit=limit)
+    found = memos.tools.calls(name, cube=target.cube, actor=target.actor, limit=limit)
     return [ItemShape.model_validate(item) for item in found]
 
 
 @router.post("/{name:path}/called")
-def called(name: ToolName, body: CalledBody, memos: Opened, caller: Asked) -> ItemShape | None:
+def called(name: ToolName, body: CalledBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape | None:
     """Return what is known of one call; null when it was not made, or its outcome is not known."""
-    place = place_of(memos, caller, body, new=False)
-    found = memos.tools.called(name, body.arguments, cube=place.cube, actor=place.actor)
+    target = target_of(memos, caller, body, new=False)
+    found = memos.tools.called(name, body.arguments, cube=target.cube, actor=target.actor)
     return None if found is None else ItemShape.model_validate(found)

@@ -13,8 +13,8 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 
-from memos.api.auth import who
-from memos.api.families import Asked, Opened, Refused
+from memos.api.dialects import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos, RequestRefused
 from memos.api.v1.common import ERRORS, CubeId
 from memos.api.v1.shapes import Shape
 from memos.errors import InvalidInput
@@ -87,8 +87,8 @@ class LoadedShape(Shape):
 )
 def dump(
     cube: CubeId,
-    memos: Opened,
-    caller: Asked,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
     vectors: Vectors = True,
     kv: Kv = False,
     adapters: Learned = False,
@@ -96,7 +96,7 @@ def dump(
     passphrase: Passphrase = None,
 ) -> StreamingResponse:
     """Return a cube as a file, with its history; its owners may."""
-    actor = who(memos, caller, user, new=False).actor
+    actor = resolve_identity(memos, caller, user, new=False).actor
     out = open_dump(
         memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, adapters=adapters, actor=actor
     )
@@ -115,30 +115,40 @@ def dump(
 
 @router.post("/load", status_code=201, openapi_extra=_FILE)
 async def load(
-    request: Request, memos: Opened, caller: Asked,
+    request: Request,
+    memos: CurrentMemos,
+    caller: CurrentCaller,
     cube: Annotated[str | None, Query(description="Id to load it under; default: its own")] = None,
     merge: Annotated[bool, Query(description="Load into the cube of that id, which is there")] = False,
     trust: Annotated[bool, Query(description="Trust what it says as what was said here")] = False,
     restore_erased: Annotated[bool, Query(description="Also bring back what was erased here since")] = False,
-    user: User = None, passphrase: Passphrase = None,
-) -> LoadedShape:  # fmt: skip
+    user: User = None,
+    passphrase: Passphrase = None,
+) -> LoadedShape:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
     with scratch_file(memos.travel) as file:
         await _take(request, memos, file)
 
         def loaded() -> LoadedShape:
-            actor = who(memos, caller, user, new=False).actor
+            actor = resolve_identity(memos, caller, user, new=False).actor
             done = memos.travel.load(
-                file, cube=cube, merge=merge, trust=trust, restore_erased=restore_erased,
-                passphrase=_decoded(passphrase), actor=actor,
-            )  # fmt: skip
+                file,
+                cube=cube,
+                merge=merge,
+                trust=trust,
+                restore_erased=restore_erased,
+                passphrase=_decoded(passphrase),
+                actor=actor,
+            )
             return LoadedShape.model_validate(done)
 
         return await to_thread.run_sync(loaded)
 
 
 @router.post("/inspect", openapi_extra=_FILE)
-async def inspect(request: Request, memos: Opened, caller: Asked, passphrase: Passphrase = None) -> DumpShape:
+async def inspect(
+    request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None
+) -> DumpShape:
     """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
     with scratch_file(memos.travel) as file:
         await _take(request, memos, file)
@@ -151,7 +161,7 @@ async def inspect(request: Request, memos: Opened, caller: Asked, passphrase: Pa
 
 
 async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
-    """Write the body into a file, a block at a time, as long as there is room for it. Raises: Refused."""
+    """Write the body into a file, a block at a time, as long as there is room for it. Raises: RequestRefused."""
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:
@@ -160,7 +170,9 @@ async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     async for chunk in request.stream():
         size += len(chunk)
         if size > most:
-            raise Refused(413, f"The file has more than the {most:,} bytes that are taken (MEMOS_LIMITS__DUMP_BYTES).")
+            raise RequestRefused(
+                413, f"The file has more than the {most:,} bytes that are taken (MEMOS_LIMITS__DUMP_BYTES)."
+            )
         held += chunk
         if len(held) >= _BLOCK:
             await to_thread.run_sync(write)

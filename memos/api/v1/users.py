@@ -1,17 +1,30 @@
-"""`/users`, `/groups` and `/me`: users, agents and groups, and who is a member of what. For admins, but for `/me`."""
+"""Routes of `/users`, `/groups`, `/me` and `/keys`."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Path, Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from memos.api.families import Asked, Opened
-from memos.api.v1.common import ERRORS, IdempotencyKey, IdentityId, Limit, Place, creation
-from memos.api.v1.shapes_cubes import IdentityShape, MembersShape, MeShape
+from memos.api.dialects import resolve_identity
+from memos.api.families import CurrentCaller, CurrentMemos
+from memos.api.v1.common import (
+    ERRORS,
+    Body,
+    CurrentIdentity,
+    IdempotencyKey,
+    IdentityId,
+    Limit,
+    RequestTarget,
+    creation,
+)
+from memos.api.v1.shapes_cubes import IdentityShape, KeyShape, LimitsShape, MembersShape, MeShape, NewKeyShape
+from memos.core.identities import NewKey
 
 router = APIRouter(tags=["users"], responses=ERRORS)
+keys_router = APIRouter(prefix="/keys", tags=["keys"], responses=ERRORS)
 
 
 class CreateUserBody(BaseModel):
@@ -34,19 +47,21 @@ class EnableBody(BaseModel):
     enabled: bool = Field(description="Whether it may do what its roles allow, or nothing")
 
 
-@router.get("/me")
-def me(caller: Asked) -> MeShape:
+@router.get("/me", name="me")
+def get_me(caller: CurrentCaller) -> MeShape:
     """Return whom the key of this request stands for."""
     identity = IdentityShape.model_validate(caller.identity)
     return MeShape(identity=identity, rights=[str(right) for right in caller.key.rights])
 
 
-@router.post("/users", status_code=201)
-def create(body: CreateUserBody, memos: Opened, caller: Asked, idempotency_key: IdempotencyKey = None) -> IdentityShape:
+@router.post("/users", status_code=201, name="create")
+def create_user(
+    body: CreateUserBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> IdentityShape:
     """Make a user, agent or group."""
     actor = caller.identity.id
     made = memos.idempotency.once(
-        creation(idempotency_key, "users.create", Place(actor, body.id), body),
+        creation(idempotency_key, "users.create", RequestTarget(actor, body.id), body),
         lambda: memos.users.create(
             body.id, kind=body.kind, name=body.name, acts_for=body.acts_for, admin=body.admin, actor=actor
         ),
@@ -56,10 +71,10 @@ def create(body: CreateUserBody, memos: Opened, caller: Asked, idempotency_key: 
     return IdentityShape.model_validate(made)
 
 
-@router.get("/users")
-def list_(
-    memos: Opened,
-    caller: Asked,
+@router.get("/users", name="list_")
+def list_users(
+    memos: CurrentMemos,
+    caller: CurrentCaller,
     kind: Annotated[str | None, Query(description="Only `user`, `agent` or `group`")] = None,
     limit: Limit = 100,
     after: Annotated[str, Query(description="Go on behind this id")] = "",
@@ -69,31 +84,96 @@ def list_(
     return [IdentityShape.model_validate(identity) for identity in found]
 
 
-@router.get("/users/{identity:path}")
-def get(identity: IdentityId, memos: Opened, caller: Asked) -> IdentityShape:
+@router.get("/users/{identity:path}", name="get")
+def get_user(identity: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> IdentityShape:
     """Return a user, agent or group."""
     return IdentityShape.model_validate(memos.users.get(identity, actor=caller.identity.id))
 
 
-@router.patch("/users/{identity:path}")
-def enable(identity: IdentityId, body: EnableBody, memos: Opened, caller: Asked) -> IdentityShape:
+@router.patch("/users/{identity:path}", name="enable")
+def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, caller: CurrentCaller) -> IdentityShape:
     """Let a user, agent or group do what its roles allow, or nothing; nothing of theirs is removed."""
     return IdentityShape.model_validate(memos.users.enable(identity, enabled=body.enabled, actor=caller.identity.id))
 
 
-@router.get("/groups/{group:path}/members")
-def members(group: IdentityId, memos: Opened, caller: Asked) -> MembersShape:
+@router.get("/groups/{group:path}/members", name="members")
+def list_members(group: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> MembersShape:
     """Return a group's members by id."""
     return MembersShape(group=group, members=list(memos.users.members(group, actor=caller.identity.id)))
 
 
-@router.put("/groups/{group:path}/members/{member:path}", status_code=204)
-def join(group: IdentityId, member: IdentityId, memos: Opened, caller: Asked) -> None:
+@router.put("/groups/{group:path}/members/{member:path}", status_code=204, name="join")
+def join_group(group: IdentityId, member: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Make a user or agent a member of a group."""
     memos.users.join(group, member, actor=caller.identity.id)
 
 
-@router.delete("/groups/{group:path}/members/{member:path}", status_code=204)
-def leave(group: IdentityId, member: IdentityId, memos: Opened, caller: Asked) -> None:
+@router.delete("/groups/{group:path}/members/{member:path}", status_code=204, name="leave")
+def leave_group(group: IdentityId, member: IdentityId, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Take a member out of a group."""
     memos.users.leave(group, member, actor=caller.identity.id)
+
+
+KeyId = Annotated[str, Path(description="Id of a key")]
+
+
+class CreateKeyBody(Body):
+    """A new key."""
+
+    name: str = Field(description="Its name, such as where it is used")
+    identity: str | None = Field(None, description="Whose it is; default: whom the request is for")
+    rights: list[str] = Field(
+        default=["read", "write", "own"], description="What calls with it may do at the most: `read`, `write`, `own`"
+    )
+    expires_at: AwareDatetime | None = Field(None, description="When it stops opening anything, with its offset")
+    limits: LimitsShape | None = Field(None, description="How much it may use; only admins set this")
+
+
+@keys_router.post("", status_code=201, name="create")
+def create_key(
+    body: CreateKeyBody, memos: CurrentMemos, caller: CurrentCaller, idempotency_key: IdempotencyKey = None
+) -> NewKeyShape:
+    """Make a key; its secret is shown this once."""
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
+    identity = actor if body.identity is None else body.identity
+    expires_at: datetime | None = body.expires_at
+    limits = None if body.limits is None else body.limits.model_dump(exclude_none=True)
+    made = memos.idempotency.once(
+        creation(idempotency_key, "keys.create", RequestTarget(actor, identity), body),
+        lambda: memos.keys.create(
+            identity, body.name, rights=body.rights, expires_at=expires_at, limits=limits, actor=actor
+        ),
+        ids=lambda new: [new.key.id],
+        again=lambda ids: NewKey(memos.keys.get(ids[0], actor=actor), ""),
+    )
+    return NewKeyShape(key=KeyShape.model_validate(made.key), secret=made.secret or None)
+
+
+@keys_router.get("", name="list_")
+def list_keys(
+    memos: CurrentMemos,
+    acting: CurrentIdentity,
+    identity: Annotated[str | None, Query(description="Whose keys; default: whom the request is for")] = None,
+) -> list[KeyShape]:
+    """Return somebody's keys, the oldest first, without their secrets."""
+    found = memos.keys.list(acting.actor if identity is None else identity, actor=acting.actor)
+    return [KeyShape.model_validate(key) for key in found]
+
+
+class LimitKeyBody(Body):
+    """What a key may use from now on."""
+
+    limits: LimitsShape = Field(description="Its limits, in place of those it has; `{}` takes them away")
+
+
+@keys_router.put("/{key}/limits", name="limit")
+def limit_key(key: KeyId, body: LimitKeyBody, memos: CurrentMemos, caller: CurrentCaller) -> KeyShape:
+    """Change how much a key may use; for admins. What it used up today counts towards the new limits."""
+    actor = resolve_identity(memos, caller, body.user, new=False).actor
+    return KeyShape.model_validate(memos.keys.limit(key, body.limits.model_dump(exclude_none=True), actor=actor))
+
+
+@keys_router.delete("/{key}", name="revoke")
+def revoke_key(key: KeyId, memos: CurrentMemos, acting: CurrentIdentity) -> KeyShape:
+    """Let a key open nothing any more."""
+    return KeyShape.model_validate(memos.keys.revoke(key, actor=acting.actor))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memos.api.client import own_activation
+from memos.api.client import v1_models
 from memos.core.clock import new_id
 from memos.errors import BackendUnavailable, ConnectionLost, NotFound, PermissionDenied
 from tests.api.client.conftest import Listening, Open
@@ -76,4 +76,4 @@ def test_a_warming_may_take_long_and_is_asked_for_once(flaky: Flaky, opened: Ope
     with pytest.raises(ConnectionLost):
         opened(flaky.url).kv.warm("c")
     assert [(request.path, request.json) for request in flaky.requests] == [("/api/v1/activation/warm", {"cube": "c"})]
-    assert own_activation.warm_prefix("c").least_s > 60  # a client's usual limit
+    assert v1_models.warm_prefix("c").least_s > 60  # a client's usual limit

@@ -1,0 +1,139 @@
+"""Translation that the API's dialects share: identities, chat options, event streams, envelopes and files.
+
+A dialect (`/api/v1`, `/api/openmem/v1`, `/product`, `/openai/v1`, `/mcp`) keeps only its own names, bodies and answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Unpack, cast
+from urllib.parse import quote
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from memos.api.streaming import STREAM_HEADERS, ClosingStreamResponse, encode_event
+from memos.core.identities import Caller, Identity
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Json
+from memos.errors import Conflict, MemosError, NotFound, PermissionDenied
+from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.memos import MemOS
+
+
+@dataclass(frozen=True, slots=True)
+class RequestIdentity:
+    """The user or agent a request acts for: `actor` is named in histories, `home` is the default cube."""
+
+    actor: str
+    home: str
+
+    def cubes(self, named: Sequence[str] | None) -> list[str]:
+        """Return the cubes a request names, or the home cube if it names none."""
+        return [self.home] if named is None else list(named)
+
+
+def resolve_identity(
+    memos: MemOS, caller: Caller, name: str | None = None, *, agent: bool = False, new: bool = True
+) -> RequestIdentity:
+    """Return the identity a request acts for.
+
+    A key acts for its own identity, for agents of that identity, and, if it is an agent's, on the cube of its user.
+    An admin's key acts for everyone.
+
+    Args:
+        memos: The installation.
+        caller: The key the request came with, and whose it is.
+        name: User or agent the request names, None for the key's own identity.
+        agent: Create `name` as an agent rather than a user.
+        new: Create an unknown `name` in an admin's request, if `MEMOS_SERVER__NEW_USERS` allows it.
+
+    Raises:
+        PermissionDenied: The key may not act for `name`.
+        InvalidInput: `name` cannot be a name.
+        NotFound: An admin named somebody unknown.
+    """
+    me = caller.identity
+    if name is None or name == me.id:
+        return _identity_of(me)
+    if me.admin:
+        return _identity_of(_find_or_create(memos, me.id, name, agent=agent, new=new))
+    other = memos.users.get(name, actor=me.id)
+    if other.acts_for == me.id:
+        return _identity_of(other)
+    return RequestIdentity(me.id, other.home or other.id)
+
+
+def _find_or_create(memos: MemOS, admin: str, name: str, *, agent: bool, new: bool) -> Identity:
+    if name == LOCAL_OWNER:
+        raise PermissionDenied(f"{LOCAL_OWNER!r} is the person at the machine itself: name another user.")
+    try:
+        return memos.users.get(name, actor=admin)
+    except NotFound:
+        if not (new and memos.settings.server.new_users):
+            raise
+    with suppress(Conflict):  # another request created it meanwhile
+        return memos.users.create(name, kind="agent" if agent else "user", adopt=False, actor=admin)
+    return memos.users.get(name, actor=admin)
+
+
+def _identity_of(identity: Identity) -> RequestIdentity:
+    usual = DEFAULT_CUBE if identity.id == LOCAL_OWNER else identity.id
+    return RequestIdentity(identity.id, identity.home or usual)
+
+
+def chat_options(body: BaseModel, **own: Unpack[ChatOptions]) -> ChatOptions:
+    """Return the options of a chat: the fields of `body` that have an option's name, then the dialect's own."""
+    fields = type(body).model_fields
+    same = {name: getattr(body, name) for name in ChatOptions.__annotations__ if name in fields}
+    return cast(ChatOptions, same | own)
+
+
+def chat_response(
+    pieces: AsyncGenerator[str | ChatResult], events: Callable[[str | ChatResult | MemosError], Iterable[str]]
+) -> Response:
+    """Return a chat as server-sent events.
+
+    Args:
+        pieces: Pieces of the answer, then its result; closed when the response ends or the client disconnects.
+        events: Returns the events of a piece, of the result, or of the error that ends the stream.
+    """
+
+    async def stream() -> AsyncGenerator[str]:
+        try:
+            async for piece in pieces:
+                for event in events(piece):
+                    yield event
+        except MemosError as error:
+            for event in events(error):
+                yield event
+        finally:
+            await pieces.aclose()
+
+    return ClosingStreamResponse(stream(), media_type="text/event-stream", headers=STREAM_HEADERS)
+
+
+def typed_event(kind: str, data: Json) -> str:
+    """Return a server-sent event whose data is `{type, data}`, as MemOS clients read it."""
+    return encode_event({"type": kind, "data": data})
+
+
+def envelope(code: int, message: str, data: Json) -> dict[str, Any]:
+    """Return an answer in the envelope of MemOS clients."""
+    return {"code": code, "message": message, "data": data}
+
+
+def error_envelope(failure: MemosError, code: int, status: int, **extra: Json) -> Response:
+    """Return an error in the envelope of MemOS clients."""
+    return JSONResponse({**envelope(code, str(failure), None), **extra}, status)
+
+
+def attachment(data: bytes, name: str) -> Response:
+    """Return a file to save; a browser must not run it, nor a proxy keep it."""
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return Response(data, media_type="application/octet-stream", headers=headers)
