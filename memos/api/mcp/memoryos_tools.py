@@ -112,10 +112,10 @@ def retrieve_memory(
     now = acting()
     for name, text in (("relationship_with_user", relationship_with_user), ("style_hint", style_hint)):
         check_text(name, text, _STYLE_CHARS)
-    recent = now.memos.exchanges.newest(CONVERSATION, cube=now.home, actor=now.actor, limit=_RECENT)
+    recent = now.memos.conversations.newest(CONVERSATION, cube=now.home, actor=now.actor, limit=_RECENT)
     shown = {message for exchange in recent for message in exchange.messages}
     hits = _found(now, query, (ItemType.MESSAGE,), max_results * _HITS_AN_EXCHANGE)
-    around = now.memos.exchanges.around([hit.item.id for hit in hits], cube=now.home, actor=now.actor)
+    around = now.memos.conversations.around([hit.item.id for hit in hits], cube=now.home, actor=now.actor)
     pages = [_page(exchange) for exchange in around if not shown & set(exchange.messages)][:max_results]
     of_user = [_known(hit.item, hit) for hit in _found(now, query, _USER, max_results)]
     of_assistant = [_known(hit.item, hit) for hit in _found(now, query, _ASSISTANT, max_results)]
@@ -161,8 +161,8 @@ def _now(now: Acting) -> str:
 
 def _profile(now: Acting) -> str:
     """Return the profiles of all whom the cube knows: it is the user's own, and others are spoken of in it."""
-    subjects = now.memos.profile.subjects(now.home, actor=now.actor)
-    told = [now.memos.profile.render(now.home, subject, _PROFILE_TOKENS, actor=now.actor) for subject in subjects[:10]]
+    subjects = now.memos.profiles.subjects(now.home, actor=now.actor)
+    told = [now.memos.profiles.render(now.home, subject, _PROFILE_TOKENS, actor=now.actor) for subject in subjects[:10]]
     return "\n".join(text for text in told if text)
 
 
@@ -174,7 +174,7 @@ def _found(now: Acting, query: str, types: tuple[ItemType, ...], most: int) -> t
 
 def _listed(now: Acting, types: tuple[ItemType, ...]) -> list[Knowledge]:
     wanted = {"and": [{"type": {"in": [str(type_) for type_ in types]}}, {"status": "active"}]}
-    found = now.memos.list(cube=now.home, actor=now.actor, filter=wanted, limit=_MOST)
+    found = now.memos.memories.list(cube=now.home, actor=now.actor, filter=wanted, limit=_MOST)
     return [_known(now.memos.get(item.id, actor=now.actor)) for item in found]
 
 

@@ -103,7 +103,7 @@ def _told(function: Callable[..., Any], kind: type[Exception]) -> Callable[..., 
 
 def _status() -> str:
     now = acting()
-    now.memos.check_ready()
+    now.memos.maintenance.check_ready()
     cubes = now.memos.cubes.list(actor=now.actor)
     tasks = now.memos.tasks.counts(actor=now.actor)
     return _json(

@@ -65,14 +65,14 @@ def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
 def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceiptShape:
     """Return an erasure's receipt as it stands."""
-    return EraseReceiptShape.model_validate(memos.erase_receipt(receipt, actor=acting.actor))
+    return EraseReceiptShape.model_validate(memos.memories.erase_receipt(receipt, actor=acting.actor))
 
 
 @evidence_router.post("/memories/used", status_code=204, name="used")
 def mark_used(body: UsedBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Say that an answer was made from memories: they get hot. Ids that are none count nothing."""
     target = target_of(memos, caller, body, new=False)
-    memos.used(body.item_ids, cube=target.cube, actor=target.actor, confirmed=body.confirmed)
+    memos.tiers.used(body.item_ids, cube=target.cube, actor=target.actor, confirmed=body.confirmed)
 
 
 @evidence_router.get("/memories/{item}/sources", name="sources")
@@ -89,7 +89,7 @@ def memory_extractions(
     item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
 ) -> list[ExtractionShape]:
     """Return what read a message into facts, or read a fact."""
-    found = memos.extractions(item, cube=cube, actor=acting.actor)
+    found = memos.memories.extractions(item, cube=cube, actor=acting.actor)
     return [ExtractionShape.model_validate(each) for each in found]
 
 
@@ -102,13 +102,13 @@ def memory_images(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cu
 @evidence_router.put("/memories/{item}/pin", status_code=204, name="pin")
 def pin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Keep a memory in working memory."""
-    memos.pin(item, cube=target.cube, actor=target.actor)
+    memos.tiers.pin(item, cube=target.cube, actor=target.actor)
 
 
 @evidence_router.delete("/memories/{item}/pin", status_code=204, name="unpin")
 def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Let a memory leave working memory again."""
-    memos.pin(item, cube=target.cube, actor=target.actor, pinned=False)
+    memos.tiers.pin(item, cube=target.cube, actor=target.actor, pinned=False)
 
 
 Offset = Annotated[int, Query(description="Memories to pass over first")]
@@ -183,7 +183,9 @@ def list_memories(
     memos: CurrentMemos, target: CurrentTarget, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
 ) -> list[ItemShape]:
     """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
-    found = memos.list(cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset)
+    found = memos.memories.list(
+        cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset
+    )
     return [ItemShape.model_validate(item) for item in found]
 
 
@@ -228,13 +230,13 @@ def memory_history(
     item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
 ) -> list[VersionShape]:
     """Return every version of a memory, also of a deleted one: who, when, why, before and after."""
-    return [VersionShape.model_validate(each) for each in memos.history(item, cube=cube, actor=acting.actor)]
+    return [VersionShape.model_validate(each) for each in memos.memories.history(item, cube=cube, actor=acting.actor)]
 
 
 @router.post("/{item}/rollback", name="rollback")
 def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> ItemShape:
     """Write a new version equal to an old one."""
-    back = memos.rollback(
+    back = memos.memories.rollback(
         item,
         body.to_version,
         cube=body.cube,

@@ -77,7 +77,7 @@ def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> Sear
 def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNotShape:
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    told = memos.why_not(
+    told = memos.search.why_not(
         body.item,
         body.query,
         cubes=body.cubes,
@@ -100,7 +100,7 @@ def working_memory(
     max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
 ) -> WorkingMemoryShape:
     """Return the small set a prompt begins with."""
-    found = memos.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
+    found = memos.tiers.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
     return WorkingMemoryShape.model_validate(found)
 
 
