@@ -80,6 +80,6 @@ class Dialogues:
 
 
 def _vocabulary() -> list[str]:
-    text = (resources.files("memos.backends") / "data" / "minilm_vocab.txt").read_text(encoding="utf-8")
+    text = (resources.files("memos.backends.encoders") / "data" / "minilm_vocab.txt").read_text(encoding="utf-8")
     words = text.split("\n")[_FIRST_WORD:]
     return [word for word in words if word.isascii() and word.isalpha() and len(word) > 1]

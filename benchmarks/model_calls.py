@@ -111,10 +111,10 @@ def measure(arguments: argparse.Namespace) -> Report:
                 memos.search(message["content"][:200], top_k=5)
             memos._scheduler.accesses.flush()
             _settle(memos)
-        moved = sum(segment.pages for segment in memos.segments(limit=10_000))
+        moved = sum(segment.pages for segment in memos.tiers.segments(limit=10_000))
         with memos.ledger.read() as connection:
             read = connection.scalar(sa.select(sa.func.count()).where(pages.c.read.is_(True))) or 0
-        facts = len(memos.list(filter={"tier": "long"}, limit=10_000))
+        facts = len(memos.memories.list(filter={"tier": "long"}, limit=10_000))
     hundred = moved / 100
     calls = {name: round(count / hundred, 1) for name, count in model.calls.items()}
     tokens = {name: round(count / hundred) for name, count in (model.asked + model.answered).items()}

@@ -218,7 +218,7 @@ class Bench:
 
     def _read(self) -> list[KnownFact]:
         """Return the facts that the product reads in what was said, in the order of the sentences."""
-        with self._home() as memos, memos.adapters.training.handles.ledger.read() as connection:
+        with self._home() as memos, memos.adapters.training.context.ledger.read() as connection:
             chosen = memos.adapters.training.selected(connection, "default")
         told = {text: place for place, text in enumerate(self._said)}
         return sorted(chosen.facts, key=lambda fact: (told.get(fact.memory, len(told)), fact.item))
@@ -231,9 +231,9 @@ class Bench:
             for place, text in enumerate(self._said):
                 memos.add(text, mode="fine", conversation=f"talk-{place // 20}")
             memos.tasks.wait()
-            for item in memos.list(limit=1000):
+            for item in memos.memories.list(limit=1000):
                 if item.type in ("user", "preference"):
-                    memos.pin(item.id)
+                    memos.tiers.pin(item.id)
         return memos
 
     def _recalled(self, few: int, questions: Iterable[str]) -> list[tuple[ChatMessage, ...]]:

@@ -61,7 +61,7 @@ def _count(batches: list[tuple[str, list[dict[str, Any]]]]) -> dict[str, float]:
             receipt = memos.add(said, conversation=talk, mode="fine")
             messages += len(receipt.item_ids)
             _read(memos)
-        facts = len(memos.list(filter={"tier": "long"}, limit=10_000))
+        facts = len(memos.memories.list(filter={"tier": "long"}, limit=10_000))
     hundred = messages / 100
     return {
         "messages": messages,

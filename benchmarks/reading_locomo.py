@@ -109,7 +109,7 @@ def _searched(chats: Sequence[Chat]) -> dict[str, float]:
         with installation() as memos:
             fill(memos, chat.name, chat.sessions)
             without += _found(memos, chat)
-            memos.analyse(cube=chat.name, everything=True)
+            memos.tiers.analyse(cube=chat.name, everything=True)
             memos.tasks.wait(timeout_s=_SETTLED_S)
             with_facts += _found(memos, chat)
     return {

@@ -44,7 +44,7 @@ def main(model: Path, home: Path) -> None:
     with MemOS.open(home, settings=settings) as memos:
         said = [{"role": "user", "content": note} for note in NOTES]
         for item in memos.add(said, conversation="journey").item_ids:
-            memos.pin(item)  # as if each had been hot and unchanged for days
+            memos.tiers.pin(item)  # as if each had been hot and unchanged for days
         memos.kv.compose()
         memos.tasks.wait()  # also for the model, which reads in the background what prompts begin with now
         for kept in ("nothing kept", "kept"):

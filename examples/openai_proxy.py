@@ -86,5 +86,5 @@ with model() as upstream, tempfile.TemporaryDirectory() as folder:
             for chunk in client.chat.completions.create(model="any", messages=asked, stream=True):
                 print(chunk.choices[0].delta.content or "", end="")
         print()
-        for item in memos.list(cube="ana"):
+        for item in memos.memories.list(cube="ana"):
             print(f"{item.role}: {item.memory}")

@@ -58,8 +58,8 @@ def tell(home: Path) -> None:
         for text in TOLD:
             memos.add(text, mode="fine")
         memos.tasks.wait(timeout_s=60)
-        for item in memos.list(filter={"type": {"in": ["user", "preference"]}}):
-            memos.pin(item.id)  # as if each had been hot and unchanged for a week
+        for item in memos.memories.list(filter={"type": {"in": ["user", "preference"]}}):
+            memos.tiers.pin(item.id)  # as if each had been hot and unchanged for a week
 
 
 def who_answers(memos: MemOS) -> str:

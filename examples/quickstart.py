@@ -20,9 +20,9 @@ with tempfile.TemporaryDirectory() as folder, MemOS.open(folder) as memos:
 
     correction = memos.feedback("No, I moved to Lyon in May.", cube="alice", speaker="Alice")
     print("superseded:", correction.superseded)
-    for entry in memos.history(receipt.item_ids[0]):
+    for entry in memos.memories.history(receipt.item_ids[0]):
         print(f"v{entry.version} {entry.reason}: {entry.after.status}")
 
     erased = memos.erase(receipt.item_ids[2])
     print("erased:", erased.state, dict(erased.stores))
-    print("verify clean:", memos.verify().clean)
+    print("verify clean:", memos.maintenance.verify().clean)

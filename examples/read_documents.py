@@ -48,5 +48,5 @@ with tempfile.TemporaryDirectory() as folder, MemOS.open(Path(folder) / "memory"
     print("photo.pdf:", memos.documents.wait(broken.id, timeout_s=60).error)
 
     memos.knowledge.delete("manuals", newer.id)
-    print("verify clean:", memos.verify().clean)
+    print("verify clean:", memos.maintenance.verify().clean)
     print("dropped:", memos.knowledge.drop("manuals").state)

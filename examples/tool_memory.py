@@ -60,7 +60,7 @@ with tempfile.TemporaryDirectory() as folder, MemOS.open(folder) as memos:
 
     memos.tasks.wait(timeout_s=60)
     print("What was learnt:")
-    for item in memos.list(filter={"type": "skill"}):
+    for item in memos.memories.list(filter={"type": "skill"}):
         if "skill" in item.info:
             print("  " + item.memory.replace("\n", "\n  "))
             print("  needs:", item.info["skill"]["preconditions"], "runs:", item.info["skill"]["runs"])

@@ -15,9 +15,10 @@ MemosError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from memos.core.tokens import Tokens
+if TYPE_CHECKING:
+    from memos.core.tokens import Tokens
 
 
 def shown(value: object) -> str:
@@ -125,7 +126,7 @@ class ModelError(MemosError):
     def __init__(self, message: str, *, permanent: bool = False, tokens: Tokens | None = None) -> None:
         super().__init__(message)
         self.permanent = permanent
-        self.tokens = tokens or Tokens()
+        self.tokens = tokens
 
 
 class UnfitAnswer(ModelError):

@@ -1,4 +1,4 @@
-"""Adapters as rows and files, for tests of what is done with them; no model is trained."""
+"""AdapterService as rows and files, for tests of what is done with them; no model is trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from memos import MemOS
 from memos.core.lora import ADAPTER_FILE, CARD, FILES, MANIFEST, digests
-from memos.kernel.adapters.service import Adapters
+from memos.kernel.adapters.service import AdapterService
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.ledger.engine import Ledger
@@ -64,7 +64,7 @@ def states(ledger: Ledger, cube: str = "default") -> list[tuple[int, str]]:
         return [(row.number, row.state) for row in adapter_rows.of(connection, cube)]
 
 
-def with_a_model(memos: MemOS) -> Adapters:
+def with_a_model(memos: MemOS) -> AdapterService:
     """Return adapters that might be trained, were there anything to learn; nothing is loaded for that."""
     training = memos.adapters.training
     learned = training.settings.parametric.model_copy(update={"base": "/models/tiny"})

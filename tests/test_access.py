@@ -49,15 +49,15 @@ def test_with_one_identity_names_that_are_none_may_do_nothing(memos: MemOS) -> N
 def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
     assert [cube.id for cube in two.cubes.list(actor="ana")] == ["ana"]
     assert [hit.item.speaker for hit in two.search("wombat", cubes=["ana"], actor="ana")] == ["user"]
-    theirs = two.list(cube="ben")[0].id
+    theirs = two.memories.list(cube="ben")[0].id
     two.knowledge.create("ben-kb", actor="ben")
     file = two.documents.add(("a.md", SECRET.encode()), cube="ben-kb", actor="ben").id
     for call in (
         lambda: two.search("wombat", cubes=["ben"], actor="ana"),
         lambda: two.search("wombat", cubes=["ana", "ben"], actor="ana"),
-        lambda: two.list(cube="ben", actor="ana"),
+        lambda: two.memories.list(cube="ben", actor="ana"),
         lambda: two.get(theirs, actor="ana"),
-        lambda: two.history(theirs, actor="ana"),
+        lambda: two.memories.history(theirs, actor="ana"),
         lambda: two.delete(theirs, actor="ana"),
         lambda: two.erase(theirs, actor="ana"),
         lambda: two.update(theirs, "mine now", actor="ana"),
@@ -65,10 +65,10 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
         lambda: two.feedback("no", cube="ben", actor="ana"),
         lambda: two.cubes.get("ben", actor="ana"),
         lambda: two.cubes.drop("ben", actor="ana"),
-        lambda: two.working_memory(cube="ben", actor="ana"),
+        lambda: two.tiers.working_memory(cube="ben", actor="ana"),
         lambda: two.retention.list(cube="ben", actor="ana"),
         lambda: two.review.list(cube="ben", actor="ana"),
-        lambda: two.profile.subjects("ben", actor="ana"),
+        lambda: two.profiles.subjects("ben", actor="ana"),
         lambda: two.sharing.grants("ben", actor="ana"),
         lambda: two.documents.add(("a.md", b"mine"), cube="ben", actor="ana"),
         lambda: two.documents.list(cube="ben", actor="ana"),
@@ -82,13 +82,13 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
         lambda: two.knowledge.files("ben-kb", actor="ana"),
         lambda: two.images.of(theirs, actor="ana"),
         lambda: two.tools.list(cube="ben", actor="ana"),
-        lambda: two.extractions(theirs, actor="ana"),
-        lambda: two.read_finely(cube="ben", actor="ana"),
+        lambda: two.memories.extractions(theirs, actor="ana"),
+        lambda: two.memories.read_finely(cube="ben", actor="ana"),
         lambda: two.events.list("ben", actor="ana"),
         lambda: next(two.events.follow("ben", after=0, actor="ana")),
         lambda: two.tasks.list(cubes=["ben"], actor="ana"),
         lambda: two.tasks.counts(cubes=["ben"], actor="ana"),
-        lambda: two.overview(["ben"], actor="ana"),
+        lambda: two.statistics.overview(["ben"], actor="ana"),
     ):
         with pytest.raises(NotFound) as refused:
             call()
@@ -100,14 +100,14 @@ def test_a_user_has_a_cube_of_its_own_and_sees_no_other(two: MemOS) -> None:
 
 def test_lists_and_counts_have_nothing_of_others(two: MemOS) -> None:
     for cube in ("ana", "ben"):
-        two.analyse(cube=cube, everything=True)
+        two.tiers.analyse(cube=cube, everything=True)
     two.tasks.wait(timeout_s=60)
     theirs = two.tasks.list(cubes=["ben"])
     assert theirs
     mine = two.tasks.list(actor="ana")
     assert {task.cube for task in mine} == {"ana"}
     assert sum(two.tasks.counts(actor="ana").values()) == len(mine)
-    assert [cube.cube for cube in two.overview(actor="ana").cubes] == ["ana"]
+    assert [cube.cube for cube in two.statistics.overview(actor="ana").cubes] == ["ana"]
     for call in (
         lambda: two.tasks.get(theirs[0].id, actor="ana"),
         lambda: two.tasks.retry(theirs[0].id, actor="ana"),
@@ -122,7 +122,7 @@ def test_lists_and_counts_have_nothing_of_others(two: MemOS) -> None:
 
 
 def test_what_is_not_there_and_what_is_not_theirs_look_the_same(two: MemOS) -> None:
-    theirs = two.list(cube="ben")[0].id
+    theirs = two.memories.list(cube="ben")[0].id
     messages = []
     for item in (theirs, "0192f0c1-0000-7000-8000-000000000000"):
         with pytest.raises(NotFound) as refused:
@@ -139,7 +139,7 @@ def test_what_is_not_there_and_what_is_not_theirs_look_the_same(two: MemOS) -> N
 @pytest.mark.parametrize(("role", "allowed"), [("reader", 1), ("editor", 2), ("owner", 3)])
 def test_a_role_allows_what_it_says(two: MemOS, role: str, allowed: int) -> None:
     two.sharing.grant("ana", "ben", role, actor="ana")
-    theirs = two.list(cube="ana", actor="ben")[0].id
+    theirs = two.memories.list(cube="ana", actor="ben")[0].id
     calls: list[Any] = [
         lambda: two.search("wombat", cubes=["ana", "ben"], actor="ben"),
         lambda: two.update(theirs, "changed", actor="ben"),
@@ -176,20 +176,20 @@ def test_an_agent_has_its_users_roles_and_its_own_cube(two: MemOS) -> None:
     assert [cube.id for cube in two.cubes.list(actor="ana")] == ["ana"]
     two.users.enable("ana", enabled=False)
     with pytest.raises(PermissionDenied, match="acts for 'ana', which is disabled"):
-        two.list(cube="ana", actor="ana-bot")
+        two.memories.list(cube="ana", actor="ana-bot")
 
 
 def test_a_disabled_user_may_do_nothing_until_it_is_enabled(two: MemOS) -> None:
     two.users.enable("ana", enabled=False)
     with pytest.raises(PermissionDenied, match="is disabled"):
-        two.list(cube="ana", actor="ana")
+        two.memories.list(cube="ana", actor="ana")
     two.users.enable("ana")
-    assert two.list(cube="ana", actor="ana")
+    assert two.memories.list(cube="ana", actor="ana")
 
 
 def test_an_admin_may_do_everything_and_others_nothing_about_the_installation(two: MemOS) -> None:
     two.users.create("root", admin=True)
-    assert two.list(cube="ana", actor="root")
+    assert two.memories.list(cube="ana", actor="root")
     two.users.create("carl", actor="root")
     for call in (
         lambda: two.users.create("dora", actor="ana"),
@@ -198,14 +198,14 @@ def test_an_admin_may_do_everything_and_others_nothing_about_the_installation(tw
         lambda: two.users.enable("ben", enabled=False, actor="ana"),
         lambda: two.keys.create("ben", "stolen", actor="ana"),
         lambda: two.keys.list(actor="ana"),
-        lambda: two.verify(actor="ana"),
-        lambda: two.reindex(actor="ana"),
-        lambda: two.reembed(actor="ana"),
+        lambda: two.maintenance.verify(actor="ana"),
+        lambda: two.maintenance.reindex(actor="ana"),
+        lambda: two.maintenance.reembed(actor="ana"),
     ):
         with pytest.raises(PermissionDenied, match="is no admin"):
             call()
     assert two.users.get("ana", actor="ana").id == "ana"
-    assert two.verify(cubes=["ana"], actor="ana").clean
+    assert two.maintenance.verify(cubes=["ana"], actor="ana").clean
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_cube_the_local_owner_made_becomes_the_users_own(memos: MemOS) -> None
     memos.cubes.create("ana")
     memos.add("from before there were users", cube="ana")
     memos.users.create("ana")
-    assert [item.memory for item in memos.list(cube="ana", actor="ana")] == ["from before there were users"]
+    assert [item.memory for item in memos.memories.list(cube="ana", actor="ana")] == ["from before there were users"]
 
 
 def test_nobody_keeps_a_user_from_being_made_nor_takes_over_a_cube_by_its_name(two: MemOS) -> None:
@@ -250,7 +250,7 @@ def test_nobody_keeps_a_user_from_being_made_nor_takes_over_a_cube_by_its_name(t
         assert homes[id_] != id_
         assert [cube.id for cube in two.cubes.list(actor=id_)] == [homes[id_]]
         with pytest.raises(NotFound):
-            two.list(cube=id_, actor=id_)
+            two.memories.list(cube=id_, actor=id_)
     assert two.users.create("default-agent", kind="agent").home == "default-agent"
     assert two.cubes.get("default").owner == "owner"
 
@@ -295,11 +295,11 @@ def test_a_call_has_no_more_rights_than_the_key_it_came_with(two: MemOS) -> None
     key = two.keys.create("ana", "looks only", rights=["read"]).key
     assert key.rights == (Right.READ,)
     with limited(key.rights):
-        assert two.list(cube="ana", actor="ana")
+        assert two.memories.list(cube="ana", actor="ana")
         for call in (
             lambda: two.add("more", cube="ana", actor="ana"),
             lambda: two.sharing.grant("ana", "ben", actor="ana"),
-            two.verify,
+            two.maintenance.verify,
         ):
             with pytest.raises(PermissionDenied, match="right"):
                 call()
@@ -314,10 +314,10 @@ def test_grants_are_kept_and_told_in_the_cubes_events(tmp_path: Path) -> None:
         memos.sharing.grant("ana", "ben", "reader")
     with MemOS.open(tmp_path, embedder=WordEmbedder()) as memos:
         assert [(given.identity, given.role) for given in memos.sharing.grants("ana")] == [("ben", CubeRole.READER)]
-        assert memos.list(cube="ana", actor="ben") == []
+        assert memos.memories.list(cube="ana", actor="ben") == []
         shared = [event.body for event in memos.events.list("ana") if event.kind == "share"]
         assert shared == [{"identity": "ben", "role": "editor"}, {"identity": "ben", "role": "reader"}]
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         memos.cubes.drop("ana")
         assert [cube.id for cube in memos.cubes.list(actor="ben")] == ["ben"]
 
@@ -327,7 +327,7 @@ def test_a_key_that_may_not_read_lists_nothing(two: MemOS) -> None:
         for call in (
             lambda: two.cubes.list(actor="ana"),
             lambda: two.keys.list("ana", actor="ana"),
-            lambda: two.list(cube="ana", actor="ana"),
+            lambda: two.memories.list(cube="ana", actor="ana"),
         ):
             with pytest.raises(PermissionDenied, match="may not read"):
                 call()

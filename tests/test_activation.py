@@ -81,7 +81,7 @@ def test_an_erasure_leaves_no_block_of_its_cube(tmp_path: Path, memos: MemOS) ->
     kept = memos.add("Caroline keeps bees in Lyon.").item_ids
     for _ in range(3):
         answered(memos)
-    memos._parts.activations._store.settle()
+    memos._installation.activations._store.settle()
     folder = tmp_path / "home" / "activation"
     assert list(folder.glob("*/*.safetensors"))
     assert memos.erase(kept).state == "purged"
@@ -143,7 +143,7 @@ def prefixed(memos: MemOS, *texts: str) -> list[str]:
     """Have prompts begin with these memories; return their ids."""
     ids = [item for text in texts for item in memos.add(text).item_ids]
     for id_ in ids:
-        memos.pin(id_)
+        memos.tiers.pin(id_)
     composed(memos)
     assert [entry.item for entry in memos.kv.show().entries] == ids
     return ids
@@ -176,7 +176,7 @@ def test_a_memory_that_goes_takes_every_block_from_its_first_token_on_with_it(
     ids = prefixed(memos, *NOTES)
     for _ in range(3):
         answered(memos)
-    store = memos._parts.activations._store
+    store = memos._installation.activations._store
     store.settle()
     before = {block.key: block for block, _, _ in store.blocks()}
     gone = ids[6]
@@ -210,18 +210,18 @@ def test_another_model_may_be_named_for_one_chat(memos: MemOS, tmp_path: Path) -
 def test_verifying_finds_damaged_blocks(memos: MemOS, tmp_path: Path) -> None:
     for _ in range(3):
         answered(memos)
-    memos._parts.activations._store.settle()
-    assert memos.verify().clean
+    memos._installation.activations._store.settle()
+    assert memos.maintenance.verify().clean
     [damaged, *_] = files(tmp_path / "home")
     damaged.write_bytes(damaged.read_bytes()[:-8] + b"\0\1\2\3\4\5\6\7")
-    found = memos.verify()
+    found = memos.maintenance.verify()
     assert [(each.store, each.kind) for each in found.differences] == [("activation", "damaged")]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_what_another_process_erased_leaves_this_one_too(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
     [gone, *_] = prefixed(memos, *NOTES)
-    activations = memos._parts.activations
+    activations = memos._installation.activations
     with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
         connection.execute(sa.update(t.versions).where(t.versions.c.item_id == gone).values(status="deleted"))
     activations.look_if_due()

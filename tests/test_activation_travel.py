@@ -51,18 +51,18 @@ def dump(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     with opened(home / "home", Settings(), model) as memos:
         memos.cubes.create(BEES)
         for text in NOTES:
-            memos.pin(memos.add(text, cube=BEES).item_ids[0], cube=BEES)
+            memos.tiers.pin(memos.add(text, cube=BEES).item_ids[0], cube=BEES)
         composed(memos)
         assert warmed(memos) > 1000
-        made = memos.travel.dump(BEES, home / "bees.memcube", kv=True)
+        made = memos.transfer.dump(BEES, home / "bees.memcube", kv=True)
         assert made.kv_blocks == warmed(memos) / 64
-        assert memos.travel.dump(BEES, home / "plain.memcube").kv_blocks == 0
+        assert memos.transfer.dump(BEES, home / "plain.memcube").kv_blocks == 0
     assert not [name for name in TakenApart((home / "plain.memcube").read_bytes()).parts if name.startswith("kv/")]
     return home / "bees.memcube"
 
 
 def loaded(memos: MemOS, dump: Path | io.BytesIO, **options: object) -> Loaded:
-    return memos.travel.load(dump, **{"trust": True, **options})  # type: ignore[arg-type]
+    return memos.transfer.load(dump, **{"trust": True, **options})  # type: ignore[arg-type]
 
 
 def test_the_same_model_elsewhere_computes_nothing_of_the_prefix(
@@ -102,7 +102,7 @@ def test_another_model_an_untrusted_file_and_another_name_leave_them_out_and_say
             assert done.kv_blocks == 0
             assert why in str(done.kv_left_out)
             assert done.left_out == ()
-            assert memos.verify().clean
+            assert memos.maintenance.verify().clean
 
 
 def test_damaged_and_strange_parts_are_refused_and_nothing_is_loaded(
@@ -163,7 +163,7 @@ def test_a_dump_that_fails_in_the_middle_holds_nothing_up(
             with monkeypatch.context() as patch:
                 patch.setattr(blocks, "file_data", _full)
                 try:
-                    memos.travel.dump(BEES, tmp_path / "new.memcube", kv=True)
+                    memos.transfer.dump(BEES, tmp_path / "new.memcube", kv=True)
                 except BackendUnavailable:
                     failed = True
                     memos.close()  # while the error is still there

@@ -68,8 +68,8 @@ def there(tmp_path_factory: pytest.TempPathFactory, read: Path, model: Path) -> 
 def raw(there: Path) -> bytes:
     """A dump with that adapter."""
     with MemOS.open(there / "home", settings=SETTINGS, embedder=WordEmbedder()) as memos:
-        assert memos.travel.dump("default", there / "with.memcube", adapters=True).adapters == 1
-        assert memos.travel.dump("default", there / "without.memcube").adapters == 0
+        assert memos.transfer.dump("default", there / "with.memcube", adapters=True).adapters == 1
+        assert memos.transfer.dump("default", there / "without.memcube").adapters == 0
     parts = TakenApart((there / "without.memcube").read_bytes()).parts
     assert not [name for name in parts if name.startswith("adapters/")]
     return (there / "with.memcube").read_bytes()
@@ -95,7 +95,7 @@ def cubes(memos: MemOS) -> set[str]:
 
 
 def loaded(memos: MemOS, raw: bytes, **options: Any) -> Loaded:
-    return memos.travel.load(io.BytesIO(raw), **{"trust": True, **options})
+    return memos.transfer.load(io.BytesIO(raw), **{"trust": True, **options})
 
 
 def part_of(raw: bytes, kind: str) -> str:
@@ -120,14 +120,14 @@ def weighed(raw: bytes, data: bytes) -> bytes:
 
 
 def test_it_is_examined_where_it_arrives_and_answers_if_that_is_allowed(here: MemOS, raw: bytes) -> None:
-    told = here.travel.inspect(io.BytesIO(raw))
+    told = here.transfer.inspect(io.BytesIO(raw))
     assert (told.adapters, told.left_out) == (1, ())
     done = loaded(here, raw)
     assert (done.adapters, done.adapters_left_out) == (1, None)
     [made] = here.adapters.list()
     assert (made.state, made.stale, made.facts) == ("ready", False, len(facts(here)))
     assert made.measures is not None
-    assert here.verify().clean
+    assert here.maintenance.verify().clean
     assert answered_by(here) is None
     assert not here.adapters.preview().allowed
     with pytest.raises(Conflict, match="not allowed"):
@@ -147,8 +147,8 @@ def test_it_is_examined_where_it_arrives_and_answers_if_that_is_allowed(here: Me
 def test_beside_the_cube_it_comes_from_it_is_of_the_other_memories(tmp_path: Path, there: Path, model: Path) -> None:
     shutil.copytree(there / "home", tmp_path / "home")
     with opened(tmp_path, model) as memos:
-        memos.travel.dump("default", tmp_path / "own.memcube", adapters=True)
-        done = memos.travel.load(tmp_path / "own.memcube", cube="copy", trust=True)
+        memos.transfer.dump("default", tmp_path / "own.memcube", adapters=True)
+        done = memos.transfer.load(tmp_path / "own.memcube", cube="copy", trust=True)
         assert done.adapters == 1
         [first], [second] = memos.adapters.list(), memos.adapters.list("copy")
         assert first.id != second.id
@@ -162,7 +162,7 @@ def test_beside_the_cube_it_comes_from_it_is_of_the_other_memories(tmp_path: Pat
         # Nor does what was updated come back with a merge.
         item = next(iter(facts(memos, "copy").values()))
         memos.update(item.id, "I live in Porto.", cube="copy")
-        merged = memos.travel.load(tmp_path / "own.memcube", cube="copy", merge=True, trust=True)
+        merged = memos.transfer.load(tmp_path / "own.memcube", cube="copy", merge=True, trust=True)
         assert merged.adapters == 0
         assert merged.adapters_left_out
         assert memos.adapters.list("copy") == []
@@ -356,11 +356,11 @@ def test_only_what_answers_is_dumped_and_damaged_weights_are_not(tmp_path: Path,
         for harm in (lambda: file.write_bytes(good[:-1] + b"x"), file.unlink):
             harm()
             with pytest.raises(IntegrityError, match="cannot be dumped"):
-                memos.travel.dump("default", tmp_path / "bad.memcube", adapters=True)
+                memos.transfer.dump("default", tmp_path / "bad.memcube", adapters=True)
             assert not (tmp_path / "bad.memcube").exists()
         file.write_bytes(good)
         memos.update(next(iter(facts(memos).values())).id, "I live in Porto.")
-        assert memos.travel.dump("default", tmp_path / "stale.memcube", adapters=True).adapters == 0
+        assert memos.transfer.dump("default", tmp_path / "stale.memcube", adapters=True).adapters == 0
 
 
 @pytest.mark.parametrize("how", ["erase", "forget", "remove"])
@@ -372,7 +372,9 @@ def test_keys_and_values_go_with_the_adapter_they_were_made_under(
         [made], item = memos.adapters.list(), next(iter(facts(memos).values())).id
         for _ in range(3):
             assert answered_by(memos) == made.id
-        kept = [block for block, _, _ in memos._parts.activations.blocks("default") if is_adapted(block.fingerprint)]
+        kept = [
+            block for block, _, _ in memos._installation.activations.blocks("default") if is_adapted(block.fingerprint)
+        ]
         assert kept
         if how == "erase":
             assert memos.erase(item).removed["kv_blocks"] >= len(kept)
@@ -380,7 +382,7 @@ def test_keys_and_values_go_with_the_adapter_they_were_made_under(
             memos.adapters.forget(item)
         else:
             memos.adapters.remove(made.id)
-        left = [block for block, _, _ in memos._parts.activations.blocks("default")]
+        left = [block for block, _, _ in memos._installation.activations.blocks("default")]
         assert not [block for block in left if is_adapted(block.fingerprint)]
 
 
@@ -390,14 +392,14 @@ def test_keys_and_values_made_under_an_adapter_stay(tmp_path: Path, there: Path,
         [made] = memos.adapters.list()
         for _ in range(3):
             assert answered_by(memos) == made.id
-        kept = memos._parts.activations.blocks("default")
+        kept = memos._installation.activations.blocks("default")
         assert kept
         assert all(is_adapted(block.fingerprint) for block, _, _ in kept)
-        assert memos.travel.dump("default", tmp_path / "kv.memcube", kv=True).kv_blocks == 0
+        assert memos.transfer.dump("default", tmp_path / "kv.memcube", kv=True).kv_blocks == 0
         memos.adapters.disallow()
         for _ in range(3):
             assert answered_by(memos) is None
-        assert memos.travel.dump("default", tmp_path / "base.memcube", kv=True).kv_blocks > 0
+        assert memos.transfer.dump("default", tmp_path / "base.memcube", kv=True).kv_blocks > 0
 
 
 def test_a_recipe_goes_with_it(raw: bytes) -> None:

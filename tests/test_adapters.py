@@ -73,7 +73,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
         memos.tasks.wait()
         for cube in ("default", "other"):
             for item in facts(memos, cube).values():
-                memos.pin(item.id, cube=cube)
+                memos.tiers.pin(item.id, cube=cube)
     return base / "home"
 
 
@@ -137,7 +137,9 @@ def learn_by(memos: MemOS, **changed: object) -> None:
 
 
 def facts(memos: MemOS, cube: str = "default") -> dict[str, Item]:
-    return {item.memory: item for item in memos.list(cube=cube, limit=100) if item.type in ("user", "preference")}
+    return {
+        item.memory: item for item in memos.memories.list(cube=cube, limit=100) if item.type in ("user", "preference")
+    }
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -213,7 +215,7 @@ def test_what_is_learned_passes_and_answers_with_its_name(memos: MemOS) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {each["item"] for each in manifest["memories"]} == {item.id for item in facts(memos).values()}
     assert not (folder / training.KEPT).exists()
-    assert memos.verify().differences == ()
+    assert memos.maintenance.verify().differences == ()
     assert [event.body["adapter"] for event in memos.events.list(kinds=["activate_adapter"])] == [made.id]
 
 
@@ -273,7 +275,7 @@ def test_weights_that_are_no_file_are_not_dumped(memos: MemOS, tmp_path: Path) -
     weights.unlink()
     weights.symlink_to("/dev/zero")
     with pytest.raises(IntegrityError, match="is missing"):
-        memos.travel.dump("default", tmp_path / "out.cube", adapters=True)
+        memos.transfer.dump("default", tmp_path / "out.cube", adapters=True)
 
 
 def test_an_adapter_of_another_model_is_not_put_to_answer(memos: MemOS, tmp_path: Path) -> None:
@@ -289,7 +291,7 @@ def test_an_adapter_of_another_model_is_not_put_to_answer(memos: MemOS, tmp_path
 def test_damaged_files_are_found_and_answer_nothing(memos: MemOS) -> None:
     made = active(memos)
     (memos.home / "adapters" / made.id / "adapter_model.safetensors").write_bytes(b"harmed")
-    assert [(each.store, each.subject) for each in memos.verify().differences] == [("parametric", made.id)]
+    assert [(each.store, each.subject) for each in memos.maintenance.verify().differences] == [("parametric", made.id)]
     assert answered_by(memos) is None
     assert answered_by(memos, cubes=["other"]) == active(memos, "other").id
 
@@ -581,7 +583,7 @@ def test_a_full_disk_ends_a_training_which_goes_on_when_there_is_room(
             fresh.adapters.train()
     assert [each.state for each in fresh.adapters.list()] == ["training"]
     assert answered_by(fresh) is None
-    assert fresh.verify().differences == ()
+    assert fresh.maintenance.verify().differences == ()
     steps: list[int] = []
     made = fresh.adapters.train(on_progress=lambda done, _: steps.append(done))
     assert (made.number, made.state, steps[0] >= 2) == (1, "active", True)
@@ -664,7 +666,7 @@ def test_a_shard_that_was_refused_holds_up_no_other(fresh: MemOS) -> None:
     memos.adapters.allow()
     refused = [memos.adapters.train() for _ in range(2)]
     assert [each.state for each in refused] == ["refused", "refused"]
-    with memos.adapters.training.handles.ledger.read() as connection:
+    with memos.adapters.training.context.ledger.read() as connection:
         one, two = ({seen.item for seen in adapter_rows.seen(connection, each.id)} for each in refused)
     assert not one & two
     assert folders(memos) == set()

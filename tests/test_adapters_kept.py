@@ -97,7 +97,7 @@ def test_a_stale_adapter_of_another_shard_stays_until_its_own_is_trained(memos: 
     memos.update(ids[1], tags=("x",))
     ended = begun(memos.ledger, ids[2:], shard="ended").id
     memos.delete(ids[2])
-    with memos.adapters.handles.changing(Scope(LOCAL_OWNER, ("default",), right=Right.OWN)) as change:
+    with memos.adapters.context.change(Scope(LOCAL_OWNER, ("default",), right=Right.OWN)) as change:
         assert sorted(pruned(change, shard="")) == sorted((mine, ended))
         assert pruned(change, shard="bees") == [other]
 
@@ -155,22 +155,22 @@ def test_a_dump_has_no_more_adapters_than_a_load_takes(
     made(memos, ids[:1])
     bees = active(memos.ledger, ids[1:2], shard="bees")
     with_files(memos.home / FOLDER, bees)
-    assert memos.travel.dump("default", tmp_path / "both.memcube", adapters=True).adapters == 2
+    assert memos.transfer.dump("default", tmp_path / "both.memcube", adapters=True).adapters == 2
     assert not caplog.records
     monkeypatch.setattr(dump_adapters, "MOST", 1)
-    assert memos.travel.dump("default", tmp_path / "one.memcube", adapters=True).adapters == 1
+    assert memos.transfer.dump("default", tmp_path / "one.memcube", adapters=True).adapters == 1
     assert "1 adapters of cube default are not in its dump" in caplog.text
     monkeypatch.setitem(dump_adapters._LARGEST, "safetensors", 3)
-    assert memos.travel.dump("default", tmp_path / "none.memcube", adapters=True).adapters == 0
+    assert memos.transfer.dump("default", tmp_path / "none.memcube", adapters=True).adapters == 0
 
 
 def test_a_program_without_a_folder_says_that_it_dumps_no_adapters(memos: MemOS, tmp_path: Path) -> None:
     training = replace(memos.adapters.training, folder=None)
     memos.adapters = replace(memos.adapters, training=training)
     with pytest.raises(InvalidInput, match="dump without them"):
-        memos.travel.dump("default", tmp_path / "with.memcube", adapters=True)
+        memos.transfer.dump("default", tmp_path / "with.memcube", adapters=True)
     assert not (tmp_path / "with.memcube").exists()
-    assert memos.travel.dump("default", tmp_path / "without.memcube").adapters == 0
+    assert memos.transfer.dump("default", tmp_path / "without.memcube").adapters == 0
 
 
 # Forgotten
@@ -195,7 +195,7 @@ def test_what_is_to_be_forgotten_leaves_every_adapter_and_is_never_learned_again
     assert begun(memos.ledger, ids)
     memos.adapters.forget(ids)
     memos.erase(ids[0])
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     with pytest.raises(NotFound):
         memos.adapters.learn_again(ids[0])
 
@@ -209,7 +209,7 @@ def test_what_another_process_made_to_be_forgotten_leaves_this_one_too(
     with_files(memos.home / FOLDER, saw, training=True)
     with memos.ledger.write() as connection:  # as if another process had: nothing here hears of it
         adapter_rows.remove(connection, saw)
-    memos._upkeep.forget_if_due()
+    memos.maintenance.forget_if_due()
     assert folders(memos) == {kept, saw}, "a folder of one's own has no other processes"
     monkeypatch.setattr(type(memos.ledger), "is_sqlite", False)
     for chore in memos._worker._chores:
@@ -220,9 +220,9 @@ def test_what_another_process_made_to_be_forgotten_leaves_this_one_too(
 def test_a_preview_counts_what_is_excluded_and_what_is_of_no_kind_to_be_learned(memos: MemOS) -> None:
     memos.add(["I live in Lyon.", "I love hiking."], mode="fine")
     memos.tasks.wait()
-    facts = [item for item in memos.list(limit=100) if item.type in ("user", "preference")]
+    facts = [item for item in memos.memories.list(limit=100) if item.type in ("user", "preference")]
     before = memos.adapters.preview().left_out
-    assert before["no fact about somebody"] == len(memos.list(limit=100)) - len(facts) > 0
+    assert before["no fact about somebody"] == len(memos.memories.list(limit=100)) - len(facts) > 0
     assert "excluded from learning" not in before
     memos.adapters.forget([facts[0].id])
     assert memos.adapters.preview().left_out["excluded from learning"] == 1

@@ -39,7 +39,7 @@ class MemoryMachine(RuleBasedStateMachine):
         return MemOS.open(self.folder, settings=SETTINGS, embedder=WordEmbedder())
 
     def teardown(self) -> None:
-        report = self.memos.verify()
+        report = self.memos.maintenance.verify()
         self.memos.close()
         shutil.rmtree(self.folder)
         assert report.clean, report.differences
@@ -85,13 +85,13 @@ class MemoryMachine(RuleBasedStateMachine):
         version = data.draw(st.integers(1, len(self.states[item]) + 1))
         if version > len(self.states[item]):
             with pytest.raises(NotFound):
-                self.memos.rollback(item, version)
+                self.memos.memories.rollback(item, version)
             return
         if self.states[item][version - 1][1]:
             with pytest.raises(NotFound):  # it goes back to being deleted, which get does not show
-                self.memos.rollback(item, version)
+                self.memos.memories.rollback(item, version)
         else:
-            self.memos.rollback(item, version)
+            self.memos.memories.rollback(item, version)
         self.states[item].append(self.states[item][version - 1])
 
     @rule(item=consumes(items))
@@ -118,10 +118,10 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_agrees(self) -> None:
-        listed = {item.id: item.memory for item in self.memos.list(limit=1000)}
+        listed = {item.id: item.memory for item in self.memos.memories.list(limit=1000)}
         assert listed == {item: states[-1][0] for item, states in self.states.items() if self._live(item)}
         for item, states in self.states.items():
-            history = self.memos.history(item)
+            history = self.memos.memories.history(item)
             assert [(e.after.memory, e.after.status == "deleted") for e in history] == states
 
 

@@ -30,7 +30,7 @@ def memos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
     home = tmp_path_factory.mktemp("bad-input") / "home"
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as opened:
         yield opened
-        assert opened.verify().clean
+        assert opened.maintenance.verify().clean
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_text_no_store_can_keep_is_refused_in_every_argument(memos: MemOS, item:
         ("item_ids", lambda: memos.delete([item, text])),
         ("reason", lambda: memos.delete(item, reason=text)),
         ("item_ids", lambda: memos.erase([item, text])),
-        ("receipt", lambda: memos.erase_receipt(text)),
+        ("receipt", lambda: memos.memories.erase_receipt(text)),
         ("content", lambda: memos.feedback(text)),
         ("name", lambda: memos.feedback("fine", speaker=text)),
         ("conversation", lambda: memos.feedback("fine", conversation=text)),
@@ -194,8 +194,8 @@ def test_text_no_store_can_keep_is_refused_in_every_argument(memos: MemOS, item:
         ("cube", lambda: memos.cubes.create(text)),
         ("description", lambda: memos.cubes.create("new", description=text)),
         ("time_zone", lambda: memos.cubes.create("new", time_zone=text)),
-        ("item", lambda: memos.history(text)),
-        ("item", lambda: memos.rollback(text, 1)),
+        ("item", lambda: memos.memories.history(text)),
+        ("item", lambda: memos.memories.rollback(text, 1)),
     ]
     for field, call in calls:
         with refused(memos, InvalidInput, field, word):
@@ -211,9 +211,9 @@ def test_a_top_k_outside_its_limits_is_refused_with_them(memos: MemOS, top_k: An
 @pytest.mark.parametrize("number", [-1, True, "5", 10**10], ids=brief)
 def test_a_wrong_limit_offset_or_budget_is_refused(memos: MemOS, number: Any) -> None:
     with refused(memos, InvalidInput, "limit", "whole number"):
-        memos.list(limit=number)
+        memos.memories.list(limit=number)
     with refused(memos, InvalidInput, "offset", "whole number"):
-        memos.list(offset=number)
+        memos.memories.list(offset=number)
     with refused(memos, InvalidInput, "token_budget", "whole number"):
         memos.search("anything", token_budget=number)
 
@@ -248,11 +248,11 @@ def test_an_unknown_cube_is_not_found_and_the_remedy_named(memos: MemOS) -> None
     for call in (
         lambda: memos.add("x", cube="nowhere"),
         lambda: memos.search("x", cubes=["default", "nowhere"]),
-        lambda: memos.list(cube="nowhere"),
+        lambda: memos.memories.list(cube="nowhere"),
         lambda: memos.feedback("x", cube="nowhere"),
         lambda: memos.cubes.get("nowhere"),
         lambda: memos.cubes.drop("nowhere"),
-        lambda: memos.verify(cubes=["nowhere"]),
+        lambda: memos.maintenance.verify(cubes=["nowhere"]),
     ):
         with refused(memos, NotFound, "'nowhere'", "memos cubes create nowhere"):
             call()
@@ -337,7 +337,7 @@ def test_a_malformed_filter_is_refused_by_search_and_list(memos: MemOS, raw: Any
     with refused(memos, InvalidInput, "filter", *words):
         memos.search("anything", filter=raw)
     with pytest.raises(InvalidInput):
-        memos.list(filter=raw)
+        memos.memories.list(filter=raw)
 
 
 def test_the_largest_allowed_filter_works(memos: MemOS) -> None:
@@ -387,7 +387,7 @@ def test_epoch_numbers_and_offsets_are_understood(memos: MemOS, moment: Any) -> 
 def test_a_wrong_expected_version_is_a_conflict_that_tells_the_right_one(memos: MemOS, item: str) -> None:
     for call in (
         lambda: memos.update(item, "x", expected_version=7),
-        lambda: memos.rollback(item, 1, expected_version=7),
+        lambda: memos.memories.rollback(item, 1, expected_version=7),
     ):
         with refused(memos, Conflict, "version 1, not 7", "read it again"):
             call()
@@ -399,16 +399,16 @@ def test_a_version_that_is_no_number_is_refused(memos: MemOS, item: str, version
     with refused(memos, InvalidInput, "expected_version", "whole number"):
         memos.update(item, "x", expected_version=version)
     with refused(memos, InvalidInput, "expected_version", "whole number"):
-        memos.rollback(item, 1, expected_version=version)
+        memos.memories.rollback(item, 1, expected_version=version)
     with refused(memos, InvalidInput, "to_version", "whole number"):
-        memos.rollback(item, version)
+        memos.memories.rollback(item, version)
 
 
 def test_a_version_that_never_was_is_not_found(memos: MemOS, item: str) -> None:
     with refused(memos, NotFound, "v9", "memos history"):
-        memos.rollback(item, 9)
+        memos.memories.rollback(item, 9)
     with refused(memos, NotFound, "v0", "memos history"):
-        memos.rollback(item, 0)
+        memos.memories.rollback(item, 0)
     with refused(memos, Conflict, "version 1, not 0"):
         memos.update(item, "x", expected_version=0)
 
@@ -419,7 +419,7 @@ def test_an_update_of_a_deleted_item_is_a_conflict_that_names_rollback(memos: Me
         memos.update(item, "back again")
     with refused(memos, NotFound, item, "rollback"):
         memos.get(item)
-    assert memos.history(item)[-1].after.status is Status.DELETED
+    assert memos.memories.history(item)[-1].after.status is Status.DELETED
 
 
 def test_an_unknown_item_is_not_found_everywhere(memos: MemOS) -> None:
@@ -428,15 +428,15 @@ def test_an_unknown_item_is_not_found_everywhere(memos: MemOS) -> None:
         lambda: memos.update("no-such-item", "x"),
         lambda: memos.delete("no-such-item"),
         lambda: memos.erase(["no-such-item"]),
-        lambda: memos.history("no-such-item"),
-        lambda: memos.rollback("no-such-item", 1),
+        lambda: memos.memories.history("no-such-item"),
+        lambda: memos.memories.rollback("no-such-item", 1),
         lambda: memos.feedback("x", item_ids=["no-such-item"]),
         lambda: memos.feedback("x", item_ids="no-such-item"),
     ):
         with refused(memos, NotFound, "'no-such-item'", "memos list"):
             call()
     with refused(memos, NotFound, "receipt"):
-        memos.erase_receipt("no-such-receipt")
+        memos.memories.erase_receipt("no-such-receipt")
 
 
 def test_one_unknown_item_leaves_the_others_undeleted(memos: MemOS, item: str) -> None:
@@ -463,8 +463,8 @@ def test_an_item_that_is_no_id_is_refused(memos: MemOS, item_id: Any) -> None:
     for call in (
         lambda: memos.get(item_id),
         lambda: memos.update(item_id, "x"),
-        lambda: memos.history(item_id),
-        lambda: memos.rollback(item_id, 1),
+        lambda: memos.memories.history(item_id),
+        lambda: memos.memories.rollback(item_id, 1),
     ):
         with refused(memos, InvalidInput, "item"):
             call()

@@ -53,7 +53,7 @@ class Installation:
         return name
 
     def stored(self, cube: str) -> list[tuple[str, str]]:
-        return [(str(item.role), item.memory) for item in self.memos.list(cube=cube)]
+        return [(str(item.role), item.memory) for item in self.memos.memories.list(cube=cube)]
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +260,7 @@ def test_it_recalls_from_all_its_cubes_and_stores_in_one(here: Installation) -> 
     result = here.memos.chat("Maria?", cubes=[one, other], store_in=other, tags=["t"], info={"x": 1}, mode="rough")
     assert {reference.cube for reference in result.cited} == {one, other}
     assert len(here.stored(one)) == 1
-    assert [(item.tags, item.info) for item in here.memos.list(cube=other)[1:]] == [(("t",), {"x": 1})] * 2
+    assert [(item.tags, item.info) for item in here.memos.memories.list(cube=other)[1:]] == [(("t",), {"x": 1})] * 2
 
 
 def test_an_exchange_that_cannot_be_stored_is_still_answered(here: Installation) -> None:
@@ -335,7 +335,7 @@ def test_who_may_not_read_or_write_a_cube_is_refused_before_the_model_is_asked(t
             memos.chat("secret?", cubes=["ana"], actor="ben")
         assert model.requests == []
         assert memos.chat("secret?", cubes=["ana"], store_in="ben", actor="ben").text == "yes"
-        assert [item.memory for item in memos.list(cube="ben", actor="ben")] == ["secret?", "yes"]
+        assert [item.memory for item in memos.memories.list(cube="ben", actor="ben")] == ["secret?", "yes"]
 
 
 def test_without_a_model_the_error_says_what_to_set(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_question_is_answered_with_what_it_cites(
     told = json.loads(capsys.readouterr().out)
     assert (told["text"], told["receipt"]) == ("Still in Lyon.", None)
     with MemOS.open(tmp_path) as memos:
-        assert len(memos.list()) == 3
+        assert len(memos.memories.list()) == 3
 
 
 def test_a_talk_goes_on_in_one_conversation_and_survives_a_failure(
@@ -67,7 +67,7 @@ def test_a_talk_goes_on_in_one_conversation_and_survives_a_failure(
         "Where does Maria live?", "In Lyon [m1].", "Still?",
     ]  # fmt: skip
     with MemOS.open(tmp_path) as memos:
-        assert len({item.conversation for item in memos.list()}) == 1
+        assert len({item.conversation for item in memos.memories.list()}) == 1
 
 
 def test_without_a_model_it_says_what_to_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

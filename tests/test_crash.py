@@ -82,20 +82,20 @@ def test_nothing_acknowledged_is_lost_or_doubled_in_twelve_kills(tmp_path: Path)
             if probe is not None:
                 found = {hit.item.memory for hit in memos.search(f"number{probe}", top_k=5)}
                 assert {f"question number{probe}", f"answer number{probe}"} & found
-            report = memos.verify()
+            report = memos.maintenance.verify()
             assert report.clean, report.differences[:3]
         done = len(stored)
         if done >= EXCHANGES:
             break
     run_and_kill(folder, done, EXCHANGES, None, 0)
     with MemOS.open(folder, settings=settings, embedder=WordEmbedder()) as memos:
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         assert sum(cube.items for cube in memos.cubes.list()) == 2 * EXCHANGES
     assert statistics.median(reopened) < REOPEN_S  # one of them may meet a busy machine
 
 
 def _conversation(memos: MemOS, number: int) -> list:  # type: ignore[type-arg]
-    return memos.list(filter={"conversation": f"c{number}"}, limit=10_000)
+    return memos.memories.list(filter={"conversation": f"c{number}"}, limit=10_000)
 
 
 def test_an_older_copy_of_the_index_folders_is_found_and_repaired(tmp_path: Path, settings: Settings) -> None:
@@ -106,29 +106,29 @@ def test_an_older_copy_of_the_index_folders_is_found_and_repaired(tmp_path: Path
         shutil.copytree(home / name, copies / name)
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
         new = memos.add(["new gamma", "new delta"], conversation="c").item_ids
-        memos.update(memos.list()[0].id, "old alpha changed")
+        memos.update(memos.memories.list()[0].id, "old alpha changed")
     for name in ("vector", "graph"):
         shutil.rmtree(home / name)
         shutil.copytree(copies / name, home / name)
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
         assert new[0] in [hit.item.id for hit in memos.search("gamma")]
         assert "old alpha changed" in [hit.item.memory for hit in memos.search("alpha")]
-        report = memos.verify()
+        report = memos.maintenance.verify()
         assert report.clean, report.differences
 
 
 def test_verify_tells_what_is_missing_and_repairs_it(memos: MemOS) -> None:
     kept, lost = memos.add(["kept thing", "lost thing"], conversation="c").item_ids
-    memos._vector.flush()
-    memos._graph.flush()
-    memos._parts.vector.prune({lost: None})
-    memos._parts.graph.delete([lost])
-    report = memos.verify()
+    memos._context.indexes.vector.flush()
+    memos._context.indexes.graph.flush()
+    memos._installation.vector.prune({lost: None})
+    memos._installation.graph.delete([lost])
+    report = memos.maintenance.verify()
     assert {(d.store, d.kind, d.subject) for d in report.differences} == {
         ("vector", "missing", lost),
         ("graph", "missing", lost),
     }
-    repaired = memos.verify(repair=True)
+    repaired = memos.maintenance.verify(repair=True)
     assert repaired.clean
     assert repaired.repaired == 2
     assert lost in [hit.item.id for hit in memos.search("lost")]
@@ -139,18 +139,18 @@ def test_verify_finds_a_changed_event_and_does_not_hide_it(memos: MemOS) -> None
     memos.add("something")
     with memos.ledger.write() as connection:
         connection.exec_driver_sql("UPDATE events SET body = '{}' WHERE kind = 'add'")
-    [difference] = memos.verify(repair=True).differences
+    [difference] = memos.maintenance.verify(repair=True).differences
     assert (difference.store, difference.kind) == ("events", "broken")
 
 
 def test_reindex_builds_both_indexes_from_nothing(memos: MemOS) -> None:
     ids = memos.add(["alpha one", "beta two"], conversation="c").item_ids
-    memos._vector.flush()
-    memos._graph.flush()
-    memos._parts.vector.prune(dict.fromkeys(ids))
-    memos._parts.graph.delete(ids)
+    memos._context.indexes.vector.flush()
+    memos._context.indexes.graph.flush()
+    memos._installation.vector.prune(dict.fromkeys(ids))
+    memos._installation.graph.delete(ids)
     seen: list[tuple[int, int]] = []
-    assert memos.reindex(on_progress=lambda done, total: seen.append((done, total))) == 2
+    assert memos.maintenance.reindex(on_progress=lambda done, total: seen.append((done, total))) == 2
     assert seen[-1] == (2, 2)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     assert [hit.item.id for hit in memos.search("beta")][:1] == [ids[1]]

@@ -68,7 +68,7 @@ def test_nothing_acknowledged_is_lost_halved_or_doubled(tmp_path: Path) -> None:
         assert set(known) <= set(files)
         assert {file.state for file in files.values()} <= {FileState.AVAILABLE, FileState.SUPERSEDED}
         assert [file.name for file in files.values() if file.state is FileState.AVAILABLE].count("same.md") == 1
-        items = memos.list(filter={"type": "document"}, limit=10_000)
+        items = memos.memories.list(filter={"type": "document"}, limit=10_000)
         assert max(Counter(item.memory for item in items).values()) == 1
         current = Counter(item.info["file"] for item in items if item.status == "active")
         assert set(current) == {file.id for file in files.values() if file.state is FileState.AVAILABLE}
@@ -76,4 +76,4 @@ def test_nothing_acknowledged_is_lost_halved_or_doubled(tmp_path: Path) -> None:
         for file in files.values():
             if file.state is FileState.AVAILABLE:
                 assert memos.documents.markdown(file.id).encode() == memos.documents.content(file.id)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean

@@ -33,7 +33,7 @@ def test_no_byte_of_an_erased_sentence_or_of_its_entities_is_left(tmp_path: Path
         ).item_ids
         memos.update(ids[1], SECRET + " Zanzibar Krakatoa", reason="because of Popocatepetl")
         memos.search("door code")
-        for projection in (memos._vector, memos._graph):
+        for projection in (memos._context.indexes.vector, memos._context.indexes.graph):
             projection.flush()
         assert b"xylophone" in bytes_of(tmp_path)
         receipt = memos.erase(ids[1])
@@ -45,7 +45,7 @@ def test_no_byte_of_an_erased_sentence_or_of_its_entities_is_left(tmp_path: Path
         with pytest.raises(NotFound, match=receipt.id):
             memos.get(ids[1])
         assert all("xylophone" not in hit.item.memory for hit in memos.search("door code"))
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert b"xylophone" not in bytes_of(tmp_path)
 
 
@@ -54,10 +54,10 @@ def test_no_byte_of_an_erased_passage_of_a_document_is_left(tmp_path: Path, sett
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         file = memos.documents.wait(memos.documents.add(("house.md", manual)).id, 60)
         memos.search("door code")
-        for projection in (memos._vector, memos._graph):
+        for projection in (memos._context.indexes.vector, memos._context.indexes.graph):
             projection.flush()
         assert b"xylophone" in bytes_of(tmp_path)
-        code, windows = memos.list()
+        code, windows = memos.memories.list()
         assert memos.erase(code.id).state == "purged"
         assert b"xylophone" not in bytes_of(tmp_path)
         assert file.sha256.encode() not in bytes_of(tmp_path)
@@ -65,7 +65,7 @@ def test_no_byte_of_an_erased_passage_of_a_document_is_left(tmp_path: Path, sett
         assert memos.documents.erase(file.id).state == "purged"
         for needle in (b"Quillfeather", b"stay shut", b"house.md"):
             assert needle not in bytes_of(tmp_path), needle
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert b"xylophone" not in bytes_of(tmp_path)
 
 
@@ -92,7 +92,7 @@ def test_many_sizes_of_text_leave_no_remains_in_the_ledgers_pages(tmp_path: Path
         left = bytes_of(tmp_path)
         assert [number for number in doomed if b"keyword%04d" % number in left] == []
         assert all(b"keyword%04d" % number in left for number in range(120) if number not in doomed)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_an_erasure_cut_off_before_the_files_were_cleaned_is_finished_later(tmp_path: Path, settings: Settings) -> None:
@@ -102,8 +102,8 @@ def test_an_erasure_cut_off_before_the_files_were_cleaned_is_finished_later(tmp_
         receipt = memos.erase(item, wait=False)
         assert receipt.state == "purging"
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
-        memos._upkeep.purge()
-        assert memos.erase_receipt(receipt.id).state == "purged"
+        memos.maintenance.purge()
+        assert memos.memories.erase_receipt(receipt.id).state == "purged"
     assert b"xylophone" not in bytes_of(tmp_path)
 
 
@@ -113,8 +113,8 @@ def test_what_an_erased_item_had_replaced_stays_superseded_and_names_no_successo
     memos.erase(new)
     assert memos.get(old).superseded_by is None
     assert memos.get(old).status == "superseded"
-    assert new not in str(memos.history(old))
-    assert memos.verify().clean
+    assert new not in str(memos.memories.history(old))
+    assert memos.maintenance.verify().clean
 
 
 def test_a_repeated_request_after_an_erasure_is_a_new_one(memos: MemOS) -> None:
@@ -130,7 +130,7 @@ def test_the_event_chain_holds_after_bodies_were_erased(memos: MemOS) -> None:
     memos.update(ids[0], "uno")
     memos.erase(ids[0])
     memos.update(ids[1], "dos")
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def expire(memos: MemOS) -> None:
@@ -148,12 +148,12 @@ def test_a_deleted_item_is_erased_when_its_retention_period_is_over(tmp_path: Pa
         memos.delete(old)
         clock.advance(timedelta(days=29))
         expire(memos)
-        assert memos.history(old)
+        assert memos.memories.history(old)
         clock.advance(timedelta(days=2))
         expire(memos)
-        memos._upkeep.purge()
+        memos.maintenance.purge()
         with pytest.raises(NotFound, match="erased"):
-            memos.history(old)
+            memos.memories.history(old)
         assert memos.get(kept).memory == "still here"
     assert b"xylophone" not in bytes_of(tmp_path)
 
@@ -167,7 +167,7 @@ def test_an_erasure_reaches_the_vectors_of_a_former_embedder(tmp_path: Path, set
         assert b"xylophone" not in bytes_of(tmp_path)
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         assert memos.add("a new start").indexed
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert b"xylophone" not in bytes_of(tmp_path)
 
 
@@ -219,7 +219,7 @@ def test_an_item_that_was_brought_back_does_not_expire(tmp_path: Path, settings:
         memos._worker.stop()
         item = memos.add("precious").item_ids[0]
         memos.delete(item)
-        memos.rollback(item, 1)
+        memos.memories.rollback(item, 1)
         clock.advance(timedelta(days=60))
         expire(memos)
         assert memos.get(item).memory == "precious"

@@ -196,7 +196,7 @@ def test_erased_bodies_are_none_and_no_event_tells_what_was_said(memos: MemOS) -
     assert [event.body for event in after if event.item == item] == [None] * sum(e.item == item for e in before)
     erased = next(event for event in after if event.kind == "erase")
     assert erased.body["items"] == [item]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_reading_events_is_a_range_of_the_key(memos: MemOS) -> None:

@@ -62,7 +62,7 @@ def texts_in_ledger(home: Path) -> list[str]:
 
 
 def assert_everything_is_found(memos: MemOS) -> None:
-    report = memos.verify()
+    report = memos.maintenance.verify()
     assert report.clean, report.differences
     for number, text in enumerate(TEXTS):
         result = memos.search(f"topic{number}")
@@ -74,7 +74,7 @@ def assert_usable(memos: MemOS) -> None:
     receipt = memos.add("added after the fault heliotrope")
     assert receipt.indexed
     assert receipt.item_ids[0] in [hit.item.id for hit in memos.search("heliotrope")]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def scribble(path: Path, start: int = 0, size: int = 1 << 20) -> None:
@@ -218,10 +218,10 @@ def test_points_damaged_under_an_index_that_still_opens_are_reported_and_reindex
     scribble(path)
     with opened(home) as memos:
         assert TEXTS[7] in [hit.item.memory for hit in memos.search("topic7")]
-        report = memos.verify()
+        report = memos.maintenance.verify()
         assert not report.clean
         assert {difference.store for difference in report.differences} == {"vector"}
-        memos.reindex()
+        memos.maintenance.reindex()
         assert_everything_is_found(memos)
 
 
@@ -312,7 +312,7 @@ def test_a_nearly_full_disk_refuses_writes_before_it_is_full(small_disk: Path) -
             lambda: memos.delete(item),
             lambda: memos.feedback("no, I moved to Lyon"),
             lambda: memos.cubes.create("new"),
-            memos.reindex,
+            memos.maintenance.reindex,
         ):
             with pytest.raises(
                 BackendUnavailable, match=r"4 MiB free.*reserve of 8 MiB.*free some space.*Nothing was written"
@@ -498,7 +498,7 @@ def test_a_closed_store_says_so(home: Path) -> None:
         lambda: memos.add("x"),
         lambda: memos.search("x"),
         lambda: memos.get("x"),
-        memos.verify,
+        memos.maintenance.verify,
         memos.cubes.list,
     ):
         with pytest.raises(BackendUnavailable, match=r"closed.*open it again"):

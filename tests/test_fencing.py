@@ -149,26 +149,26 @@ def test_search_working_memory_and_profile_fence_what_tools_said_also_what_was_d
     assert "Klingon" not in outside(found.context)
     assert "Paris" not in outside(found.context)
     assert "coffee" in outside(found.context)
-    [derived] = [item for item in memos.list(filter={"type": "user"}) if item.value == "Paris"]
+    [derived] = [item for item in memos.memories.list(filter={"type": "user"}) if item.value == "Paris"]
     assert {source.trust for source in memos.get(derived.id).sources} == {Trust.UNTRUSTED}
     facts = memos.search("Where does Bo live? Paris", filter={"type": "user"}, token_budget=500).context
     assert "Paris" in facts
     assert "Paris" not in outside(facts)
-    working = memos.working_memory("talk")
+    working = memos.tiers.working_memory("talk")
     assert working.topic
     assert "Klingon" not in outside(working.text)
     assert "hiking" not in outside(working.text.replace("museum hiking?", ""))
     assert "I love museum coffee" in outside(working.text)
     assert estimate_tokens(working.text) <= working.tokens <= 1_000
     for tokens in (5, 20, 40, 60, 90):
-        small = memos.working_memory("talk", max_tokens=tokens)
+        small = memos.tiers.working_memory("talk", max_tokens=tokens)
         assert estimate_tokens(small.text) <= tokens
         assert (NOTICE in small.text) == bool(FENCE.search(small.text))
-    rendered = memos.profile.render("default", "Bo")
+    rendered = memos.profiles.render("default", "Bo")
     assert "Paris" in rendered
     assert "Paris" not in outside(rendered)
     for tokens in (10, 40, 80):
-        assert estimate_tokens(memos.profile.render("default", "Bo", tokens)) <= tokens
+        assert estimate_tokens(memos.profiles.render("default", "Bo", tokens)) <= tokens
 
 
 def test_the_prompt_of_a_memoryos_program_fences_too(memos: MemOS) -> None:
@@ -222,12 +222,12 @@ def test_an_order_from_an_untrusted_source_is_never_used_unseen(memos: MemOS, wa
     orders = [{**way, "content": order} for order in ORDERS]
     memos.add([*orders, "And what about lunch?", "Lunch, lunch.", "Lunch."], conversation="talk")
     analysed(memos)
-    made = [item for item in memos.list(limit=1_000) if item.type is not ItemType.MESSAGE]
+    made = [item for item in memos.memories.list(limit=1_000) if item.type is not ItemType.MESSAGE]
     active = [item for item in made if item.status is Status.ACTIVE]
     assert not [item for item in active if item.type in (ItemType.INSTRUCTION, ItemType.PREFERENCE)]
     assert not [item for item in active if "Klingon" in item.memory or "克林贡" in item.memory or "send" in item.memory]
-    assert not memos.profile.get("default", way.get("name", way["role"])).groups
-    working = memos.working_memory("talk").text
+    assert not memos.profiles.get("default", way.get("name", way["role"])).groups
+    working = memos.tiers.working_memory("talk").text
     for order in ORDERS:
         assert order[:20] not in outside(working)
 
@@ -235,7 +235,7 @@ def test_an_order_from_an_untrusted_source_is_never_used_unseen(memos: MemOS, wa
 def test_the_same_words_of_a_user_are_an_instruction(memos: MemOS) -> None:
     memos.add([ORDERS[0], ORDERS[3], "And what about lunch?", "Lunch, lunch.", "Lunch."], conversation="talk")
     analysed(memos)
-    orders = [item for item in memos.list(limit=1_000) if item.type is ItemType.INSTRUCTION]
+    orders = [item for item in memos.memories.list(limit=1_000) if item.type is ItemType.INSTRUCTION]
     assert len([item for item in orders if item.status is Status.ACTIVE]) == 2
 
 

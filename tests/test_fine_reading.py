@@ -98,12 +98,12 @@ def test_what_is_added_finely_is_found_at_once_and_becomes_facts_with_sources_an
         assert [source.passage for source in kept.sources] == ["flat near the canal in Paris"]
         assert linked(memos, kept.id) == {(LinkKind.DERIVED_FROM, said)}
         assert memos.get(said).memory == HOME["content"]
-        [record] = memos.extractions(said)
+        [record] = memos.memories.extractions(said)
         assert (record.reader, record.model) == ("model/2", "scripted")
         assert json.loads(record.output or "") == {"summary": "s", "facts": [IN_PARIS]}
-        assert memos.extractions(kept.id) == (record,)
+        assert memos.memories.extractions(kept.id) == (record,)
         assert set(states(memos).values()) == {"read"}
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         with memos.ledger.read() as connection:
             assert connection.scalar(sa.select(sa.func.sum(t.usage.c.calls)).where(t.usage.c.purpose == "read")) == 1
 
@@ -113,12 +113,12 @@ def test_without_a_model_the_patterns_read_and_the_record_says_so(memos: MemOS) 
     settled(memos)
     [kept] = facts(memos)
     assert kept.value == "Paris"
-    [record] = memos.extractions(said)
+    [record] = memos.memories.extractions(said)
     assert record.reader.startswith("patterns/")
     assert (record.model, record.output) == (None, None)
-    assert memos.extractions(kept.id) == (record,)
+    assert memos.memories.extractions(kept.id) == (record,)
     with pytest.raises(NotFound):
-        memos.extractions("nothing")
+        memos.memories.extractions("nothing")
 
 
 def test_rough_is_the_default_and_asks_for_nothing(memos: MemOS) -> None:
@@ -127,14 +127,14 @@ def test_rough_is_the_default_and_asks_for_nothing(memos: MemOS) -> None:
     settled(memos)
     assert facts(memos) == []
     assert memos.tasks.list(kinds=["read"]) == []
-    assert memos.extractions(receipt.item_ids[0]) == ()
+    assert memos.memories.extractions(receipt.item_ids[0]) == ()
 
 
 @pytest.mark.parametrize("mode", ["finest", "", "FINE", None, 1, ["fine"]])
 def test_another_mode_is_refused_and_nothing_stored(memos: MemOS, mode: object) -> None:
     with pytest.raises(InvalidInput, match="mode"):
         memos.add("I live in Paris.", mode=mode)  # type: ignore[arg-type]
-    assert memos.list() == []
+    assert memos.memories.list() == []
 
 
 def test_messages_without_a_conversation_are_read_too(memos: MemOS) -> None:
@@ -262,17 +262,17 @@ def test_when_the_model_fails_the_rough_memory_stays_and_the_task_says_why(
     model = model_of(answer)
     with opened(tmp_path, model) as memos:
         receipt = memos.add([HOME], conversation="c", mode="fine")
-        before = memos.history(receipt.item_ids[0])
+        before = memos.memories.history(receipt.item_ids[0])
         assert ended(memos, receipt.task or "") is state
         task = memos.tasks.get(receipt.task or "")
         assert task.error
         assert "canal" not in task.error
         assert facts(memos, "active", "pending") == []
-        assert memos.history(receipt.item_ids[0]) == before
+        assert memos.memories.history(receipt.item_ids[0]) == before
         assert {hit.item.id for hit in memos.search("flat canal Paris")} == set(receipt.item_ids)
         assert set(states(memos).values()) == {"wanted"}
-        assert memos.extractions(receipt.item_ids[0]) == ()
-        assert memos.verify().clean
+        assert memos.memories.extractions(receipt.item_ids[0]) == ()
+        assert memos.maintenance.verify().clean
         # The model works again.
         model.answers["Found"] = {"facts": [IN_PARIS]}
         if state is TaskState.WAITING:
@@ -306,7 +306,7 @@ def test_reading_the_same_again_stores_nothing_twice(tmp_path: Path) -> None:
         [before] = facts(memos)
         with memos.ledger.write() as connection:
             connection.execute(sa.update(t.items).where(t.items.c.reading == "read").values(reading="wanted"))
-        assert memos.read_finely("c")
+        assert memos.memories.read_finely("c")
         settled(memos)
         assert facts(memos) == [before]
 
@@ -354,7 +354,7 @@ def test_a_process_killed_while_the_model_answers_loses_nothing_and_the_task_goe
         assert (task.state, task.attempts) == (TaskState.DONE, 2)
         assert [item.value for item in facts(memos)] == ["Paris"]
         assert set(states(memos).values()) == {"read"}
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 # What changes meanwhile, and afterwards
@@ -378,7 +378,7 @@ def test_what_changes_while_it_is_read_is_not_kept_as_it_was(tmp_path: Path, act
     held: list[MemOS] = []
 
     def change(memos: MemOS) -> None:
-        [first, _] = [item.id for item in memos.list(filter={"type": "message"})]
+        [first, _] = [item.id for item in memos.memories.list(filter={"type": "message"})]
         match act:
             case "update":
                 memos.update(first, "We found a flat in Rome.")
@@ -396,7 +396,7 @@ def test_what_changes_while_it_is_read_is_not_kept_as_it_was(tmp_path: Path, act
         assert sum("Renault" in text for text in told) == 1
         assert any("Rome" in text for text in told) is (act == "update")
         assert set(states(memos).values()) == {"read"}
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_what_says_something_else_by_now_is_read_again(tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_a_record_of_patterns_stays_with_the_messages_that_are_left(memos: MemOS
     ).item_ids  # fmt: skip
     settled(memos)
     memos.erase(one)
-    assert len(memos.extractions(two)) == 1
+    assert len(memos.memories.extractions(two)) == 1
     assert [item.value for item in facts(memos)] == ["Renault"]
     memos.erase(two)
     with memos.ledger.read() as connection:
@@ -449,13 +449,13 @@ def test_what_was_read_finely_is_not_read_again_when_its_segment_is(tmp_path: Pa
     with opened(tmp_path, model) as memos:
         memos.add([HOME], conversation="c", mode="fine")
         settled(memos)
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         settled(memos)
         assert model.asked.count("Found") == 1
         with memos.ledger.read() as connection:
             assert connection.scalars(sa.select(t.pages.c.read)).all() == [True]
         memos.add([JOB], conversation="c")
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         settled(memos)
         assert model.asked.count("Found") == 2
         assert len(facts(memos)) == 2
@@ -467,7 +467,7 @@ def test_what_was_read_by_hand_is_not_wanted_any_more(tmp_path: Path) -> None:
         receipt = memos.add([HOME], conversation="c", mode="fine")
         assert ended(memos, receipt.task or "") is TaskState.FAILED
         model.answers["Found"] = quoting
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         memos.tasks.wait(timeout_s=60)
         assert set(states(memos).values()) == {"read"}
         assert len(facts(memos)) == 1
@@ -482,17 +482,17 @@ def test_reading_finely_later(tmp_path: Path) -> None:
     with opened(tmp_path, model) as memos:
         memos.add([HOME], conversation="one")
         memos.add([JOB], conversation="two")
-        assert len(memos.read_finely("one")) == 1
+        assert len(memos.memories.read_finely("one")) == 1
         settled(memos)
         assert len(facts(memos)) == 1
-        assert len(memos.read_finely()) == 1  # the other one
+        assert len(memos.memories.read_finely()) == 1  # the other one
         settled(memos)
         assert len(facts(memos)) == 2
-        assert memos.read_finely() == ()
+        assert memos.memories.read_finely() == ()
         with pytest.raises(NotFound):
-            memos.read_finely("three")
+            memos.memories.read_finely("three")
         with pytest.raises(NotFound):
-            memos.read_finely(cube="nowhere")
+            memos.memories.read_finely(cube="nowhere")
 
 
 def test_adding_while_a_window_is_read_asks_nothing_twice(tmp_path: Path) -> None:
@@ -554,6 +554,6 @@ def test_a_secret_that_the_model_puts_together_is_masked_before_it_is_stored(tmp
         receipt = memos.add([said], conversation="c", mode="fine")
         settled(memos)
         assert ["[masked: github token]" in item.memory for item in facts(memos)] == [True]
-        [record] = memos.extractions(receipt.item_ids[0])
+        [record] = memos.memories.extractions(receipt.item_ids[0])
         assert joined not in (record.output or "")
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and joined.encode() in path.read_bytes()]

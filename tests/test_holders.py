@@ -19,8 +19,8 @@ def test_every_table_is_registered(memos: MemOS) -> None:
 
 def test_every_path_of_an_installation_is_registered(memos: MemOS) -> None:
     memos.add(["some text", "more text"], conversation="c")
-    memos.erase(memos.list()[0].id)
-    memos._vector.flush()
+    memos.erase(memos.memories.list()[0].id)
+    memos._context.indexes.vector.flush()
     found = {path.name for path in memos.home.iterdir()}
     assert found <= {holder.name for holder in PATHS}
     assert {"ledger.db", "vector", "graph", "lock"} <= found

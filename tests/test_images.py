@@ -74,7 +74,7 @@ def test_without_a_model_an_image_is_found_by_caption_name_and_day(memos: MemOS)
     for wrong in (lambda: memos.images.get(theirs.id, cube="default"), lambda: memos.images.get("nothing")):
         with pytest.raises(NotFound):
             wrong()
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_without_a_model_the_description_waits_and_says_for_what(memos: MemOS) -> None:
@@ -85,7 +85,7 @@ def test_without_a_model_the_description_waits_and_says_for_what(memos: MemOS) -
     assert "MEMOS_VISION_MODEL__BASE_URL" in NOTE
     assert memos.images.of(item)[0].state is FileState.PROCESSING
     memos.add("other work goes on")
-    memos.consolidate()
+    memos.tiers.consolidate()
     memos.tasks.wait(timeout_s=60)
     assert {task.state for task in memos.tasks.list(kinds=["consolidate"])} == {TaskState.DONE}
 
@@ -129,11 +129,11 @@ def test_a_description_is_an_untrusted_item_made_of_the_message(tmp_path: Path, 
         assert found.sources[1].passage == memos.get(item).memory
         assert trust_of([found]) is Trust.UNTRUSTED
         assert memos.search("quixotic dog")[0].item.id == told.id
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         memos.tasks.wait(timeout_s=60)
-        assert memos.list(filter={"type": "instruction"}) == []
+        assert memos.memories.list(filter={"type": "instruction"}) == []
         assert (image.state, image.error) == (FileState.AVAILABLE, None)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     [request] = model.requests
     [system, user] = request.messages
     assert system.images == ()
@@ -253,7 +253,7 @@ def test_a_repeated_request_is_known_by_its_images(memos: MemOS, shape: str) -> 
 def test_a_refused_image_stores_nothing(memos: MemOS) -> None:
     with pytest.raises(InvalidInput):
         memos.add(["fine", {"content": [part(picture()), part(b"no image")]}])
-    assert memos.list() == []
+    assert memos.memories.list() == []
     assert memos.tasks.list(kinds=["describe"]) == []
 
 
@@ -291,7 +291,7 @@ def test_an_erased_image_leaves_no_byte(tmp_path: Path, settings: Settings) -> N
         with pytest.raises(NotFound):
             memos.images.content(image.id)
         assert memos.images.content(memos.images.of(kept)[0].id) == picture()
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_an_erased_description_takes_the_models_words_with_it(tmp_path: Path, settings: Settings) -> None:
@@ -322,8 +322,8 @@ def test_erasing_while_the_model_looks_keeps_nothing(tmp_path: Path, settings: S
         memos.erase(item)
         go.set()
         described(memos)
-        assert memos.list() == []
-        memos.finish_erasures()
+        assert memos.memories.list() == []
+        memos.maintenance.finish_erasures()
         assert b"quixotic" not in bytes_of(tmp_path)
 
 
@@ -347,7 +347,7 @@ def test_a_description_goes_and_comes_with_its_message(tmp_path: Path, settings:
         memos.delete(item)
         assert memos.images.description(file) is None
         assert [hit.item.id for hit in memos.search("quixotic dog")] == []
-        memos.rollback(item, 1)
+        memos.memories.rollback(item, 1)
         described(memos)
         told = memos.images.description(file)
         assert told is not None
@@ -364,7 +364,7 @@ def test_what_was_deleted_before_anyone_looked_is_looked_at_when_it_is_back(tmp_
     with opened(tmp_path, settings, model) as memos:
         described(memos)
         assert model.requests == []
-        memos.rollback(item, 1)
+        memos.memories.rollback(item, 1)
         described(memos)
         assert memos.images.description(memos.images.of(item)[0].id) is not None
 
@@ -386,7 +386,7 @@ def test_a_web_address_is_asked_only_when_that_is_set(memos: MemOS) -> None:
     with pytest.raises(InvalidInput, match="MEMOS_IMAGES__FETCH"):
         memos.add(remote)
     web = Web()
-    memos._adding._source = web
+    memos.memories._web_images = web
     [item] = memos.add(remote).item_ids
     assert web.asked == ["https://example.org/a.png?key=secret"]
     assert memos.get(item).memory == "[image: remote one.png · 64×48 png]"
@@ -401,14 +401,14 @@ def test_even_then_private_addresses_are_refused(tmp_path: Path, settings: Setti
         for url in ("http://127.0.0.1:1/a.png", "http://169.254.169.254/latest/meta-data", "http://[::1]/"):
             with pytest.raises(InvalidInput, match="private"):
                 memos.add({"content": [{"type": "image_url", "image_url": {"url": url}}]})
-        assert memos.list() == []
+        assert memos.memories.list() == []
 
 
 def test_images_survive_a_backup(tmp_path: Path, settings: Settings) -> None:
     with opened(tmp_path / "home", settings, sees()) as memos:
         [item] = memos.add(beach()).item_ids
         described(memos)
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
     there = settings.model_copy(update={"home": tmp_path / "new"})
     restore(tmp_path / "backup", there, embedder=WordEmbedder())
     with opened(tmp_path / "new", settings) as memos:

@@ -25,7 +25,7 @@ def write(path: Path, document: object) -> Path:
 
 
 def items(memos: MemOS, cube: str = "default") -> list[tuple[str | None, int | None, str]]:
-    found = memos.list(cube=cube, limit=10_000)
+    found = memos.memories.list(cube=cube, limit=10_000)
     return sorted((item.conversation or "", item.position or 0, item.memory) for item in found)
 
 
@@ -95,7 +95,7 @@ def test_every_format_is_imported_once_however_often_and_goes_on_where_it_grew(m
         grown = import_export(memos, write(path, longer), cube=format)
         assert (grown.added, grown.known) == (2, 4)
         assert [memory for _, _, memory in items(memos, format)] == ["yes", "yes", "and no", "yes", "yes", "yes"]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("format", MAKERS)
@@ -134,7 +134,7 @@ def test_a_time_without_a_zone_is_in_the_cubes_and_wrong_order_is_told_not_mende
     path = write(tmp_path / "export.json", [{"content": f"{n}", "chat_time": time} for n, time in enumerate(times)])
     summary = import_export(memos, path, cube="paris")
     assert (summary.added, summary.out_of_order) == (4, 1)
-    found = memos.list(cube="paris")
+    found = memos.memories.list(cube="paris")
     assert [item.memory for item in found] == ["0", "1", "2", "3"]
     assert [f"{item.valid_from:%d %H:%M}" for item in found] == ["20 12:21", "20 00:21", "20 14:21", "20 14:21"]
     path = write(tmp_path / "export.json", [{"content": "x", "chat_time": "03/04/2023"}])
@@ -231,7 +231,7 @@ def test_a_killed_import_run_again_ends_as_an_undisturbed_one(
         assert done <= kept < 800
         summary = import_export(again, path, cube="default")
         assert (summary.added, summary.known, summary.bad) == (800 - kept, kept, ())
-        assert again.verify().clean
+        assert again.maintenance.verify().clean
         resumed = items(again)
     undisturbed: ImportSummary = import_export(memos, path, cube="default")
     assert undisturbed.added == 800

@@ -21,7 +21,7 @@ def bring(memos: MemOS, path: Path, on_bad: OnBad = "stop", **options: Any) -> I
 
 
 def stored(memos: MemOS) -> list[tuple[str | None, str]]:
-    return [(item.conversation, item.memory) for item in memos.list(limit=10_000)]
+    return [(item.conversation, item.memory) for item in memos.memories.list(limit=10_000)]
 
 
 def refused(
@@ -65,7 +65,7 @@ def test_the_example_exports_are_read_whole_and_found(memos: MemOS) -> None:
     assert stored(memos)[len(told) :] == [(line["conversation"], line["content"]) for line in lines]
     [hit, *_] = memos.search("separate 32 A circuit for the electrician").hits
     assert "32 A circuit" in hit.sources[0].passage
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("name", ["chat_export.json", "chat_export.jsonl"])
@@ -133,7 +133,7 @@ def test_a_conversation_of_many_batches_keeps_its_order(memos: MemOS, tmp_path: 
     summary = bring(memos, path, on_progress=lambda done, total: seen.append((done, total)))
     assert summary.added == 123
     assert seen == [(50, 123), (100, 123), (123, 123)]
-    assert [item.position for item in memos.list(limit=1000)] == list(range(123))
+    assert [item.position for item in memos.memories.list(limit=1000)] == list(range(123))
     assert [memory for _, memory in stored(memos)] == [f"line {n}" for n in range(123)]
 
 

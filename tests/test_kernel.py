@@ -53,7 +53,7 @@ def test_windows_do_not_reach_into_another_conversation(memos: MemOS) -> None:
 def test_pages_begin_with_a_user_and_positions_follow_the_order(memos: MemOS) -> None:
     memos.add([{"role": "user", "content": "q1"}, {"role": "assistant", "content": "a1"}], conversation="c")
     memos.add([{"role": "user", "content": "q2"}, {"role": "tool", "content": "t2"}], conversation="c")
-    listed = memos.list()
+    listed = memos.memories.list()
     assert [(item.memory, item.position, item.page) for item in listed] == [
         ("q1", 0, 0), ("a1", 1, 0), ("q2", 2, 1), ("t2", 3, 1),
     ]  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_repeated_idempotency_key_returns_the_first_receipt(memos: MemOS) -> N
     again = memos.add("once", idempotency_key="k")
     assert again.replayed
     assert again.item_ids == first.item_ids
-    assert len(memos.list()) == 1
+    assert len(memos.memories.list()) == 1
     with pytest.raises(Conflict, match="'k'"):
         memos.add("something else", idempotency_key="k")
 
@@ -115,7 +115,7 @@ def test_history_tells_who_when_why_before_and_after(memos: MemOS) -> None:
     item = memos.add("one", actor="ann").item_ids[0]
     memos.update(item, "two", actor="ben", reason="better")
     memos.delete(item, actor="cid", reason="gone")
-    entries = memos.history(item)
+    entries = memos.memories.history(item)
     assert [(e.version, e.actor, e.reason) for e in entries] == [
         (1, "ann", "added"),
         (2, "ben", "better"),
@@ -131,10 +131,10 @@ def test_a_deleted_item_is_gone_until_it_is_rolled_back(memos: MemOS) -> None:
     item = memos.add("fragile thing").item_ids[0]
     assert memos.delete(item) == (item,)
     assert texts(memos, "fragile") == []
-    assert memos.list() == []
+    assert memos.memories.list() == []
     with pytest.raises(NotFound, match="rollback"):
         memos.get(item)
-    assert memos.rollback(item, 1).version == 3
+    assert memos.memories.rollback(item, 1).version == 3
     assert texts(memos, "fragile") == ["fragile thing"]
 
 
@@ -197,7 +197,7 @@ def test_feedback_about_somebody_else_replaces_what_says_nothing_but_that(memos:
     assert memos.feedback("Eva moved to Bari", item_ids=list(told.values())).superseded == (told["Eva lives in Turin"],)
     again = [memos.add({"role": "user", "content": "My boss lives in Rome", "name": who}).item_ids[0] for who in "AB"]
     assert memos.feedback("My boss lives in Milan", item_ids=again).superseded == ()  # whose boss is not known
-    assert memos.rollback(told["My sister Eva lives in Oslo"], 1).status == "active"
+    assert memos.memories.rollback(told["My sister Eva lives in Oslo"], 1).status == "active"
 
 
 def test_feedback_without_a_key_only_links(memos: MemOS) -> None:
@@ -223,7 +223,7 @@ def test_filters_reach_tags_info_time_and_text(memos: MemOS) -> None:
     assert texts(memos, "red", filter={"info.a.b": True}) == ["red apple"]
     assert texts(memos, "red", filter={"memory": {"like": "BRICK"}}) == ["red brick"]
     assert texts(memos, "red", filter={"not": {"or": [{"tags": "stone"}, {"tags": "fruit"}]}}) == []
-    assert [item.memory for item in memos.list(filter={"weight": {"lte": 120}})] == ["red apple"]
+    assert [item.memory for item in memos.memories.list(filter={"weight": {"lte": 120}})] == ["red apple"]
 
 
 def test_a_token_budget_gives_a_dated_and_cited_context(memos: MemOS) -> None:
@@ -280,7 +280,7 @@ def test_everything_is_there_after_reopening(tmp_path: Path, settings: Settings)
         memos.update(ids[0], "first thing, amended")
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         assert set(texts(memos, "thing")) == {"first thing, amended", "second thing"}
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_dropping_a_cube_leaves_nothing_of_it(memos: MemOS) -> None:
@@ -290,7 +290,7 @@ def test_dropping_a_cube_leaves_nothing_of_it(memos: MemOS) -> None:
     assert "temp" not in [cube.id for cube in memos.cubes.list()]
     with pytest.raises(NotFound, match="erased"):
         memos.get(item)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     memos.cubes.create("temp")
     assert texts(memos, "passing remark", cubes=["temp"]) == []
 
@@ -306,18 +306,18 @@ def test_another_embedder_is_refused_until_reembed(tmp_path: Path, settings: Set
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         assert texts(memos, "whale") == ["blue whale"]  # nothing was harmed by trying
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
-        assert memos.reembed() == 1
+        assert memos.maintenance.reembed() == 1
         assert [hit.item.id for hit in memos.search("whale")] == [item]
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert len(list((tmp_path / "vector").iterdir())) == 1
 
 
 def test_a_list_goes_on_past_the_ledgers_pages(memos: MemOS) -> None:
     for part in range(3):
         memos.add([f"entry {part} {number}" for number in range(800)], conversation="long")
-    listed = memos.list(limit=10_000)
+    listed = memos.memories.list(limit=10_000)
     assert [item.position for item in listed] == list(range(2400))
-    assert [item.id for item in memos.list(limit=10, offset=1500)] == [item.id for item in listed[1500:1510]]
+    assert [item.id for item in memos.memories.list(limit=10, offset=1500)] == [item.id for item in listed[1500:1510]]
 
 
 def test_upkeep_goes_on_after_a_reembed(tmp_path: Path, settings: Settings) -> None:
@@ -325,7 +325,7 @@ def test_upkeep_goes_on_after_a_reembed(tmp_path: Path, settings: Settings) -> N
         memos.add("blue whale")
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
         assert not memos._worker.running
-        memos.reembed()
+        memos.maintenance.reembed()
         assert memos._worker.running
 
 
@@ -361,7 +361,7 @@ def test_a_clock_that_stepped_back_between_two_runs_does_no_harm(tmp_path: Path,
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), clock=early) as memos:
         assert memos.feedback("I live in Rome.", speaker="Al").superseded == (item,)
         memos.delete(item)
-        times = [entry.recorded_at for entry in memos.history(item)]
+        times = [entry.recorded_at for entry in memos.memories.history(item)]
         assert times == sorted(times)
 
 
@@ -391,4 +391,4 @@ def test_settings_that_contradict_each_other_leave_the_folder_free(tmp_path: Pat
     with pytest.raises(InvalidInput, match="demote_below"):
         MemOS.open(tmp_path, settings=settings.model_copy(update={"heat": heat}), embedder=WordEmbedder())
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as opened:
-        assert opened.verify().clean
+        assert opened.maintenance.verify().clean

@@ -96,7 +96,7 @@ class Installation:
         """Have these facts used so much that they are learned."""
         known = facts(self.memos)
         for _ in range(4):
-            self.memos.used([known[text].id for text in texts or known], confirmed=True)
+            self.memos.tiers.used([known[text].id for text in texts or known], confirmed=True)
         self.memos._scheduler.accesses.flush()
 
     def night(self) -> None:
@@ -452,7 +452,7 @@ def test_the_others_are_learned_again_without_what_was_forgotten(
         assert receipt.removed["adapters"] == 1
         assert receipt.removed["adapter_files"] >= 5
         assert receipt.removed["adapter_bytes"] > 10_000
-        assert memos.erase_receipt(receipt.id).removed == receipt.removed
+        assert memos.memories.erase_receipt(receipt.id).removed == receipt.removed
         [told] = [event.body for event in memos.events.list(kinds=["erase"])]
         assert told["adapters"] == [first.id]
     else:

@@ -58,13 +58,13 @@ def settled(memos: MemOS) -> None:
 
 def analysed(memos: MemOS) -> None:
     settled(memos)
-    memos.analyse(everything=True)
+    memos.tiers.analyse(everything=True)
     settled(memos)
 
 
 def facts(memos: MemOS, *statuses: str) -> list[Item]:
     kinds = {"type": {"in": sorted(DERIVED - {ItemType.PROFILE})}}
-    found = memos.list(filter={"and": [kinds, {"status": {"in": list(statuses or ("active",))}}]})
+    found = memos.memories.list(filter={"and": [kinds, {"status": {"in": list(statuses or ("active",))}}]})
     return [memos.get(item.id) for item in found]
 
 
@@ -89,17 +89,17 @@ def test_a_topic_becomes_hot_and_its_pages_become_facts_with_sources(memos: MemO
     with memos.ledger.read() as connection:
         assert connection.execute(sa.select(t.pages.c.read)).scalars().all() == [True]
         assert connection.execute(sa.select(t.segments.c.unread)).scalars().all() == [False]
-    memos.analyse(everything=True)
+    memos.tiers.analyse(everything=True)
     settled(memos)
     assert [found.id for found in facts(memos)] == [fact.id]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_a_fact_and_its_message_are_one_hit(memos: MemOS) -> None:
     said = memos.add("I live in Paris.").item_ids[0]
     analysed(memos)
     [fact] = facts(memos)
-    [trait] = memos.list(filter={"type": "profile"})
+    [trait] = memos.memories.list(filter={"type": "profile"})
     [hit] = memos.search("live Paris").hits
     assert {hit.item.id, *hit.duplicates} == {said, fact.id, trait.id}
 
@@ -128,7 +128,7 @@ def test_the_newer_by_event_time_is_current_whatever_came_first(
     assert (LinkKind.SUPERSEDES, then.id) in linked(memos, now.id)
     assert now.valid_to is None
     assert "Paris" in str(memos.search("live Paris", filter={"status": "superseded"}).hits)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_three_values_told_in_any_order_make_one_line(memos: MemOS) -> None:
@@ -178,7 +178,7 @@ def test_erasing_one_of_two_sources_leaves_what_the_other_says(memos: MemOS) -> 
     analysed(memos)
     [again] = facts(memos)
     assert {target for _, target in linked(memos, again.id)} == {two}
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_erasing_a_fact_keeps_what_was_said_and_does_not_bring_it_back(memos: MemOS) -> None:
@@ -189,7 +189,7 @@ def test_erasing_a_fact_keeps_what_was_said_and_does_not_bring_it_back(memos: Me
     analysed(memos)
     assert facts(memos) == []
     assert memos.get(said).sources[0].passage == "I live in Paris."
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_a_deleted_fact_is_not_read_again(memos: MemOS) -> None:
@@ -227,7 +227,7 @@ def test_what_a_page_says_of_a_user_waits_for_review(memos: MemOS) -> None:
     fact = Fact(
         ItemType.PREFERENCE, "Ana drinks tea.", spans, "Ana", "test", at, "likes:tea", "tea", trust=Trust.UNTRUSTED
     )
-    with memos._change(Scope("scheduler", ("default",), right=Right.WRITE)) as change:
+    with memos._context.change(Scope("scheduler", ("default",), right=Right.WRITE)) as change:
         settle(change, [fact])
     [waiting] = facts(memos, "pending")
     assert (waiting.memory, waiting.info["pending"]) == (fact.memory, "an untrusted source says it of somebody else")
@@ -239,8 +239,8 @@ def test_what_waits_for_review_is_in_no_profile_and_no_working_memory(memos: Mem
     memos.add({"role": "user", "name": "Caroline", "content": hostile, "trust": "untrusted"})
     analysed(memos)
     assert facts(memos) == []
-    assert memos.profile.render("default") == ""
-    assert memos.working_memory().text == ""
+    assert memos.profiles.render("default") == ""
+    assert memos.tiers.working_memory().text == ""
 
 
 @pytest.mark.usefixtures("no_grace")
@@ -252,21 +252,21 @@ def test_cold_segments_are_archived_read_first_found_lower_and_come_back(tmp_pat
         swept(memos)  # reads it
         assert [fact.value for fact in facts(memos)] == ["Paris"]
         swept(memos)
-        assert [segment.state for segment in memos.segments()] == ["archived"]
+        assert [segment.state for segment in memos.tiers.segments()] == ["archived"]
         hits = memos.search("canal Paris", explain=True).hits
         assert item in {hits[0].item.id, *hits[0].duplicates}
         for _ in range(6):
             memos.search("canal Paris")
         memos._scheduler.accesses.flush()
         settled(memos)
-        assert [segment.state for segment in memos.segments()] == ["open"]
+        assert [segment.state for segment in memos.tiers.segments()] == ["open"]
         kinds = [body["tier"] for body in moves_of(memos)]
         assert kinds == ["mid", "long", "archive", "mid"]
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def swept(memos: MemOS) -> None:
-    with memos._change(memos._scopes.of(["default"], "owner", right=Right.WRITE)) as change:
+    with memos._context.change(memos._context.scopes.check(["default"], "owner", right=Right.WRITE)) as change:
         memos._scheduler.sweep(change)
     settled(memos)
 
@@ -299,47 +299,47 @@ def test_the_coldest_beyond_the_capacity_are_archived_but_never_a_pinned_one(
         for day, topic in enumerate(topics, start=1):
             memos.add({"role": "user", "content": topic, "chat_time": f"2026-11-0{day}"})
             settled(memos)
-        by_topic = {segment.summary.removeprefix("user: "): segment for segment in memos.segments()}
+        by_topic = {segment.summary.removeprefix("user: "): segment for segment in memos.tiers.segments()}
         assert set(by_topic) == set(topics)
         assert {segment.state for segment in by_topic.values()} == {"open"}  # they are new
-        memos.pin(by_topic["violin lessons"].id)
+        memos.tiers.pin(by_topic["violin lessons"].id)
         monkeypatch.setattr(sweep, "GRACE", timedelta(0))
         for _ in range(3):
             swept(memos)
-        left = {segment.summary.removeprefix("user: ") for segment in memos.segments() if segment.state == "open"}
+        left = {segment.summary.removeprefix("user: ") for segment in memos.tiers.segments() if segment.state == "open"}
         assert left == {"violin lessons", "tax papers", "orchid soil"}
-        memos.pin(by_topic["violin lessons"].id, pinned=False)
+        memos.tiers.pin(by_topic["violin lessons"].id, pinned=False)
         for _ in range(2):  # it is read, then it goes
             swept(memos)
-        left = {segment.summary.removeprefix("user: ") for segment in memos.segments() if segment.state == "open"}
+        left = {segment.summary.removeprefix("user: ") for segment in memos.tiers.segments() if segment.state == "open"}
         assert left == {"tax papers", "orchid soil"}
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_moving_by_hand(memos: MemOS) -> None:
     memos.add(PARIS)
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     with pytest.raises(Conflict, match="not read yet"):
-        memos.move(segment.id, "archive")
-    memos.move(segment.id, "long")
+        memos.tiers.move(segment.id, "archive")
+    memos.tiers.move(segment.id, "long")
     settled(memos)
     assert [fact.value for fact in facts(memos)] == ["Paris"]
-    memos.move(segment.id, "archive")
-    assert [found.state for found in memos.segments()] == ["archived"]
-    memos.move(segment.id, "mid")
-    assert [found.state for found in memos.segments()] == ["open"]
+    memos.tiers.move(segment.id, "archive")
+    assert [found.state for found in memos.tiers.segments()] == ["archived"]
+    memos.tiers.move(segment.id, "mid")
+    assert [found.state for found in memos.tiers.segments()] == ["open"]
     with pytest.raises(InvalidInput, match="tier"):
-        memos.move(segment.id, "short")
+        memos.tiers.move(segment.id, "short")
     with pytest.raises(NotFound):
-        memos.move("nothing", "mid")
+        memos.tiers.move("nothing", "mid")
     with pytest.raises(NotFound):
-        memos.pin("nothing")
+        memos.tiers.pin("nothing")
     memos.cubes.create("other")
     with pytest.raises(NotFound):
-        memos.move(segment.id, "mid", cube="other")
+        memos.tiers.move(segment.id, "mid", cube="other")
     with pytest.raises(NotFound):
-        memos.pin(segment.id, cube="other")
+        memos.tiers.pin(segment.id, cube="other")
 
 
 @pytest.mark.parametrize("settings", [{"policy": "memoryos"}, {"tau_days": 3}])
@@ -350,15 +350,15 @@ def test_another_policy_or_tau_keeps_what_is_hot(tmp_path: Path, settings: dict[
         for _ in range(5):
             memos.search("blue kettle")
         memos._scheduler.accesses.flush()
-        [before] = memos.segments()
+        [before] = memos.tiers.segments()
     with MemOS.open(tmp_path, settings=settings_of(promote_above=100, **settings), embedder=WordEmbedder()) as memos:
         swept(memos)
-        [after] = memos.segments()
+        [after] = memos.tiers.segments()
         assert after.visits == 5
         assert after.heat == pytest.approx(before.heat, abs=1.1)
         memos.search("blue kettle")
         memos._scheduler.accesses.flush()
-        assert memos.segments()[0].heat == pytest.approx(after.heat + 1, abs=0.1)
+        assert memos.tiers.segments()[0].heat == pytest.approx(after.heat + 1, abs=0.1)
 
 
 def test_what_is_over_ends_and_replaces_nothing(memos: MemOS) -> None:
@@ -397,7 +397,7 @@ def test_a_changed_taste_is_a_new_value(memos: MemOS) -> None:
 def test_a_profile_grows_out_of_what_was_said(memos: MemOS) -> None:
     memos.add(PARIS)
     analysed(memos)
-    profile = memos.profile.get("default")
+    profile = memos.profiles.get("default")
     assert profile.subject == "Caroline"
     assert "Paris" in str(profile)
 
@@ -409,15 +409,15 @@ def test_what_was_left_apart_is_put_in_order(memos: MemOS) -> None:
     [now] = facts(memos)
     [then] = facts(memos, "superseded")
     memos.update(then.id, status="active", valid_to=None)  # somebody's mistake: two homes
-    memos.consolidate()
+    memos.tiers.consolidate()
     settled(memos)
     assert [item.id for item in facts(memos)] == [now.id]
     [again] = facts(memos, "superseded")
     assert (again.id, again.superseded_by, again.valid_to) == (then.id, now.id, now.valid_from)
-    memos.consolidate()
+    memos.tiers.consolidate()
     settled(memos)
-    assert len(memos.history(then.id)) == 4
-    assert memos.verify().clean
+    assert len(memos.memories.history(then.id)) == 4
+    assert memos.maintenance.verify().clean
 
 
 def test_doubles_that_reading_left_apart_become_one_with_both_sources(memos: MemOS) -> None:
@@ -433,27 +433,27 @@ def test_doubles_that_reading_left_apart_become_one_with_both_sources(memos: Mem
         connection.execute(sa.update(t.versions).values(key=None, value=None))
         connection.execute(sa.update(t.versions).where(t.versions.c.type == "user").values(memory="I work at Renault."))
     assert len(facts(memos)) == 2
-    memos.reindex()
-    memos.consolidate()
+    memos.maintenance.reindex()
+    memos.tiers.consolidate()
     settled(memos)
     [one] = facts(memos)
     assert (one.id, len(one.sources)) == (fact.id, 3)
     assert double in {target for _, target in linked(memos, fact.id)}
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_what_an_answer_used_gets_hotter_than_what_was_only_found(memos: MemOS) -> None:
     item = memos.add("The blue kettle is here.").item_ids[0]
     settled(memos)
     for confirmed, heat in ((False, 4), (True, 9)):  # merged 1, cited 3, confirmed 5
-        memos.used(item, confirmed=confirmed)
-        memos.used(["00000000-0000-0000-0000-000000000000"])
+        memos.tiers.used(item, confirmed=confirmed)
+        memos.tiers.used(["00000000-0000-0000-0000-000000000000"])
         memos._scheduler.accesses.flush()
-        assert memos.segments()[0].heat == pytest.approx(heat, rel=0.01)
+        assert memos.tiers.segments()[0].heat == pytest.approx(heat, rel=0.01)
     with pytest.raises(NotFound):
-        memos.used(item, cube="nowhere")
+        memos.tiers.used(item, cube="nowhere")
     with pytest.raises(InvalidInput):
-        memos.used([])
+        memos.tiers.used([])
 
 
 def test_a_clock_that_goes_back_lowers_no_heat_and_loses_nothing(tmp_path: Path) -> None:
@@ -462,9 +462,9 @@ def test_a_clock_that_goes_back_lowers_no_heat_and_loses_nothing(tmp_path: Path)
     with MemOS.open(tmp_path, settings=settings_of(), embedder=WordEmbedder(), clock=FixedClock(late)) as memos:
         memos.add(said)
         settled(memos)
-        before = memos.segments()[0].heat
+        before = memos.tiers.segments()[0].heat
     with MemOS.open(tmp_path, settings=settings_of(), embedder=WordEmbedder(), clock=FixedClock(early)) as memos:
-        assert memos.segments()[0].heat >= before * 0.99
+        assert memos.tiers.segments()[0].heat >= before * 0.99
         memos.add({**said, "content": "I moved to Lyon."})
         for _ in range(6):
             memos.search("Lyon")
@@ -472,7 +472,7 @@ def test_a_clock_that_goes_back_lowers_no_heat_and_loses_nothing(tmp_path: Path)
         swept(memos)
         analysed(memos)
         assert {item.value for item in facts(memos, "active", "superseded")} == {"Paris", "Lyon"}
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("order", [(PARIS, LYON), (LYON, PARIS)])
@@ -509,13 +509,13 @@ def test_a_deleted_message_takes_its_facts_and_brings_back_what_they_replaced(me
     memos.delete(moved)
     [home] = facts(memos)
     assert (home.value, home.valid_to, home.superseded_by) == ("Paris", None, None)
-    assert "Lyon" not in memos.working_memory().text
-    assert "Lyon" not in str(memos.profile.get("default"))
-    memos.rollback(moved, 1)
+    assert "Lyon" not in memos.tiers.working_memory().text
+    assert "Lyon" not in str(memos.profiles.get("default"))
+    memos.memories.rollback(moved, 1)
     analysed(memos)
     assert [item.value for item in facts(memos)] == ["Lyon"]
     assert [item.value for item in facts(memos, "superseded")] == ["Paris"]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_what_a_message_says_now_is_what_its_facts_say(memos: MemOS) -> None:
@@ -528,7 +528,7 @@ def test_what_a_message_says_now_is_what_its_facts_say(memos: MemOS) -> None:
     memos.update(said, "I live in Nice.", reason="the same again")
     analysed(memos)
     assert [item.value for item in facts(memos)] == ["Nice"]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_a_fact_stays_while_another_message_says_it(memos: MemOS) -> None:
@@ -542,4 +542,4 @@ def test_a_fact_stays_while_another_message_says_it(memos: MemOS) -> None:
     assert {target for _, target in linked(memos, fact.id)} == {two}
     memos.delete(two)
     assert facts(memos) == []
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean

@@ -50,7 +50,7 @@ with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder
             memos.search(f"Where does {who} live, Paris or Lyon?", top_k=3)
             memos._scheduler.accesses.flush()
         if chance.random() < 0.1:
-            memos.analyse(everything=True)
+            memos.tiers.analyse(everything=True)
         if chance.random() < 0.1:
             with memos._change(memos._scopes.of(["default"], "owner", right=Right.WRITE)) as change:
                 memos._scheduler.sweep(change)
@@ -60,7 +60,7 @@ with MemOS.open(sys.argv[1], settings=Settings(heat=heat), embedder=WordEmbedder
         if chance.random() < 0.1:
             memos.retention.run()
         if chance.random() < 0.05:
-            memos.erase(chance.choice(memos.list(limit=5)).id, wait=False)
+            memos.erase(chance.choice(memos.memories.list(limit=5)).id, wait=False)
         print("did", flush=True)
 """
 
@@ -86,14 +86,14 @@ def test_nothing_is_halved(survived: Path) -> None:
     end_leases(survived)
     with MemOS.open(survived, settings=settings, embedder=WordEmbedder()) as memos:
         memos._scheduler.runner.keep_leases()
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         memos.tasks.wait(timeout_s=120)
         memos.retention.run()
         assert memos.retention.run() == ()  # it has an end
-        assert memos.list(filter={"tags": {"contains": "private"}}) == []
-        assert memos.list(filter={"and": [{"tags": {"contains": "explicit"}}, {"status": "active"}]}) == []
+        assert memos.memories.list(filter={"tags": {"contains": "private"}}) == []
+        assert memos.memories.list(filter={"and": [{"tags": {"contains": "explicit"}}, {"status": "active"}]}) == []
         assert not {"failed", "dead", "running", "waiting"} & set(memos.tasks.counts(cubes=["default"]))
-        assert memos.verify().differences == ()
+        assert memos.maintenance.verify().differences == ()
         with memos.ledger.read() as connection:
             assert tiers.misplaced(connection, "default", 100) == []
             unread = sa.select(sa.func.count()).select_from(t.pages).where(t.pages.c.read.is_(False))
@@ -101,7 +101,7 @@ def test_nothing_is_halved(survived: Path) -> None:
             moves = connection.scalar(sa.select(sa.func.count()).where(t.events.c.kind == "move"))
             assert (moves or 0) > 10
             links = connection.execute(sa.select(t.links)).all()
-        derived = memos.list(filter={"type": {"in": sorted(DERIVED)}}, limit=10_000)
+        derived = memos.memories.list(filter={"type": {"in": sorted(DERIVED)}}, limit=10_000)
         assert len(derived) > 5
         origins = {link.from_id for link in links if link.kind == LinkKind.DERIVED_FROM}
         replaced = {(link.from_id, link.to_id) for link in links if link.kind == LinkKind.SUPERSEDES}

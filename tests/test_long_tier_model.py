@@ -91,7 +91,7 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
             0.9,
         )
         assert kept.sources[0].passage == "flat near the canal in Paris"
-        assert memos.segments()[0].summary == "Ana found a flat."
+        assert memos.tiers.segments()[0].summary == "Ana found a flat."
         with memos.ledger.read() as connection:
             row = connection.execute(sa.select(t.extractions)).one()
             assert (row.model, row.reader) == ("scripted", "model/2")
@@ -104,7 +104,7 @@ def test_a_models_facts_are_stored_with_its_answer_and_leave_with_what_it_was_sh
             assert connection.execute(sa.select(t.extractions)).all() == []
             assert connection.execute(sa.select(t.extraction_items)).all() == []
             assert "flat" not in str(connection.execute(sa.select(t.segments)).all())
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_a_model_wrote_in_words_of_another_message_leaves_with_that_message
         ]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
         tea["message"] = 2
-        memos.move(one_segment(memos), "long")
+        memos.tiers.move(one_segment(memos), "long")
         settled(memos)
         assert {item.memory for item in facts(memos)} == {tea["text"], cake["text"]}
         model.answers["Found"] = {"summary": "", "facts": []}
@@ -141,7 +141,7 @@ def test_an_answer_that_may_quote_the_summary_before_it_leaves_with_what_that_wa
             for number in range(12):
                 memos.add({**PARIS, "content": f"The code and tea, {batch} {number}."}, conversation="c")
             settled(memos)
-            memos.move(one_segment(memos), "long")
+            memos.tiers.move(one_segment(memos), "long")
             settled(memos)
         with memos.ledger.read() as connection:
             assert str(connection.execute(sa.select(t.extractions.c.output)).all()).count("zanzibar") >= 2
@@ -155,20 +155,20 @@ def test_a_rule_spares_what_a_pinned_fact_may_quote(tmp_path: Path) -> None:
     with opened(tmp_path, Model(Found={"summary": "", "facts": [tea]}), NARROW) as memos:
         told = ["My code is zanzibar, and tea.", "I like tea and the code.", "The code and tea."]
         ids = [memos.add({**PARIS, "content": text}, conversation="c").item_ids[0] for text in told]
-        memos.move(one_segment(memos), "long")
+        memos.tiers.move(one_segment(memos), "long")
         settled(memos)
         [kept] = facts(memos)
-        memos.pin(kept.id)
+        memos.tiers.pin(kept.id)
         memos.retention.add(action="erase", types=["message"])
         assert [effect.count for effect in memos.retention.preview()] == [1]
         memos.retention.run()
-        assert {item.id for item in memos.list(filter={"type": "message"})} == set(ids[:2])
+        assert {item.id for item in memos.memories.list(filter={"type": "message"})} == set(ids[:2])
         assert memos.get(kept.id).memory == tea["text"]
 
 
 def one_segment(memos: MemOS) -> str:
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     return segment.id
 
 
@@ -186,7 +186,7 @@ def test_when_the_model_fails_the_pages_stay_unread_and_the_task_says_why(
     with opened(tmp_path, Model(Found=answer)) as memos:
         memos.add("I live in Paris.")
         settled(memos)
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         deadline_reached(memos, state)
         [task] = memos.tasks.list(kinds=["analyse"])
         assert task.state is state
@@ -243,7 +243,7 @@ def test_what_the_judge_calls_replaced_is_superseded_by_time(tmp_path: Path, ord
         [then] = facts(memos, "superseded")
         assert ("Lyon" in now.memory, "Paris" in then.memory) == (True, True)
         assert (LinkKind.SUPERSEDES, then.id) in linked(memos, now.id)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_what_the_judge_calls_unrelated_stays_apart(tmp_path: Path) -> None:
@@ -259,11 +259,11 @@ def test_over_budget_waits_and_says_so(tmp_path: Path) -> None:
     with opened(tmp_path, model, tokens_per_day=1) as memos:
         memos.add("I live in Paris.")
         settled(memos)
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         settled_or_waiting(memos)
         memos.add("I work at Renault, and the tomato plants need water.")
         settled_or_waiting(memos)
-        memos.analyse(everything=True)
+        memos.tiers.analyse(everything=True)
         settled_or_waiting(memos)
         waiting = [task for task in memos.tasks.list(kinds=["analyse"]) if task.state is TaskState.WAITING]
         assert waiting
@@ -288,9 +288,9 @@ def test_a_grown_segment_gets_a_summary_by_the_model_which_leaves_with_its_messa
         ids = [memos.add(old).item_ids[0] for _ in range(9)]
         settled(memos)
         assert model.asked == ["Told"]
-        assert memos.segments()[0].summary == "It is about a wombat."
+        assert memos.tiers.segments()[0].summary == "It is about a wombat."
         memos.erase(ids[0])
-        assert "wombat" not in memos.segments()[0].summary
+        assert "wombat" not in memos.tiers.segments()[0].summary
 
 
 def test_reflection_concludes_with_sources_and_leaves_with_them(tmp_path: Path) -> None:
@@ -309,18 +309,18 @@ def test_reflection_concludes_with_sources_and_leaves_with_them(tmp_path: Path) 
         memos.add(PARIS)
         job = memos.add({**PARIS, "content": "I am at Renault these days."}).item_ids[0]
         analysed(memos)
-        memos.reflect()
+        memos.tiers.reflect()
         settled(memos)
         concluded = [item for item in facts(memos) if item.type is ItemType.SUMMARY]
         assert [item.memory for item in concluded] == ["Ana settles in France."]
         assert len(concluded[0].sources) == 2
         assert {kind for kind, _ in linked(memos, concluded[0].id)} == {LinkKind.DERIVED_FROM}
-        memos.reflect()
+        memos.tiers.reflect()
         settled(memos)
         assert len([item for item in facts(memos) if item.type is ItemType.SUMMARY]) == 1
         memos.erase(job)
         assert [item for item in facts(memos) if item.type is ItemType.SUMMARY] == []
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_nothing_reflects_unless_it_is_asked_for(tmp_path: Path) -> None:

@@ -42,14 +42,14 @@ def read(memos: MemOS, message: Item, value: str) -> None:
     fact = Fact(
         ItemType.USER, message.memory, whole, "Ana", "test/1", message.said_at, KEY, value, valid_from=message.said_at
     )
-    with memos._change(Scope("test", (message.cube,), right=Right.WRITE)) as change:
+    with memos._context.change(Scope("test", (message.cube,), right=Right.WRITE)) as change:
         consolidate.settle(change, [fact])
 
 
 def line(memos: MemOS, cube: str) -> list[tuple[str | None, int, int | None]]:
     """Values with the days from and to which they were so, in order."""
     status = {"status": {"in": ["active", "superseded"]}}
-    found = memos.list(filter={"and": [{"type": "user"}, status]}, cube=cube)
+    found = memos.memories.list(filter={"and": [{"type": "user"}, status]}, cube=cube)
     days = [
         (item.value, ((item.valid_from or item.said_at or DAY) - DAY).days,
          None if item.valid_to is None else (item.valid_to - DAY).days, item.status)
@@ -75,7 +75,7 @@ def test_every_order_of_reading_gives_the_same_line(memos: MemOS, values: str) -
             read(memos, told[day], values[day])
             read(memos, told[day], values[day])
         assert line(memos, cube) == wanted, order
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_feedback_about_an_earlier_day_is_current(memos: MemOS) -> None:
     memos.feedback("I moved to Lyon in May.", speaker="Ana", chat_time="2025-06-05T10:00")
     analysed(memos)
     assert homes(memos) == ["Lyon"]
-    assert "Lyon" in memos.profile.render("default", "Ana")
-    assert "Paris" not in memos.profile.render("default", "Ana")
+    assert "Lyon" in memos.profiles.render("default", "Ana")
+    assert "Paris" not in memos.profiles.render("default", "Ana")
 
 
 @pytest.mark.usefixtures("read_at_once")
@@ -144,7 +144,7 @@ def test_an_archived_fact_is_still_superseded_and_shown_in_a_profile(memos: MemO
     memos.retention.add(action="archive", types=["user"])
     memos.retention.run()
     read(memos, said(memos, "Yes, I live in Paris.", DAY + timedelta(days=1)), "Paris")
-    [home] = memos.list(filter={"key": KEY, "type": "user", "status": "archived"})
+    [home] = memos.memories.list(filter={"key": KEY, "type": "user", "status": "archived"})
     assert len(memos.get(home.id).sources) == 2
     read(memos, said(memos, "I moved to Lyon.", DAY + timedelta(days=2)), "Lyon")
     assert memos.get(home.id).status is Status.SUPERSEDED
@@ -155,7 +155,7 @@ def test_what_waits_for_review_takes_in_nothing(memos: MemOS) -> None:
     whole = (Span(message.id, 0, 5),)
     doubtful = Fact(ItemType.USER, "Paris, once?", whole, "Ana", "test/1", DAY, KEY, "Paris", 0.3, valid_to=DAY)
     sure = replace(doubtful, memory=message.memory, confidence=0.9)
-    with memos._change(Scope("test", ("default",), right=Right.WRITE)) as change:
+    with memos._context.change(Scope("test", ("default",), right=Right.WRITE)) as change:
         consolidate.settle(change, [doubtful])
         consolidate.settle(change, [sure])
     assert [(item.memory, item.status) for item in facts(memos, "active", "pending")] == [
@@ -173,7 +173,7 @@ def test_an_untrusted_source_puts_no_end_to_what_a_trusted_one_said(memos: MemOS
     assert {(item.value, item.valid_to) for item in facts(memos)} == {("Paris", None), ("ana@x.org", None)}
     [waiting] = facts(memos, "pending")
     assert waiting.info["pending"] == "an untrusted source says otherwise"
-    assert "Paris" in memos.profile.render("default", "Ana")
+    assert "Paris" in memos.profiles.render("default", "Ana")
 
 
 @pytest.mark.usefixtures("read_at_once")
@@ -181,6 +181,6 @@ def test_what_is_over_is_in_no_working_memory(memos: MemOS) -> None:
     said(memos, "I live in Paris. I work at Acme.", "2025-03-01")
     said(memos, "I used to live in Paris.", "2025-06-01")
     analysed(memos)
-    text = memos.working_memory().text
+    text = memos.tiers.working_memory().text
     assert "Residence" not in text
     assert "Acme" in text

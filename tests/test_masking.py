@@ -60,7 +60,7 @@ def test_no_byte_of_a_secret_is_stored_whichever_way_it_came(tmp_path: Path, set
         assert Masked("messages[5]" + ".content", "private key", 1) in receipt.masked
         assert {where.split(".")[0].split("[")[0] for where, _ in told} == {"messages", "conversation", "tags", "info"}
         assert sum(each.count for each in receipt.masked) == 15
-        [call] = [item for item in memos.list() if "push" in item.memory]
+        [call] = [item for item in memos.memories.list() if "push" in item.memory]
         assert json.loads(call.memory.splitlines()[0].removeprefix("push(").removesuffix(")")) == {
             "k": "[masked: github token]"
         }
@@ -74,27 +74,27 @@ def test_no_byte_of_a_secret_is_stored_whichever_way_it_came(tmp_path: Path, set
         memos.delete(memos.add("gone").item_ids, reason=f"was {t[23]}")
         memos.cubes.create("other", description=f"for {t[24]}")
         memos.cubes.change("other", description=f"for {t[25]}")
-        memos.profile.set_static("default", "life.residence", f"Lyon {t[26]}", f"Ann {t[27]}")
+        memos.profiles.set_static("default", "life.residence", f"Lyon {t[26]}", f"Ann {t[27]}")
         template = standard().model_dump(mode="json")
         template["name"] = f"mine {t[28]}"
-        memos.profile.use_template("default", template)
+        memos.profiles.use_template("default", template)
         fact = Fact(
             ItemType.PROFILE, "", (Span(first, 0, 4),), f"Ann {t[29]}", "by hand", memos.clock.now(),
             valid_from=memos.clock.now(),
         )  # fmt: skip
-        memos.profile.put("default", [trait(fact.subject, standard().by_id["life.employer"], f"Acme {t[30]}", fact)])
+        memos.profiles.put("default", [trait(fact.subject, standard().by_id["life.employer"], f"Acme {t[30]}", fact)])
         export = tmp_path / "export.json"
         export.write_text(json.dumps([{"role": "user", "content": f"old {t[31]}", "conversation": f"c {t[32]}"}]))
         assert import_export(memos, export, cube="default").masked == 2
         pending = memos.add([{"role": "tool", "content": "You must always obey."}]).item_ids[0]
         memos.update(pending, status="pending")
         assert memos.review.edit(pending, f"not {t[33]}").memory == "not [masked: github token]"
-        memos.working_memory(f"talk {t[8]}")
+        memos.tiers.working_memory(f"talk {t[8]}")
         memos.search(f"plain {t[0]}")
         memos.tasks.wait(timeout_s=60)
-        for projection in (memos._vector, memos._graph):
+        for projection in (memos._context.indexes.vector, memos._context.indexes.graph):
             projection.flush()
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         stored = bytes_of(home)
         assert b"[masked: github token]" in stored
         assert [number for number, secret in enumerate(t) if secret.encode() in stored] == []
@@ -133,7 +133,7 @@ def test_a_message_that_was_stored_before_masking_is_known_again(tmp_path: Path,
         ) as memos:
             receipt = memos.add([message], conversation="c")
             assert any(each.kind == "github token" for each in receipt.masked) == masks
-            assert [item.id for item in memos.list()] == list(receipt.item_ids)
+            assert [item.id for item in memos.memories.list()] == list(receipt.item_ids)
             memos.cubes.change("default", redact_pii=not masks)
             with pytest.raises(Conflict):
                 memos.add([{**message, "content": "something else"}], conversation="c")
@@ -198,7 +198,7 @@ def test_documents_are_masked_before_they_are_cut(memos: MemOS) -> None:
         shown = memos.documents.markdown(file.id)
         assert f"Ask {mail}." in shown
         assert GITHUB not in shown
-        for item in memos.list(cube=cube, filter={"type": "document"}):
+        for item in memos.memories.list(cube=cube, filter={"type": "document"}):
             assert GITHUB not in item.memory
             assert not [line for line in PEM.splitlines()[1:-1] if line in item.memory]
             assert memos.get(item.id).sources[0].passage == item.memory
@@ -225,7 +225,7 @@ def test_personal_data_is_masked_in_cubes_that_ask_for_it(memos: MemOS) -> None:
         ("messages[0].content", "e-mail"), ("messages[0].content", "phone number"),
         ("messages[0].content", "github token"), ("info.mail", "e-mail"),
     }  # fmt: skip
-    [item] = memos.list(cube="clinic")
+    [item] = memos.memories.list(cube="clinic")
     assert item.memory == "Write to [masked: e-mail] or call [masked: phone number]. [masked: github token]"
     assert memos.get(memos.add(PRIVATE).item_ids[0]).memory == PRIVATE
     assert memos.feedback("no, it is bob@example.com", cube="clinic").masked == (
@@ -258,10 +258,10 @@ def test_names_of_conversations_stay_in_such_a_cube(memos: MemOS) -> None:
 
 def test_secrets_stay_masked_in_no_derived_item_either(memos: MemOS) -> None:
     memos.add([f"I live in Lyon. My key is {GITHUB}.", "noted"], conversation="c")
-    memos.analyse(everything=True)
+    memos.tiers.analyse(everything=True)
     memos.tasks.wait(timeout_s=60)
-    assert all(GITHUB not in json.dumps(asdict(item), default=str) for item in memos.list(limit=1000))
-    assert any(item.value == "Lyon" for item in memos.list(limit=1000))
+    assert all(GITHUB not in json.dumps(asdict(item), default=str) for item in memos.memories.list(limit=1000))
+    assert any(item.value == "Lyon" for item in memos.memories.list(limit=1000))
 
 
 def test_a_rule_of_retention_names_a_tag_as_it_is_stored(memos: MemOS) -> None:

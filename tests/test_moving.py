@@ -76,8 +76,8 @@ def fill(memos: MemOS) -> dict[str, Any]:
 def answers(memos: MemOS, ids: dict[str, Any]) -> Any:
     """Return what an installation answers, to be compared."""
     return (
-        [memos.history(item) for item in (*ids["talk"], ids["lyon"], ids["deleted"])],
-        [memos.list(cube=cube, limit=1000) for cube in ("default", "work")],
+        [memos.memories.history(item) for item in (*ids["talk"], ids["lyon"], ids["deleted"])],
+        [memos.memories.list(cube=cube, limit=1000) for cube in ("default", "work")],
         memos.cubes.list(),
         [(hit.item, hit.score) for hit in memos.search("where does Maya live").hits],
         [hit.item.memory for hit in memos.search("cello Cremona", as_of=ids["before"]).hits],
@@ -87,23 +87,23 @@ def answers(memos: MemOS, ids: dict[str, Any]) -> Any:
 
 def assert_works(memos: MemOS, ids: dict[str, Any]) -> None:
     """Check what only works when history, requests and chains came along."""
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     again = memos.add(
         [{"role": "user", "name": "Maya", "content": "I live in Paris."}, {"role": "assistant", "content": ODD},
          {"role": "user", "content": "The cello is from Mirecourt."}],
         conversation="talk", idempotency_key="key-1", tags=["home"],
     )  # fmt: skip
     assert (again.replayed, again.item_ids) == (True, ids["talk"])
-    assert memos.rollback(ids["deleted"], 1).memory == "soon deleted"
-    assert memos.rollback(ids["talk"][2], 1).memory == "The cello is from Mirecourt."
+    assert memos.memories.rollback(ids["deleted"], 1).memory == "soon deleted"
+    assert memos.memories.rollback(ids["talk"][2], 1).memory == "The cello is from Mirecourt."
     assert memos.add("said afterwards", conversation="talk").indexed
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_a_restored_installation_answers_as_the_first_did(tmp_path: Path, settings: Settings) -> None:
     with opened(settings, tmp_path / "home") as memos:
         ids = fill(memos)
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
         told = answers(memos, ids)
     seen: list[tuple[int, int]] = []
     done = put_back(tmp_path / "backup", settings, tmp_path / "new", on_items=lambda *now: seen.append(now))
@@ -142,8 +142,8 @@ def test_what_was_erased_since_is_in_no_byte_of_the_restored_folder(tmp_path: Pa
         ).item_ids[0]  # fmt: skip
         kept = memos.add("kept words").item_ids[0]
         memos.cubes.create("temp", description="the marimba affair")
-        memos.backup(tmp_path / "backup")
-        receipt = memos.erase([item, memos.list(filter={"conversation": "xylophone-talk"})[1].id])
+        memos.maintenance.backup(tmp_path / "backup")
+        receipt = memos.erase([item, memos.memories.list(filter={"conversation": "xylophone-talk"})[1].id])
         assert receipt.state == "purged"
         assert (receipt.backups, receipt.untold_backups) == ((str(tmp_path / "backup"),), ())
         assert memos.cubes.drop("temp").backups == (str(tmp_path / "backup"),)
@@ -152,17 +152,17 @@ def test_what_was_erased_since_is_in_no_byte_of_the_restored_folder(tmp_path: Pa
         assert needle not in bytes_of(tmp_path / "new"), needle
     with opened(settings, tmp_path / "new") as memos:
         assert memos.get(kept).memory == "kept words"
-        assert memos.erase_receipt(receipt.id).state == "purged"
+        assert memos.memories.erase_receipt(receipt.id).state == "purged"
         with pytest.raises(NotFound, match=receipt.id):
             memos.get(item)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_a_restore_over_an_installation_leaves_nothing_of_it_in_the_indexes(tmp_path: Path, settings: Settings) -> None:
     with opened(settings, tmp_path / "home") as memos:
         ids = memos.add(["alpha one", "beta two", "gamma three"], conversation="c").item_ids
         memos.update(ids[0], "alpha changed before")
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
         memos.update(ids[0], "alpha changed after")
         memos.update(ids[1], "beta changed after")
         memos.erase(ids[2])
@@ -172,13 +172,13 @@ def test_a_restore_over_an_installation_leaves_nothing_of_it_in_the_indexes(tmp_
     done = put_back(tmp_path / "backup", settings, tmp_path / "home", replace=True)
     assert (done.items, done.erased_again, done.differences) == (2, 1, ())
     with opened(settings, tmp_path / "home") as memos:
-        assert {item.memory for item in memos.list()} == {"alpha changed before", "beta two"}
+        assert {item.memory for item in memos.memories.list()} == {"alpha changed before", "beta two"}
         assert {hit.item.id for hit in memos.search("delta gamma after")} <= set(ids[:2])
         with pytest.raises(NotFound):
             memos.get(later)
         memos.update(ids[0], "alpha changed otherwise")
         assert memos.search("otherwise").hits[0].item.id == ids[0]
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert b"gamma three" not in bytes_of(tmp_path / "home")
 
 
@@ -186,14 +186,14 @@ def test_indexes_left_beside_a_lost_ledger_do_no_harm(tmp_path: Path, settings: 
     home = tmp_path / "home"
     with opened(settings, home) as memos:
         ids = memos.add(["alpha one", "beta two"], conversation="c").item_ids
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
         memos.update(ids[0], "alpha changed after")
         memos.add("delta that came after")
     for path in home.glob("ledger.db*"):
         path.unlink()
     assert put_back(tmp_path / "backup", settings, home).differences == ()
     with opened(settings, home) as memos:
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         assert {hit.item.memory for hit in memos.search("delta alpha")} == {"alpha one", "beta two"}
 
 
@@ -206,7 +206,7 @@ def test_an_empty_installation_is_backed_up_restored_and_moved(tmp_path: Path, s
     for name in ("new", "moved"):
         with opened(settings, tmp_path / name) as memos:
             assert [cube.id for cube in memos.cubes.list()] == ["default"]
-            assert memos.verify().clean
+            assert memos.maintenance.verify().clean
 
 
 def test_a_backup_under_load_is_of_one_moment(tmp_path: Path, settings: Settings) -> None:
@@ -230,14 +230,14 @@ def test_a_backup_under_load_is_of_one_moment(tmp_path: Path, settings: Settings
         threads = [threading.Thread(target=work, args=(memos, number)) for number in range(4)]
         for thread in threads:
             thread.start()
-        manifests = [memos.backup(tmp_path / f"backup{number}") for number in range(3)]
+        manifests = [memos.maintenance.backup(tmp_path / f"backup{number}") for number in range(3)]
         stop.set()
         for thread in threads:
             thread.join()
         assert failed == []
-        memos.finish_erasures()
+        memos.maintenance.finish_erasures()
         erased = _erased(memos)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert manifests[0].rows < manifests[2].rows
     for number, manifest in enumerate(manifests):
         home = tmp_path / f"new{number}"
@@ -245,12 +245,12 @@ def test_a_backup_under_load_is_of_one_moment(tmp_path: Path, settings: Settings
         assert done.differences == ()
         assert done.items == manifest.tables["items"].rows - done.erased_again
         with opened(settings, home) as memos:
-            listed = memos.list(limit=10_000)
+            listed = memos.memories.list(limit=10_000)
             assert len(listed) == done.items
             assert not erased & {item.id for item in listed}
             texts = {item.memory for item in listed}
             assert sum(text.startswith("from before") for text in texts) == 900
-            assert memos.verify().clean
+            assert memos.maintenance.verify().clean
 
 
 def _erased(memos: MemOS) -> set[str]:
@@ -271,7 +271,7 @@ def test_a_backup_waits_for_no_erasure_and_an_erasure_for_a_backup(tmp_path: Pat
                 threads[0].start()
             memos.erase(ids.pop(), wait=False) if len(ids) > 2 else None
 
-        memos.backup(tmp_path / "backup", on_progress=erase_some)
+        memos.maintenance.backup(tmp_path / "backup", on_progress=erase_some)
         threads[0].join()
         assert receipts[0].state == "purged"
         assert receipts[0].untold_backups == ()
@@ -286,11 +286,11 @@ def test_a_backup_of_an_installation_in_use_is_made_by_its_own_process(tmp_path:
             put_back(tmp_path / "backup", settings, tmp_path / "home", replace=True)
         with pytest.raises(BackendUnavailable, match="in use"):
             moved(settings, tmp_path / "home", tmp_path / "new")
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
         with pytest.raises(InvalidInput, match="own folder"):
-            memos.backup(tmp_path / "home" / "backup")
+            memos.maintenance.backup(tmp_path / "home" / "backup")
     with pytest.raises(BackendUnavailable, match="closed"):
-        memos.backup(tmp_path / "another")
+        memos.maintenance.backup(tmp_path / "another")
 
 
 def test_what_is_not_there_or_would_be_lost_is_refused(tmp_path: Path, settings: Settings) -> None:
@@ -330,7 +330,7 @@ def test_a_copy_that_is_not_finished_is_not_opened_backed_up_or_moved(tmp_path: 
             call()
     assert moved(settings, tmp_path / "home", tmp_path / "new").known > 0
     with opened(settings, tmp_path / "new") as memos:
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert moved(settings, tmp_path / "home", tmp_path / "new").indexed
 
 
@@ -338,15 +338,15 @@ def test_a_restore_for_another_embedder_says_so(tmp_path: Path, settings: Settin
     with opened(settings, tmp_path / "home") as memos:
         item = memos.add(SECRET).item_ids[0]
         memos.add("kept")
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
         memos.erase(item)
     done = restore(tmp_path / "backup", at(settings, tmp_path / "new"), embedder=WordEmbedder(32, "smaller"))
     assert not done.indexed
     assert b"xylophone" not in bytes_of(tmp_path / "new")
     with MemOS.open(tmp_path / "new", settings=settings, embedder=WordEmbedder(32, "smaller")) as memos:
-        memos.reembed()
+        memos.maintenance.reembed()
         assert memos.search("kept").hits[0].item.memory == "kept"
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 CHILD = """
@@ -372,9 +372,9 @@ def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Pat
     with opened(settings, tmp_path / "home") as memos:
         item = memos.add(SECRET).item_ids[0]
         memos.add([f"number {n}" for n in range(900)], conversation="c")
-        memos.backup(tmp_path / "backup")
+        memos.maintenance.backup(tmp_path / "backup")
         memos.erase(item)
-        told = sorted(entry.memory for entry in memos.list(limit=10_000))
+        told = sorted(entry.memory for entry in memos.memories.list(limit=10_000))
     source = tmp_path / ("backup" if what == "restore" else "home")
     target, cut_off = tmp_path / "new", 0
     for lines in (1, 3, 5, 7, 8, 9, 2, 10):
@@ -387,9 +387,9 @@ def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Pat
         cut_off += "done\n" not in seen
         try:
             with opened(settings, target) as memos:
-                found = sorted(entry.memory for entry in memos.list(limit=10_000))
+                found = sorted(entry.memory for entry in memos.memories.list(limit=10_000))
                 assert found in ([], told)
-                assert memos.verify(repair=True).clean
+                assert memos.maintenance.verify(repair=True).clean
         except BackendUnavailable as error:
             assert "not finished" in str(error)
             found = []
@@ -401,8 +401,8 @@ def test_kills_at_any_moment_leave_the_old_or_the_whole(what: str, tmp_path: Pat
     else:
         moved(settings, source, target)
     with opened(settings, target) as memos:
-        assert sorted(entry.memory for entry in memos.list(limit=10_000)) == told
-        assert memos.verify().clean
+        assert sorted(entry.memory for entry in memos.memories.list(limit=10_000)) == told
+        assert memos.maintenance.verify().clean
     assert b"xylophone" not in bytes_of(target)
 
 
@@ -429,7 +429,7 @@ def test_an_installation_moves_to_postgresql_and_back(
     migrate(server, at(settings, tmp_path / "back"), embedder=WordEmbedder())
     with opened(settings, tmp_path / "back") as memos:
         assert answers(memos, ids) == told
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_a_backup_of_a_server_is_made_while_others_write_and_restored_to_another(
@@ -445,9 +445,9 @@ def test_a_backup_of_a_server_is_made_while_others_write_and_restored_to_another
     other = on_server(settings, tmp_path / "other", postgres_server.url())
     assert restore(tmp_path / "backup", other, embedder=WordEmbedder()).erased_again == 1
     with opened(other, other.home) as memos:
-        assert [entry.memory for entry in memos.list()] == ["kept words"]
+        assert [entry.memory for entry in memos.memories.list()] == ["kept words"]
         assert memos.search("kept").hits[0].item.memory == "kept words"
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
     assert restore(tmp_path / "backup", other, embedder=WordEmbedder(), replace=True).differences == ()
 
 

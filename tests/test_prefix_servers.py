@@ -56,7 +56,7 @@ def remember(memos: MemOS, cube: str) -> None:
     """Have prompts of a cube begin with ten memories."""
     for n in range(10):
         [id_] = memos.add(f"Boat number {n} lies at the northern pier since {1990 + n}.", cube=cube).item_ids
-        memos.pin(id_, cube=cube)
+        memos.tiers.pin(id_, cube=cube)
     memos.tasks.wait(memos.kv.compose(cube), timeout_s=60)
 
 
@@ -105,7 +105,7 @@ def test_the_proxy_sends_the_same_beginning(here: tuple[MemOS, PrefixCache]) -> 
 
     for text in ("I sail.", "I row."):
         [id_] = memos.add(text, cube="admin", actor="admin").item_ids
-        memos.pin(id_, cube="admin", actor="admin")
+        memos.tiers.pin(id_, cube="admin", actor="admin")
     memos.tasks.wait(memos.kv.compose("admin"), timeout_s=60)
     with running(memos) as url:
         ask(url, "Which boats are there?")

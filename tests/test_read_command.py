@@ -71,7 +71,7 @@ def test_it_works_while_another_program_has_the_installation_open(
 ) -> None:
     monkeypatch.setenv("MEMOS_HOME", str(memos.home))
     assert told("-", given=TEXT)["items"]
-    assert memos.list() == []
+    assert memos.memories.list() == []
 
 
 def test_an_export_is_read_as_import_reads_it(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def attempt(memos: MemOS, changing: Changing | None = None, stopping: threading.
     now = memos.clock.now()
     task = Task("t", "retention", WHOLE, {}, {}, 0, TaskState.RUNNING, 1, None, now, now)
     run = Run(memos.ledger, memos.clock, task, "me", stopping or threading.Event(), lambda spent: True)
-    RetentionJob(changing or memos._change, 30).run(run)
+    RetentionJob(changing or memos._context.change, 30).run(run)
     return run
 
 
@@ -121,11 +121,11 @@ def test_a_rule_does_its_action_to_what_is_old_enough_and_ends(
     assert len(told) == 3  # one a batch
     assert all(rule.id in body and action in body for body in told)
     if action != "erase":
-        entry = memos.history(old[0])[-1]
+        entry = memos.memories.history(old[0])[-1]
         assert (entry.reason, entry.actor) == (f"retention rule {rule.id}", "the auditor")
     found = {hit.item.id for hit in memos.search("remark", top_k=20)}
     assert found == ({*old, young} if action == "archive" else {young})
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_what_a_rule_deleted_can_be_brought_back(memos: MemOS) -> None:
@@ -133,7 +133,7 @@ def test_what_a_rule_deleted_can_be_brought_back(memos: MemOS) -> None:
     rule = memos.retention.add(action="delete", tags=["note"])
     memos.retention.run()
     memos.retention.remove(rule.id)
-    assert memos.rollback(item, 1).status is Status.ACTIVE
+    assert memos.memories.rollback(item, 1).status is Status.ACTIVE
     assert memos.retention.run() == ()
 
 
@@ -172,11 +172,11 @@ def test_a_preview_changes_nothing_and_shows_a_hundred(memos: MemOS, monkeypatch
     assert contents(memos.ledger) == before
     [done] = memos.retention.run()
     assert (done.count, done.items) == (130, ids[:100])
-    assert memos.list() == []
+    assert memos.memories.list() == []
 
 
 def fact_of(memos: MemOS, item: str, text: str) -> str:
-    with memos._change(Scope("reader", ("default",), right=Right.WRITE)) as change:
+    with memos._context.change(Scope("reader", ("default",), right=Right.WRITE)) as change:
         fact = Fact(ItemType.USER, text, (Span(item, 0, 4),), "user", "test/1", memos.clock.now())
         return facts.store(change, fact).id
 
@@ -227,7 +227,7 @@ def test_the_periodic_task_applies_the_rules_of_all_cubes(memos: MemOS) -> None:
     memos.retention.add(action="archive", tags=["x"], cube="other")
     periodic(memos)
     assert status_of(memos, *ids) == ["deleted", "archived", "active"]
-    assert memos.history(ids[0])[-1].actor == "retention"
+    assert memos.memories.history(ids[0])[-1].actor == "retention"
     before = contents(memos.ledger, "tasks", "queues", "usage", "leases")
     periodic(memos)
     assert contents(memos.ledger, "tasks", "queues", "usage", "leases") == before
@@ -245,7 +245,7 @@ def test_a_task_that_is_stopped_keeps_what_it_did_and_goes_on_later(memos: MemOS
 
         def once(scope: Scope, stopping: threading.Event = stopping) -> AbstractContextManager[Change]:
             stopping.set()  # in the middle of the first batch
-            return memos._change(scope)
+            return memos._context.change(scope)
 
         try:
             attempt(memos, once, stopping)
@@ -257,8 +257,8 @@ def test_a_task_that_is_stopped_keeps_what_it_did_and_goes_on_later(memos: MemOS
             break
     assert (attempts, done) == (6, 10)  # two cubes, five items each, two a batch
     assert len(events(memos, "retention")) == 6
-    assert all(len(memos.history(id_)) == 2 for id_ in ids)
-    assert memos.verify().clean
+    assert all(len(memos.memories.history(id_)) == 2 for id_ in ids)
+    assert memos.maintenance.verify().clean
 
 
 def test_what_was_deleted_long_ago_is_erased_a_batch_at_a_time(
@@ -274,9 +274,9 @@ def test_what_was_deleted_long_ago_is_erased_a_batch_at_a_time(
 
     def one_is_brought_back(scope: Scope) -> AbstractContextManager[Change]:
         if not opened:
-            memos.rollback(ids[0], 1)
+            memos.memories.rollback(ids[0], 1)
         opened.append(1)
-        return memos._change(scope)
+        return memos._context.change(scope)
 
     attempt(memos, one_is_brought_back)
     assert len(opened) == 3
@@ -306,13 +306,13 @@ def test_what_changes_before_a_batch_is_applied_is_respected(memos: MemOS, meanw
                     memos.cubes.drop("other")
                 case "erased":
                     memos.erase(ids[0])
-        return memos._change(scope)
+        return memos._context.change(scope)
 
     attempt(memos, changing)
     first = {"erased": "erased", "cube dropped": "erased"}.get(meanwhile, "active")
     others = {"rule removed": "active", "cube dropped": "erased"}.get(meanwhile, "deleted")
     assert status_of(memos, *ids) == [first, others, others]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_what_comes_while_rules_are_applied_waits_for_the_next_time(memos: MemOS) -> None:
@@ -322,7 +322,7 @@ def test_what_comes_while_rules_are_applied_waits_for_the_next_time(memos: MemOS
 
     def changing(scope: Scope) -> AbstractContextManager[Change]:
         later.append(say(memos, f"one more {len(later)}", "x"))
-        return memos._change(scope)
+        return memos._context.change(scope)
 
     attempt(memos, changing)
     assert len(later) == 1
@@ -436,7 +436,7 @@ def test_rules_leave_with_their_cube_and_are_in_its_backups(memos: MemOS, tmp_pa
     memos.add({"role": Role.USER, "content": "kept"}, cube="other")
     gone = memos.retention.add(action="delete", tags=[ODD[:20]], statuses=["active"], age_days=0.5, cube="other")
     kept = memos.retention.add(action="erase", types=["message"], age_days=400)
-    memos.backup(tmp_path / "backup")
+    memos.maintenance.backup(tmp_path / "backup")
 
     def restored(name: str) -> dict[str, tuple[RetentionRule, ...]]:
         elsewhere = settings.model_copy(update={"home": tmp_path / name})
@@ -450,5 +450,5 @@ def test_rules_leave_with_their_cube_and_are_in_its_backups(memos: MemOS, tmp_pa
         memos.retention.remove(gone.id)
     with memos.ledger.read() as connection:
         assert connection.scalars(sa.select(t.retention_rules.c.id)).all() == [kept.id]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     assert restored("after") == {"default": (kept,)}

@@ -127,7 +127,7 @@ def test_dropping_a_cube_drops_its_tasks(memos: MemOS, go: threading.Event) -> N
     memos.cubes.drop("other")
     with pytest.raises(NotFound):
         memos.tasks.get(task)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_periodic_backups_are_made_and_the_oldest_removed(tmp_path: Path, settin
         tmp_path / "home", settings=settings.model_copy(update={"upkeep": upkeep}), embedder=WordEmbedder()
     ) as memos:
         memos.add("to be kept")
-        memos.backup(folder / "by hand")
+        memos.maintenance.backup(folder / "by hand")
         for _ in range(4):
             put(memos, "backup", "")
             memos.tasks.wait(timeout_s=60)
@@ -177,7 +177,7 @@ def test_a_periodic_comparison_that_finds_differences_says_so(memos: MemOS) -> N
     task = put(memos, "verify", "")
     memos.tasks.wait(task, timeout_s=60)
     assert memos.tasks.get(task).state is TaskState.DONE
-    memos._parts.vector.prune({item: None})
+    memos._installation.vector.prune({item: None})
     task = put(memos, "verify", "")
     memos.tasks.wait(task, timeout_s=60)
     failed = memos.tasks.get(task)

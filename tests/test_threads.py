@@ -57,9 +57,9 @@ def test_writers_and_readers_do_not_disturb_each_other(memos: MemOS) -> None:
     assert final.memory == f"counter {sum(won)}"
     assert final.version == sum(won) + 1
     for number in range(WRITERS):
-        notes = memos.list(filter={"conversation": f"w{number}"}, limit=10_000)
+        notes = memos.memories.list(filter={"conversation": f"w{number}"}, limit=10_000)
         assert [item.position for item in notes] == list(range(added[number]))
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_more_searches_at_once_than_the_ledger_has_connections_take_turns(memos: MemOS) -> None:

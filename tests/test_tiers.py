@@ -60,17 +60,17 @@ def test_the_oldest_pages_leave_when_there_are_too_many(memos: MemOS) -> None:
     ids = memos.add(pages_of(10), conversation="c").item_ids
     settled(memos)
     assert set(tier_of(memos, ids)) == {Tier.SHORT}
-    assert memos.segments() == ()
+    assert memos.tiers.segments() == ()
     more = memos.add(pages_of(5, "Later exchange {} about the garden."), conversation="c").item_ids
     settled(memos)
     assert tier_of(memos, [*ids, *more]) == [Tier.MID] * 10 + [Tier.SHORT] * 20
-    assert sum(segment.pages for segment in memos.segments()) == 5
-    assert len(memos.list(filter={"tier": "mid"})) == 10
+    assert sum(segment.pages for segment in memos.tiers.segments()) == 5
+    assert len(memos.memories.list(filter={"tier": "mid"})) == 10
     found = memos.search("exchange number garden", filter={"tier": "mid"}, top_k=50)
     assert {hit.item.id for hit in found} <= set(ids[:10])
     assert len(found) > 0
-    assert memos.verify().clean
-    assert all(version.version == 1 for version in memos.history(ids[0]))  # a move is no version
+    assert memos.maintenance.verify().clean
+    assert all(version.version == 1 for version in memos.memories.history(ids[0]))  # a move is no version
 
 
 def test_pages_of_a_topic_come_together(memos: MemOS) -> None:
@@ -78,7 +78,7 @@ def test_pages_of_a_topic_come_together(memos: MemOS) -> None:
     messages = [{"role": "user", "content": text} for text in texts]
     memos.add([*messages, *pages_of(10)], conversation="c")
     settled(memos)
-    by_words = {segment.pages: segment for segment in memos.segments()}
+    by_words = {segment.pages: segment for segment in memos.tiers.segments()}
     assert sorted(by_words) == [2, 3]
     assert "tomato" in by_words[3].summary
     assert "gasket" in by_words[2].summary
@@ -90,12 +90,12 @@ def test_messages_without_a_conversation_are_pages_too(memos: MemOS) -> None:
     ids = [memos.add(f"{GARDEN} Note {number}.").item_ids[0] for number in range(4)]
     settled(memos)
     assert set(tier_of(memos, ids)) == {Tier.MID}
-    assert [segment.pages for segment in memos.segments()] == [4]
+    assert [segment.pages for segment in memos.tiers.segments()] == [4]
     later = memos.add(ENGINE).item_ids[0]
     settled(memos)
     assert memos.get(later).tier == Tier.MID
-    assert len(memos.segments()) == 2
-    assert memos.verify().clean
+    assert len(memos.tiers.segments()) == 2
+    assert memos.maintenance.verify().clean
 
 
 def test_an_erased_message_is_in_no_segment_and_its_words_nowhere(memos: MemOS) -> None:
@@ -103,20 +103,20 @@ def test_an_erased_message_is_in_no_segment_and_its_words_nowhere(memos: MemOS) 
     item = memos.add(secret).item_ids[0]
     other = memos.add("The wombat password of the greenhouse was changed.").item_ids[0]
     settled(memos)
-    assert "zanzibar" in memos.segments()[0].summary
+    assert "zanzibar" in memos.tiers.segments()[0].summary
     memos.erase(item)
-    assert "zanzibar" not in str(memos.segments())
+    assert "zanzibar" not in str(memos.tiers.segments())
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     assert segment.pages == 1
     assert "changed" in segment.summary
     with memos.ledger.read() as connection:
         row = connection.execute(sa.select(t.segments)).one()
     assert "zanzibar" not in str(row)
     assert row.vector is not None
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     memos.erase(other)
-    assert memos.segments() == ()
+    assert memos.tiers.segments() == ()
     memos.close()  # files come and go while it is open
     assert b"zanzibar" not in b"".join(path.read_bytes() for path in memos.home.rglob("*") if path.is_file())
 
@@ -125,7 +125,7 @@ def test_a_message_erased_while_its_page_is_on_its_way_leaves_no_word_in_a_segme
     memos._scheduler.stop()
     doomed = memos.add("The wombat password of the greenhouse is zanzibar.").item_ids[0]
     kept = memos.add("The kettle on the balcony is purple.").item_ids[0]
-    follower = memos._parts.vector_follower
+    follower = memos._installation.vector_follower
 
     def turns_of(states: Sequence[Item]) -> Vector:
         vectors = follower.turns_of(states)
@@ -140,12 +140,12 @@ def test_a_message_erased_while_its_page_is_on_its_way_leaves_no_word_in_a_segme
     while any(not task.ended for task in memos.tasks.list(kinds=[tiers.OVERFLOW])):
         time.sleep(0.02)
     runner.stop()
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     assert (segment.pages, "kettle" in segment.summary) == (1, True)
     assert memos.get(kept).tier == Tier.MID
     with memos.ledger.read() as connection:
         assert "zanzibar" not in str(connection.execute(sa.select(t.segments)).all())
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_what_a_message_says_now_is_what_its_segment_says(memos: MemOS) -> None:
@@ -153,23 +153,23 @@ def test_what_a_message_says_now_is_what_its_segment_says(memos: MemOS) -> None:
     settled(memos)
     memos.update(item, "The kettle on the balcony is orange.")
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     assert "orange" in segment.summary
     assert "purple" not in segment.summary
     memos.delete(item)
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     assert (segment.summary, segment.keywords, segment.pages) == ("", (), 1)
-    memos.rollback(item, 1)
+    memos.memories.rollback(item, 1)
     settled(memos)
-    assert "purple" in memos.segments()[0].summary
+    assert "purple" in memos.tiers.segments()[0].summary
 
 
 def test_what_is_found_warms_its_segment_and_a_search_writes_nothing(memos: MemOS) -> None:
     memos.add(GARDEN)
     memos.add(ENGINE)
     settled(memos)
-    before = {segment.summary: segment.heat for segment in memos.segments()}
+    before = {segment.summary: segment.heat for segment in memos.tiers.segments()}
     memos._worker.stop()
     memos._scheduler.stop()  # both write now and then
     changes = memos.ledger.changes
@@ -177,7 +177,7 @@ def test_what_is_found_warms_its_segment_and_a_search_writes_nothing(memos: MemO
         memos.search("tomato garden", top_k=1)
     assert memos.ledger.changes == changes
     memos._scheduler.accesses.flush()
-    hottest, other = memos.segments()
+    hottest, other = memos.tiers.segments()
     assert "tomato" in hottest.summary
     assert hottest.heat == pytest.approx(before[hottest.summary] + 5, rel=0.01)
     assert other.heat == pytest.approx(before[other.summary], rel=0.01)
@@ -200,15 +200,15 @@ def test_a_smaller_short_tier_is_reached_after_the_next_look(tmp_path: Path, set
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         memos.add(pages_of(8), conversation="c")
         settled(memos)
-        assert memos.segments() == ()
+        assert memos.tiers.segments() == ()
     smaller = settings.model_copy(update={"heat": settings.heat.model_copy(update={"short_capacity": 3})})
     with MemOS.open(tmp_path, settings=smaller, embedder=WordEmbedder()) as memos:
         with memos.ledger.write() as connection:
             connection.execute(sa.delete(t.leases))
         assert memos._scheduler.periodic.fire(Chore("settle", timedelta(hours=1)))
         settled(memos)
-        assert sum(segment.pages for segment in memos.segments()) == 5
-        assert memos.verify().clean
+        assert sum(segment.pages for segment in memos.tiers.segments()) == 5
+        assert memos.maintenance.verify().clean
 
 
 def test_another_embedder_makes_the_vectors_again(tmp_path: Path, settings: Settings) -> None:
@@ -216,7 +216,7 @@ def test_another_embedder_makes_the_vectors_again(tmp_path: Path, settings: Sett
         memos.add(GARDEN)
         settled(memos)
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(32, "fewer words")) as memos:
-        memos.reembed()
+        memos.maintenance.reembed()
         settled(memos)
         with memos.ledger.read() as connection:
             [segment] = tiers.hottest(connection, "default", 10)
@@ -224,20 +224,20 @@ def test_another_embedder_makes_the_vectors_again(tmp_path: Path, settings: Sett
         assert segment.vector.shape == (32,)
         memos.add(GARDEN + " Again.")
         settled(memos)
-        assert [segment.pages for segment in memos.segments()] == [2]
+        assert [segment.pages for segment in memos.tiers.segments()] == [2]
 
 
 def test_a_very_long_conversation_is_moved_in_parts(memos: MemOS) -> None:
     memos.add(pages_of(150), conversation="c")
     settled(memos)
-    assert sum(segment.pages for segment in memos.segments(limit=1000)) == 140
-    assert memos.verify().clean
+    assert sum(segment.pages for segment in memos.tiers.segments(limit=1000)) == 140
+    assert memos.maintenance.verify().clean
 
 
 def test_moves_are_told_with_the_heat_they_left(memos: MemOS) -> None:
     item = memos.add(GARDEN).item_ids[0]
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     with memos.ledger.read() as connection:
         bodies = [
             json.loads(body) for body in connection.scalars(sa.select(t.events.c.body).where(t.events.c.kind == "move"))
@@ -251,10 +251,10 @@ def test_moves_are_told_with_the_heat_they_left(memos: MemOS) -> None:
 def test_odd_texts_make_segments(memos: MemOS, text: str) -> None:
     memos.add(text)
     settled(memos)
-    [segment] = memos.segments()
+    [segment] = memos.tiers.segments()
     assert segment.pages == 1
     assert len(segment.summary) < 1000
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 WORKER = """
@@ -269,7 +269,7 @@ with MemOS.open(sys.argv[1], settings=settings, embedder=WordEmbedder()) as memo
         memos.add([{"role": "user", "content": f"Turn {number} of the garden talk."}], conversation=f"c{number % 3}")
         memos.add(f"Note {number} about the motorcycle.")
         if number % 7 == 6:
-            memos.erase(memos.list(limit=3)[-1].id, wait=False)
+            memos.erase(memos.memories.list(limit=3)[-1].id, wait=False)
         print(number, flush=True)
 """
 
@@ -290,9 +290,9 @@ def test_kills_lose_and_double_no_page(tmp_path: Path, settings: Settings) -> No
             assert tiers.misplaced(connection, "default", 100) == []
             assert tiers.crowded(connection, 2, 10) == []
             held = connection.scalar(sa.select(sa.func.count()).select_from(t.pages)) or 0
-        mid = memos.list(filter={"tier": "mid"}, limit=10_000)
+        mid = memos.memories.list(filter={"tier": "mid"}, limit=10_000)
         assert held == len(mid) > 0  # each page here is one message
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_a_conversation_that_ended_moves_on_whole_and_goes_on_in_new_pages(tmp_path: Path, settings: Settings) -> None:
@@ -308,12 +308,12 @@ def test_a_conversation_that_ended_moves_on_whole_and_goes_on_in_new_pages(tmp_p
         more = memos.add([{"role": "assistant", "content": "One more thing."}], conversation="old").item_ids
         item = memos.get(more[0])
         assert (item.tier, item.page) == (Tier.SHORT, 3)
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         clock.advance(timedelta(hours=13))
         fire(memos, "settle")
         settled(memos)
         assert tier_of(memos, more) == [Tier.MID]
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def fire(memos: MemOS, kind: str) -> None:
@@ -326,7 +326,7 @@ def test_reading_everything_reads_what_was_just_said(memos: MemOS) -> None:
     memos.add(
         [{"role": "user", "content": "I live in Paris."}, {"role": "assistant", "content": "Nice."}], conversation="c"
     )
-    memos.analyse(everything=True)
+    memos.tiers.analyse(everything=True)
     settled(memos)
-    assert [item.value for item in memos.list(filter={"type": "user"})] == ["Paris"]
-    assert memos.verify().clean
+    assert [item.value for item in memos.memories.list(filter={"type": "user"})] == ["Paris"]
+    assert memos.maintenance.verify().clean

@@ -25,7 +25,7 @@ from memos.cli.watch import _drawn
 from memos.core.identities import Right
 from memos.core.types import Fact, ItemType, Scope, Span
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
-from memos.kernel.statistics import BUSIEST, Asked, overview
+from memos.kernel.statistics import BUSIEST, Asked, take_overview
 from memos.memcube import facts
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger import schema as t
@@ -79,7 +79,7 @@ def settled(memos: MemOS) -> None:
 
 
 def one(memos: MemOS, cube: str = "default") -> Any:
-    [found] = memos.overview([cube]).cubes
+    [found] = memos.statistics.overview([cube]).cubes
     return found
 
 
@@ -89,7 +89,7 @@ def remember(memos: MemOS, item: str) -> str:
     fact = Fact(
         ItemType.USER, "They garden.", (Span(item, 0, len(text)),), "user", "test", memos.clock.now(), key="user|hobby"
     )
-    with memos._change(Scope("test", ("default",), right=Right.WRITE)) as change:
+    with memos._context.change(Scope("test", ("default",), right=Right.WRITE)) as change:
         return facts.store(change, fact).id
 
 
@@ -100,7 +100,7 @@ def test_tiers_are_counted(memos: MemOS) -> None:
     memos.add(ENGINE)
     memos.add(GARDEN, cube="other")
     settled(memos)
-    listed = memos.segments()
+    listed = memos.tiers.segments()
     found = one(memos)
     assert (found.messages, found.short_pages, found.long_items) == (31, 12, 0)
     assert (found.open_segments, found.archived_segments) == (len(listed), 0)
@@ -131,8 +131,8 @@ def test_segments_are_told_hottest_first_and_only_of_named_cubes(memos: MemOS) -
     hottest = one(memos).hottest
     assert "gasket" in hottest[0].summary
     assert hottest[0].heat > hottest[1].heat + 2
-    assert [cube.hottest for cube in memos.overview().cubes] == [()]
-    assert "gasket" not in str(memos.overview())
+    assert [cube.hottest for cube in memos.statistics.overview().cubes] == [()]
+    assert "gasket" not in str(memos.statistics.overview())
 
 
 def test_segments_in_both_halves_of_the_index_are_ordered_together(quiet: MemOS) -> None:
@@ -144,8 +144,8 @@ def test_segments_in_both_halves_of_the_index_are_ordered_together(quiet: MemOS)
     rows[-1].state = tiers.ARCHIVED
     with quiet.ledger.write() as connection:
         tiers.save(connection, rows, [])
-    assert [segment.id for segment in quiet.segments()] == ["d", "e", "c", "b", "a", "f"]
-    assert [segment.id for segment in quiet.segments(limit=3)] == ["d", "e", "c"]
+    assert [segment.id for segment in quiet.tiers.segments()] == ["d", "e", "c", "b", "a", "f"]
+    assert [segment.id for segment in quiet.tiers.segments(limit=3)] == ["d", "e", "c"]
     assert [segment.id for segment in one(quiet).hottest] == ["d", "e", "c", "b", "a"]
 
 
@@ -181,7 +181,7 @@ def test_tasks_are_counted_by_kind_and_state(memos: MemOS, go: tuple[threading.E
     assert go[0].wait(60)
     with memos.ledger.write() as connection:
         connection.execute(sa.update(t.tasks).where(t.tasks.c.kind == "slow").values(progress=0.5))
-    seen = memos.overview()
+    seen = memos.statistics.overview()
     assert {kind: seen.tasks.get(kind) for kind in ("bad", "quick", "slow", "of a newer version")} == {
         "bad": {"failed": 1}, "quick": {"done": 2}, "slow": {"running": 1}, "of a newer version": {"waiting": 3},
     }  # fmt: skip
@@ -189,17 +189,17 @@ def test_tasks_are_counted_by_kind_and_state(memos: MemOS, go: tuple[threading.E
     assert (running.cube, running.progress) == ("other", 0.5)
     assert re.search(r"^slow +other +50% +\d+ s", _drawn(seen), re.MULTILINE)
     assert [(cube.cube, cube.waiting, cube.running) for cube in seen.cubes] == [("default", 3, 0), ("other", 0, 1)]
-    assert memos.overview(["other"]).tasks == {"slow": {"running": 1}}
-    assert memos.overview(["default"]).running == ()
+    assert memos.statistics.overview(["other"]).tasks == {"slow": {"running": 1}}
+    assert memos.statistics.overview(["default"]).running == ()
 
 
 def test_what_ended_long_ago_is_not_counted(quiet: MemOS, clock: HeldClock) -> None:
     with quiet.ledger.write() as connection:
         [task] = tasks.enqueue(connection, "default", [NewTask("old")], NOW)
         tasks.cancel(connection, tasks.get(connection, task), NOW)
-    assert quiet.overview().tasks["old"] == {"cancelled": 1}
+    assert quiet.statistics.overview().tasks["old"] == {"cancelled": 1}
     clock.advance(timedelta(hours=1, seconds=1))
-    assert "old" not in quiet.overview().tasks
+    assert "old" not in quiet.statistics.overview().tasks
 
 
 def test_tokens_of_today_are_added_up(quiet: MemOS, clock: HeldClock) -> None:
@@ -210,51 +210,51 @@ def test_tokens_of_today_are_added_up(quiet: MemOS, clock: HeldClock) -> None:
         ):  # fmt: skip
             for purpose in ("reader", "judge"):
                 usage.add(connection, cube, purpose, at, Spending(1, prompt, 7))
-    seen = quiet.overview()
+    seen = quiet.statistics.overview()
     assert {cube.cube: cube.tokens_today for cube in seen.cubes} == {"default": 214, "other": 54}
     assert seen.tokens_today == 214 + 54 + 20
-    assert quiet.overview(["other"]).tokens_today == 54
+    assert quiet.statistics.overview(["other"]).tokens_today == 54
     clock.advance(timedelta(days=1))
-    assert quiet.overview().tokens_today == 0
+    assert quiet.statistics.overview().tokens_today == 0
 
 
 def test_rates_are_those_since_the_last_overview_or_of_the_last_minute(quiet: MemOS, clock: HeldClock) -> None:
     def rates(**how: Any) -> tuple[float, float]:
-        [cube] = quiet.overview(**how).cubes
+        [cube] = quiet.statistics.overview(**how).cubes
         return round(cube.adds_per_s, 3), round(cube.moves_per_min, 3)
 
     for number in range(6):
         clock.advance(timedelta(milliseconds=1))
         quiet.add(f"Note {number}.", conversation="c")
     assert rates() == (0.1, 0)
-    first = quiet.overview()
+    first = quiet.statistics.overview()
     assert rates(since=first) == (0, 0)  # no time has passed
     clock.advance(timedelta(seconds=2))
     assert rates(since=first) == (0, 0)
     quiet.add("Another note.", conversation="c")
-    with quiet._change(Scope("test", ("default",), right=Right.WRITE)) as change:
+    with quiet._context.change(Scope("test", ("default",), right=Right.WRITE)) as change:
         for _ in range(3):
             facts.changes.record(change, "move", {"tier": "mid"})
     assert rates(since=first) == (0.5, 90)
     clock.advance(timedelta(seconds=61))
     assert rates() == (0, 0)
-    back = overview(quiet.ledger, quiet._scheduler, Asked(NOW - timedelta(days=1), None, first))
+    back = take_overview(quiet.ledger, quiet._scheduler, Asked(NOW - timedelta(days=1), None, first))
     assert (back.seconds, back.cubes[0].adds_per_s, back.cubes[0].moves_per_min) == (0, 0, 0)
 
 
 def test_what_did_not_change_is_not_counted_again_and_what_did_is(quiet: MemOS, clock: HeldClock) -> None:
     item = quiet.add("One.").item_ids[0]
-    before = quiet.overview(["default"])
+    before = quiet.statistics.overview(["default"])
     asked = statements(quiet)
-    again = quiet.overview(["default"], since=before)
+    again = quiet.statistics.overview(["default"], since=before)
     assert not any("FROM messages" in statement for statement, _ in asked)
     assert again.cubes[0].messages == 1
     clock.advance(timedelta(seconds=1))
     remember(quiet, item)
-    third = quiet.overview(["default"], since=again)
+    third = quiet.statistics.overview(["default"], since=again)
     assert (third.cubes[0].messages, third.cubes[0].long_items) == (1, 1)
     quiet.add("Two.")
-    assert quiet.overview(["default"], since=third).cubes[0].messages == 2
+    assert quiet.statistics.overview(["default"], since=third).cubes[0].messages == 2
 
 
 def test_the_busiest_cubes_come_first_and_the_rest_is_counted(quiet: MemOS, clock: HeldClock) -> None:
@@ -265,12 +265,12 @@ def test_the_busiest_cubes_come_first_and_the_rest_is_counted(quiet: MemOS, cloc
     with quiet.ledger.write() as connection:
         tasks.enqueue(connection, names[0], [NewTask("x")], clock.now())
         tasks.enqueue(connection, names[1], [NewTask("x")] * 2, clock.now())
-    seen = quiet.overview()
+    seen = quiet.statistics.overview()
     assert [cube.cube for cube in seen.cubes] == [names[1], names[0], *names[:6:-1]]
     assert (len(seen.cubes), seen.more_cubes) == (BUSIEST, 6)  # the cube `default` is one more
-    assert {cube.cube for cube in quiet.overview(names).cubes} == set(names)
+    assert {cube.cube for cube in quiet.statistics.overview(names).cubes} == set(names)
     quiet.cubes.drop(names[1])
-    assert quiet.overview(since=seen).cubes[0].cube == names[0]
+    assert quiet.statistics.overview(since=seen).cubes[0].cube == names[0]
 
 
 def statements(memos: MemOS) -> list[tuple[str, Any]]:
@@ -292,11 +292,11 @@ def test_every_number_comes_from_an_index(memos: MemOS, named: list[str] | None)
     settled(memos)
     memos._worker.stop()
     memos._scheduler.stop()
-    before = memos.overview(named)
+    before = memos.statistics.overview(named)
     memos.add(ENGINE)
     asked = statements(memos)
-    memos.overview(named)
-    memos.overview(named, since=before)
+    memos.statistics.overview(named)
+    memos.statistics.overview(named, since=before)
     assert 10 < len(asked) < 50
     # All cubes, or the tasks that wait or run, are looked at one by one, never what memories say nor what is over.
     allowed = re.compile(
@@ -326,22 +326,22 @@ def test_wrong_arguments_are_refused(quiet: MemOS) -> None:
     ]
     for told, arguments in wrong:
         with pytest.raises(InvalidInput, match=told):
-            quiet.overview(**arguments)
+            quiet.statistics.overview(**arguments)
 
 
 def test_an_unknown_cube_too_many_and_a_closed_installation_are_told(quiet: MemOS) -> None:
     with pytest.raises(NotFound):
-        quiet.overview(["nowhere"])
+        quiet.statistics.overview(["nowhere"])
     with pytest.raises(InvalidInput, match="at most 100"):
         Asked(NOW, [str(number) for number in range(101)])
     quiet.close()
     with pytest.raises(BackendUnavailable):
-        quiet.overview()
+        quiet.statistics.overview()
 
 
 def test_an_installation_without_anything_has_an_overview(quiet: MemOS) -> None:
     quiet.cubes.drop("default")
-    seen = quiet.overview()
+    seen = quiet.statistics.overview()
     assert (seen.cubes, seen.more_cubes, seen.running, seen.tokens_today) == ((), 0, (), 0)
     assert "0 cubes" in _drawn(seen)
 
@@ -358,13 +358,13 @@ def test_postgresql_counts_the_same(quiet: MemOS, request: pytest.FixtureRequest
             tasks.enqueue(connection, "default", [NewTask("x"), NewTask("y")], store.clock.now())
             usage.add(connection, "default", "reader", store.clock.now(), Spending(1, 5, 6))
         for named in (None, ["default"]):
-            seen = overview(ledger, quiet._scheduler, Asked(store.clock.now(), named))
+            seen = take_overview(ledger, quiet._scheduler, Asked(store.clock.now(), named))
             found = seen.cubes[0]
             assert (found.cube, found.messages, found.short_pages, found.events) == ("default", 3, 3, 3)
             assert (found.long_items, found.waiting, found.tokens_today, seen.tokens_today) == (0, 2, 11, 11)
             assert found.adds_per_s == pytest.approx(1 / 60)
             assert {kind: seen.tasks[kind] for kind in "xy"} == {"x": {"waiting": 1}, "y": {"waiting": 1}}
-            later = overview(ledger, quiet._scheduler, Asked(store.clock.now(), named, seen))
+            later = take_overview(ledger, quiet._scheduler, Asked(store.clock.now(), named, seen))
             assert (later.cubes[0].messages, later.cubes[0].adds_per_s) == (3, 0)
     finally:
         ledger.close()

@@ -63,12 +63,12 @@ def fill(memos: MemOS) -> dict[str, str]:
     memos.update(ids[3], "I live in Bergen now", reason="moved")
     memos.delete([ids[4]])
     memos.delete([ids[5]])
-    memos.rollback(ids[5], 1)
+    memos.memories.rollback(ids[5], 1)
     memos.feedback("no, I live in Rome", cube="life", speaker="Maya", item_ids=[ids[0]])
     gone = memos.add("the erased unicorn", cube="life").item_ids[0]
     memos.erase(gone)
     memos.tasks.wait(timeout_s=120)
-    memos.consolidate(cube="life")
+    memos.tiers.consolidate(cube="life")
     memos.search("cheese", cubes=["life"])
     memos._scheduler.accesses.flush()  # else what that warmed may come after the dump
     memos.tasks.wait(timeout_s=120)
@@ -94,7 +94,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemOS]:
 @pytest.fixture(scope="module")
 def dump(source: MemOS, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("dumps") / "life.memcube"
-    made = source.travel.dump("life", file)
+    made = source.transfer.dump("life", file)
     assert made.counts["items"] > 25
     assert made.vectors > 25
     return file
@@ -103,16 +103,16 @@ def dump(source: MemOS, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def everything(memos: MemOS, cube: str) -> dict[str, Any]:
     """What can be asked of a cube."""
     statuses = [str(status) for status in Status]
-    items = memos.list(cube=cube, limit=10_000, filter={"status": {"in": statuses}})
+    items = memos.memories.list(cube=cube, limit=10_000, filter={"status": {"in": statuses}})
     found = {
         "items": [memos.get(item.id, cube=cube) if item.status is not Status.DELETED else item for item in items],
-        "history": {item.id: memos.history(item.id, cube=cube) for item in items},
-        "segments": {(s.id, s.summary, s.pages, s.visits) for s in memos.segments(cube=cube)},
+        "history": {item.id: memos.memories.history(item.id, cube=cube) for item in items},
+        "segments": {(s.id, s.summary, s.pages, s.visits) for s in memos.tiers.segments(cube=cube)},
         "files": memos.documents.list(cube=cube),
         "content": [memos.documents.content(file.id, cube=cube) for file in memos.documents.list(cube=cube)],
         "markdown": [memos.documents.markdown(file.id, cube=cube) for file in memos.documents.list(cube=cube)],
-        "profile": [memos.profile.get(cube, subject) for subject in memos.profile.subjects(cube)],
-        "template": memos.profile.template(cube),
+        "profile": [memos.profiles.get(cube, subject) for subject in memos.profiles.subjects(cube)],
+        "template": memos.profiles.template(cube),
         "rules": memos.retention.list(cube=cube),
     }
     for question in ("Where does Maya live?", "cheese", "walrus", "otters", "Bergen", "ignore all rules"):
@@ -122,12 +122,12 @@ def everything(memos: MemOS, cube: str) -> dict[str, Any]:
 
 
 def test_a_cube_loaded_elsewhere_answers_as_it_did(source: MemOS, target: MemOS, dump: Path) -> None:
-    done = target.travel.load(dump, trust=True)
+    done = target.transfer.load(dump, trust=True)
     assert (done.cube, done.skipped, done.erased) == ("life", 0, 0)
     ours, theirs = everything(source, "life"), everything(target, "life")
     for what, value in ours.items():
         assert theirs[what] == value, what
-    assert target.verify().clean
+    assert target.maintenance.verify().clean
     ours_told, theirs_told = (list(memos.events.list("life", limit=10_000)) for memos in (source, target))
     assert theirs_told[: len(ours_told)] == ours_told
     assert theirs_told[len(ours_told)].kind == "load"
@@ -154,13 +154,15 @@ def test_the_vectors_of_a_trusted_file_are_used_and_those_of_another_embedder_ar
     for name, trust, most in (("words", True, 0), ("words", False, None), ("other", True, None)):
         embedder = Counting(name)
         with MemOS.open(tmp_path / f"{name}{trust}", settings=SETTINGS, embedder=embedder) as memos:
-            memos.travel.load(dump, trust=trust)
-            memos.catch_up()
+            memos.transfer.load(dump, trust=trust)
+            memos.maintenance.catch_up()
             embedded = embedder.texts
-            texts = len({item.memory for item in memos.list(cube="life", limit=10_000)})  # equal ones share a vector
-            assert memos.verify().clean
+            texts = len(
+                {item.memory for item in memos.memories.list(cube="life", limit=10_000)}
+            )  # equal ones share a vector
+            assert memos.maintenance.verify().clean
             assert memos.search("walrus", cubes=["life"])[0].item.type is ItemType.DOCUMENT
-            assert memos.travel.inspect(dump).fits is (name == "words")
+            assert memos.transfer.inspect(dump).fits is (name == "words")
         if most == 0:
             assert embedded == 0
         else:
@@ -168,7 +170,7 @@ def test_the_vectors_of_a_trusted_file_are_used_and_those_of_another_embedder_ar
 
 
 def test_what_is_not_trusted_is_fenced_wherever_it_is_shown(target: MemOS, dump: Path) -> None:
-    target.travel.load(dump, cube="stranger")
+    target.transfer.load(dump, cube="stranger")
     shown = target.search("otters", cubes=["stranger"], token_budget=500).context
     assert "<untrusted source=" in shown
     assert "<untrusted source=" not in target.search("otters", cubes=["life"], token_budget=500).context
@@ -210,22 +212,22 @@ def test_a_sealed_dump_shows_nothing_and_opens_with_its_passphrase(
     source: MemOS, target: MemOS, tmp_path: Path
 ) -> None:
     file = tmp_path / "sealed.memcube"
-    made = source.travel.dump("life", file, passphrase=SECRET)
+    made = source.transfer.dump("life", file, passphrase=SECRET)
     raw = file.read_bytes()
     assert made.sealed
     assert made.bytes == len(raw)
     assert b"PK\x03\x04" not in raw
-    assert target.travel.inspect(file, passphrase=SECRET).counts == made.counts
+    assert target.transfer.inspect(file, passphrase=SECRET).counts == made.counts
     for passphrase in (None, "another passphrase"):
         with pytest.raises(InvalidInput, match="passphrase"):
-            target.travel.inspect(file, passphrase=passphrase)
+            target.transfer.inspect(file, passphrase=passphrase)
     file.write_bytes(raw[:-20])
     with pytest.raises(InvalidInput, match="cut off"):
-        target.travel.load(file, cube="sealed", passphrase=SECRET)
+        target.transfer.load(file, cube="sealed", passphrase=SECRET)
     file.write_bytes(raw)
-    assert target.travel.load(file, cube="sealed", passphrase=SECRET, trust=True).items == made.counts["items"]
+    assert target.transfer.load(file, cube="sealed", passphrase=SECRET, trust=True).items == made.counts["items"]
     with pytest.raises(InvalidInput, match="not sealed"):
-        target.travel.load(io.BytesIO(b"PK" * 100), passphrase=SECRET)
+        target.transfer.load(io.BytesIO(b"PK" * 100), passphrase=SECRET)
 
 
 def test_a_dump_never_takes_the_place_of_a_file_and_leaves_nothing_when_it_fails(
@@ -234,12 +236,12 @@ def test_a_dump_never_takes_the_place_of_a_file_and_leaves_nothing_when_it_fails
     file = tmp_path / "there.memcube"
     file.write_text("mine")
     with pytest.raises(Conflict):
-        source.travel.dump("life", file)
+        source.transfer.dump("life", file)
     assert file.read_text() == "mine"
     with pytest.raises(NotFound):
-        source.travel.dump("nowhere", tmp_path / "x.memcube")
+        source.transfer.dump("nowhere", tmp_path / "x.memcube")
     with pytest.raises(BackendUnavailable):
-        source.travel.dump("life", tmp_path / "no" / "folder.memcube")
+        source.transfer.dump("life", tmp_path / "no" / "folder.memcube")
     (tmp_path / ".again.memcube.part").write_text("left by a crash")
 
     def full(*_: object) -> None:
@@ -248,10 +250,10 @@ def test_a_dump_never_takes_the_place_of_a_file_and_leaves_nothing_when_it_fails
     with monkeypatch.context() as patched:
         patched.setattr(dump_zip.PartWriter, "write", full)
         with pytest.raises(BackendUnavailable, match="full"):
-            source.travel.dump("life", tmp_path / "again.memcube")
+            source.transfer.dump("life", tmp_path / "again.memcube")
     assert {path.name for path in tmp_path.iterdir()} == {"there.memcube"}
-    source.travel.dump("life", tmp_path / "again.memcube", vectors=False)
-    assert source.travel.inspect(tmp_path / "again.memcube").vectors == 0
+    source.transfer.dump("life", tmp_path / "again.memcube", vectors=False)
+    assert source.transfer.inspect(tmp_path / "again.memcube").vectors == 0
 
 
 def test_what_packs_too_well_is_written_unpacked_and_can_be_loaded(
@@ -261,42 +263,42 @@ def test_what_packs_too_well_is_written_unpacked_and_can_be_loaded(
     monkeypatch.setattr(dump_zip, "_MOST_TIMES", 1)
     target.cubes.create("even")
     target.add("ten bytes " * 500, cube="even")
-    made = target.travel.dump("even", tmp_path / "even.memcube", vectors=False)
+    made = target.transfer.dump("even", tmp_path / "even.memcube", vectors=False)
     assert made.bytes > 10_000
-    assert target.travel.load(tmp_path / "even.memcube", cube="odd").items == 1
+    assert target.transfer.load(tmp_path / "even.memcube", cube="odd").items == 1
 
 
 def test_only_owners_dump_and_a_load_is_the_loaders_own(dump: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "shared") as memos:
         for user in ("ana", "ben"):
             memos.users.create(user)
-        memos.travel.load(dump, actor="ana")
+        memos.transfer.load(dump, actor="ana")
         assert memos.cubes.get("life", actor="ana").owner == "ana"
         assert memos.sharing.grants("life", actor="ana") == ()
         with pytest.raises(NotFound):
-            memos.travel.dump("life", tmp_path / "x", actor="ben")
+            memos.transfer.dump("life", tmp_path / "x", actor="ben")
         memos.sharing.grant("life", "ben", "editor", actor="ana")
         with pytest.raises(PermissionDenied):
-            memos.travel.dump("life", tmp_path / "x", actor="ben")
+            memos.transfer.dump("life", tmp_path / "x", actor="ben")
         with pytest.raises(PermissionDenied):
-            memos.travel.load(dump, merge=True, actor="ben")
+            memos.transfer.load(dump, merge=True, actor="ben")
         with pytest.raises(PermissionDenied):
-            memos.travel.load(dump, cube="eve", actor="eve")
+            memos.transfer.load(dump, cube="eve", actor="eve")
         with limited([Right.READ]), pytest.raises(PermissionDenied):
-            memos.travel.load(dump, cube="bens", actor="ben")
+            memos.transfer.load(dump, cube="bens", actor="ben")
         memos.sharing.revoke("life", "ben", actor="ana")
-        copy = memos.travel.load(dump, cube="bens", actor="ben")
+        copy = memos.transfer.load(dump, cube="bens", actor="ben")
         assert (copy.skipped, copy.differing) == (0, ())
-        ids = {item.id for item in memos.list(cube="bens", actor="ben", limit=1000)}
-        assert not ids & {item.id for item in memos.list(cube="life", actor="ana", limit=1000)}
-        assert memos.travel.load(dump, cube="bens", merge=True, actor="ben").items == 0
-        memos.travel.dump("bens", tmp_path / "bens.memcube", actor="ben")
-        assert memos.verify().clean
+        ids = {item.id for item in memos.memories.list(cube="bens", actor="ben", limit=1000)}
+        assert not ids & {item.id for item in memos.memories.list(cube="life", actor="ana", limit=1000)}
+        assert memos.transfer.load(dump, cube="bens", merge=True, actor="ben").items == 0
+        memos.transfer.dump("bens", tmp_path / "bens.memcube", actor="ben")
+        assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("given", ["", "no such file", "/dev/null", "/dev/zero", "."])
 def test_what_is_no_file_is_refused(target: MemOS, given: str) -> None:
-    for ask in (target.travel.inspect, target.travel.load):
+    for ask in (target.transfer.inspect, target.transfer.load):
         with pytest.raises(InvalidInput, match=r"file|zip"):
             ask(given)
 
@@ -304,7 +306,7 @@ def test_what_is_no_file_is_refused(target: MemOS, given: str) -> None:
 @pytest.mark.parametrize("cube", [" ", "x" * 129, "a\0b", "\ud800", 7, ["a"]])
 def test_an_impossible_id_is_refused(target: MemOS, dump: Path, cube: Any) -> None:
     with pytest.raises(InvalidInput):
-        target.travel.load(dump, cube=cube)
+        target.transfer.load(dump, cube=cube)
 
 
 _CHILD = """
@@ -320,7 +322,7 @@ def told(connection, table, batch):
         sys.stdin.readline()
 rows.insert = told
 with MemOS.open(sys.argv[1], settings=SETTINGS, embedder=WordEmbedder()) as memos:
-    memos.travel.load(sys.argv[2], trust=True)
+    memos.transfer.load(sys.argv[2], trust=True)
     print("done", flush=True)
     sys.stdin.readline()
 """
@@ -337,9 +339,9 @@ def test_a_load_that_is_killed_leaves_nothing_and_can_be_repeated(dump: Path, tm
         child.send_signal(signal.SIGKILL)
     with opened(home) as memos:
         assert [cube.id for cube in memos.cubes.list()] == ["default"]
-        assert memos.verify().clean
-        assert memos.travel.load(dump, trust=True).items > 25
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
+        assert memos.transfer.load(dump, trust=True).items > 25
+        assert memos.maintenance.verify().clean
     assert [path.name for path in home.iterdir() if "part" in path.name or "tmp" in path.name] == []
 
 

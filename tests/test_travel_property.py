@@ -57,7 +57,7 @@ def do(memos: MemOS, cube: str, step: tuple[Any, ...]) -> None:
     if step[0] == "describe":
         memos.cubes.change(cube, description=step[1])
         return
-    items = memos.list(cube=cube, limit=1000, filter={"status": {"in": [str(status) for status in Status]}})
+    items = memos.memories.list(cube=cube, limit=1000, filter={"status": {"in": [str(status) for status in Status]}})
     if not items:
         return
     item = items[step[1] % len(items)]
@@ -67,15 +67,15 @@ def do(memos: MemOS, cube: str, step: tuple[Any, ...]) -> None:
     elif step[0] == "delete":
         memos.delete(item.id)
     elif step[0] == "rollback" and all(
-        entry.after.status is not Status.DELETED for entry in memos.history(item.id)[:1]
+        entry.after.status is not Status.DELETED for entry in memos.memories.history(item.id)[:1]
     ):
-        memos.rollback(item.id, 1)
+        memos.memories.rollback(item.id, 1)
     elif step[0] == "feedback" and live:
         memos.feedback(step[2], cube=cube, speaker="Maya", item_ids=[item.id])
     elif step[0] == "erase":
         memos.erase(item.id, wait=False)
     elif step[0] == "pin" and live:
-        memos.pin(item.id, cube=cube)
+        memos.tiers.pin(item.id, cube=cube)
 
 
 def settled(item: Item) -> Item:
@@ -84,14 +84,14 @@ def settled(item: Item) -> Item:
 
 
 def all_of(memos: MemOS, cube: str) -> dict[str, Any]:
-    items = memos.list(cube=cube, limit=1000, filter={"status": {"in": [str(status) for status in Status]}})
+    items = memos.memories.list(cube=cube, limit=1000, filter={"status": {"in": [str(status) for status in Status]}})
     alive: list[Item] = [memos.get(item.id) for item in items if item.status is not Status.DELETED]
     found: dict[str, Any] = {
         "items": [settled(item) for item in items],
         "sources": [settled(item) for item in alive],
         "history": [
             [(entry.version, entry.recorded_at, entry.actor, entry.reason, settled(entry.after)) for entry in history]
-            for history in (memos.history(item.id) for item in items)
+            for history in (memos.memories.history(item.id) for item in items)
         ],
         "cube": replace(memos.cubes.get(cube), owner=""),
         "events": [event for event in memos.events.list(cube, limit=10_000) if event.kind not in LATER],
@@ -111,12 +111,12 @@ def test_dump_and_load_is_equal(pair: tuple[MemOS, MemOS, Path], steps: list[tup
     for step in steps:
         do(source, cube, step)
     secret = "correct horse" if sealed else None
-    source.travel.dump(cube, folder / f"{cube}.memcube", passphrase=secret)
-    target.travel.load(folder / f"{cube}.memcube", trust=True, passphrase=secret)
+    source.transfer.dump(cube, folder / f"{cube}.memcube", passphrase=secret)
+    target.transfer.load(folder / f"{cube}.memcube", trust=True, passphrase=secret)
     ours, theirs = all_of(source, cube), all_of(target, cube)
     for what, value in ours.items():
         assert theirs[what] == value, what
-    again = target.travel.load(folder / f"{cube}.memcube", merge=True, passphrase=secret)
+    again = target.transfer.load(folder / f"{cube}.memcube", merge=True, passphrase=secret)
     assert (again.items, again.differing) == (0, ())
     assert again.skipped == len(ours["items"])
-    assert target.verify(cubes=[cube]).clean
+    assert target.maintenance.verify(cubes=[cube]).clean

@@ -26,7 +26,7 @@ def test_sources_say_whether_they_are_trusted(memos: MemOS, tmp_path: Path) -> N
     assert found == dict(zip(ids, wanted, strict=True))
     memos.update(ids[1], "the page says something")
     assert memos.get(ids[1]).sources[0].trust is Trust.UNTRUSTED
-    memos.backup(tmp_path / "backup")
+    memos.maintenance.backup(tmp_path / "backup")
     memos.close()
     from memos.core.settings import Settings  # noqa: PLC0415
     from memos.kernel.relocation import restore  # noqa: PLC0415 - the restored copy is opened below

@@ -170,7 +170,7 @@ def test_a_memory_that_changes_takes_it_back(memos: MemOS, vllm: Vllm) -> None:
     assert chat(memos).adapter is not None
     memos.update(next(iter(facts(memos).values())).id, "I live in Porto.")
     assert chat(memos).adapter is None
-    memos._parts.take_back()
+    memos._removal.unload_stale()
     assert vllm.loaded == {}
     assert list((memos.home / "served").iterdir()) == []
 
@@ -180,7 +180,7 @@ def test_an_erasure_takes_it_back_before_the_receipt_says_so(memos: MemOS, vllm:
     receipt = memos.erase(next(iter(facts(memos).values())).id)
     assert (receipt.state, receipt.stores["parametric"]) == ("purged", "purged")
     assert vllm.loaded == {}
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("setting", ["kept", "gone"])
@@ -212,9 +212,9 @@ def test_a_receipt_stays_unfinished_until_the_server_says_that_it_is_gone(memos:
     assert not list((memos.home / "adapters").iterdir())  # what is here went at once
     assert chat(memos).adapter is None
     del vllm.says["unload_lora_adapter"]
-    memos.finish_erasures()
-    assert memos.erase_receipt(receipt.id).stores["parametric"] == "purged"
-    assert memos.erase_receipt(receipt.id).state == "purged"
+    memos.maintenance.finish_erasures()
+    assert memos.memories.erase_receipt(receipt.id).stores["parametric"] == "purged"
+    assert memos.memories.erase_receipt(receipt.id).state == "purged"
     assert vllm.loaded == {}
 
 
@@ -235,7 +235,7 @@ def test_a_server_that_hangs_is_asked_once_and_holds_up_no_other_adapter(
     memos: MemOS, vllm: Vllm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memos._worker.stop()
-    served = memos._parts.served
+    served = memos._installation.served
     assert served is not None
     monkeypatch.setattr(vllm_adapters, "_UNLOAD_S", 60.0)
     monkeypatch.setattr(served, "_settings", served._settings.model_copy(update={"timeout_s": 60.0}))
@@ -255,7 +255,7 @@ def test_a_server_that_hangs_is_asked_once_and_holds_up_no_other_adapter(
     del vllm.says["unload_lora_adapter"]
     served.keep_only_if_due(lambda _: False)
     assert vllm.count("unload_lora_adapter") == 1, "it is left alone for a while"
-    memos._parts.take_back()
+    memos._removal.unload_stale()
     assert len(list((memos.home / "served").iterdir())) == 1
     assert len(vllm.loaded) == 1
 
@@ -266,14 +266,14 @@ def test_an_erasure_that_waits_for_a_server_is_no_failure_of_the_upkeep(memos: M
     vllm.says["unload_lora_adapter"] = error(500, "No.")
     memos.erase(next(iter(facts(memos).values())).id, wait=False)
     for _ in range(3):
-        memos._upkeep.purge_if_due()
+        memos.maintenance.purge_if_due()
     [receipt] = erase.unfinished(memos.ledger)
     assert {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
     assert vllm.count("unload_lora_adapter") == 1
 
 
 def test_what_is_forgotten_while_it_is_noted_is_not_loaded(memos: MemOS, vllm: Vllm) -> None:
-    served, noted = memos._parts.served, list[bool]()
+    served, noted = memos._installation.served, list[bool]()
     assert served is not None
     [made] = memos.adapters.list()
     lent = LentAdapter(made.id, memos.home / "adapters" / made.id, sealed(memos.home / "adapters" / made.id))
@@ -302,7 +302,7 @@ def test_a_note_of_what_a_server_may_have_is_never_cut_off(
     assert chat(memos).adapter is not None  # it is known: nothing has to be written
     assert note.read_text() == _url(memos)
     note.unlink()
-    served = memos._parts.served
+    served = memos._installation.served
     assert served is not None
     served._there.clear()
     assert chat(memos).adapter is None

@@ -82,7 +82,7 @@ def create_app(
     @app.get("/ready")
     async def ready() -> JSONResponse:
         try:
-            await to_thread.run_sync(memos.check_ready, limiter=watchers)
+            await to_thread.run_sync(memos.maintenance.check_ready, limiter=watchers)
         except BackendUnavailable as error:
             return JSONResponse({"status": "unavailable", "message": str(error)}, 503)
         return JSONResponse({"status": "ok"})

@@ -136,7 +136,7 @@ class RouteGroups:
         from memos.api.openai_proxy import create  # noqa: PLC0415 - see above
         from memos.api.openai_proxy.upstream import Upstream  # noqa: PLC0415 - see above
 
-        self._upstream = Upstream(self._memos.settings.chat_model, lambda: self._memos.model_here)
+        self._upstream = Upstream(self._memos.settings.chat_model, lambda: self._memos.models.local)
         return create(self._memos, self._token, self._upstream)
 
     def _make_mcp(self) -> ASGIApp:

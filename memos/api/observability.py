@@ -28,7 +28,7 @@ from memos.core.clock import new_id
 from memos.core.telemetry import Work
 from memos.errors import BackendUnavailable
 from memos.kernel.memos import MemOS
-from memos.kernel.totals import InstallationTotals
+from memos.kernel.statistics import InstallationTotals
 from memos.version import __version__
 
 _METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
@@ -118,7 +118,7 @@ class _Installation(Collector):
             now = time.monotonic()
             if self._taken is None or now - self._taken[0] >= _COUNTED_EVERY_S:
                 try:
-                    self._taken = now, self._memos.totals()
+                    self._taken = now, self._memos.statistics.totals()
                 except BackendUnavailable:
                     self._taken = now, None
             return self._taken[1]

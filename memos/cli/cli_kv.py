@@ -84,7 +84,7 @@ def pin(
 ) -> None:
     """Have prompts of a cube begin with a memory, hot or not; `memos unpin` takes it back."""
     with opened(data_dir) as memos:
-        memos.pin(id_, cube=cube, actor=actor)
+        memos.tiers.pin(id_, cube=cube, actor=actor)
         memos.tasks.wait(memos.kv.compose(cube, actor=actor), actor=actor)
         found = memos.kv.show(cube, actor=actor)
     mark = next((entry.mark for entry in found.entries if entry.item == id_), None)

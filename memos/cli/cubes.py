@@ -61,7 +61,7 @@ def dump(  # noqa: PLR0913, PLR0917 - one parameter an option
     """Write a cube as it is now, with its history, into one file."""
     passphrase = _passphrase(twice=True) if seal else None
     with interruptible("there is no file yet"), opened(data_dir) as memos, progress_bar("rows", as_json) as on_progress:
-        made = memos.travel.dump(
+        made = memos.transfer.dump(
             cube, file, passphrase=passphrase, vectors=vectors, kv=kv, adapters=adapters, actor=actor,
             on_progress=on_progress,
         )  # fmt: skip
@@ -73,7 +73,7 @@ def inspect(file: Dump, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as
     """Read a whole dump, see that it is undamaged, and say what it is of; load nothing."""
     passphrase = _passphrase_for(file)
     with opened(data_dir) as memos:
-        found = memos.travel.inspect(file, passphrase=passphrase, actor=actor)
+        found = memos.transfer.inspect(file, passphrase=passphrase, actor=actor)
 
     def human() -> None:
         say(f"cube {found.cube}: {_told(found)}, made {found.created_at:%F %T} UTC by memstrata {found.program}")
@@ -105,7 +105,7 @@ def load(  # noqa: PLR0913, PLR0917 - one parameter an option
         opened(data_dir) as memos,
         progress_bar("rows", as_json) as on_progress,
     ):
-        done = memos.travel.load(
+        done = memos.transfer.load(
             file, cube=as_, merge=merge, trust=trust, restore_erased=restore_erased, passphrase=passphrase,
             actor=actor, on_progress=on_progress,
         )  # fmt: skip

@@ -47,7 +47,7 @@ def verify(
 ) -> None:
     """Compare the ledger with itself and the indexes; exit 1 when something differs."""
     with opened(data_dir) as memos:
-        report = memos.verify(cubes=cube, actor=actor, repair=repair)
+        report = memos.maintenance.verify(cubes=cube, actor=actor, repair=repair)
 
     def human() -> None:
         state = "clean" if report.clean else f"{len(report.differences)} differences"
@@ -70,7 +70,7 @@ def reindex(
 ) -> None:
     """Build the indexes anew from the ledger."""
     with opened(data_dir) as memos, progress_bar("items", as_json) as on_progress:
-        count = memos.reindex(cubes=cube, actor=actor, on_progress=on_progress)
+        count = memos.maintenance.reindex(cubes=cube, actor=actor, on_progress=on_progress)
     show({"items": count}, as_json, lambda: console.print(f"reindexed {count} items"))
 
 
@@ -78,7 +78,7 @@ def reindex(
 def reembed(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Give every cube vectors of the embedder now configured (MEMOS_EMBED__MODEL)."""
     with opened(data_dir) as memos, progress_bar("items", as_json) as on_progress:
-        count = memos.reembed(actor=actor, on_progress=on_progress)
+        count = memos.maintenance.reembed(actor=actor, on_progress=on_progress)
     show({"items": count}, as_json, lambda: console.print(f"embedded {count} items"))
 
 
@@ -166,7 +166,7 @@ def backup(
             made = back_up(here, folder, on_progress=on_progress)
         else:
             with memos:
-                made = memos.backup(folder, on_progress=on_progress)
+                made = memos.maintenance.backup(folder, on_progress=on_progress)
     told = {"folder": str(folder.resolve()), "backup": made.id, "created_at": made.created_at, "rows": made.rows}
     show(told, as_json, lambda: say(f"backed up {made.rows} rows to {folder}"))
 
@@ -182,8 +182,8 @@ def backups(
     """List the backups that were made, or forget one that is no more."""
     with opened(data_dir) as memos:
         if forget is not None:
-            memos.forget_backup(forget)
-        found = memos.backups()
+            memos.maintenance.forget_backup(forget)
+        found = memos.maintenance.backups()
 
     def human() -> None:
         for made in found:

@@ -49,7 +49,7 @@ def read_finely(
 ) -> None:
     """Read what was added roughly into facts; what was read so is not read again."""
     with opened(data_dir) as memos:
-        tasks = memos.read_finely(conversation, cube=cube, actor=actor)
+        tasks = memos.memories.read_finely(conversation, cube=cube, actor=actor)
         if wait:
             memos.tasks.wait(cubes=[cube])
         failed = [task.id for task in memos.tasks.list(cubes=[cube], kinds=["read"], states=["failed", "dead"])]
@@ -68,7 +68,7 @@ def read_finely(
 def extractions(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show what read a message into facts, or what a fact was read by."""
     with opened(data_dir) as memos:
-        found = memos.extractions(item, actor=actor)
+        found = memos.memories.extractions(item, actor=actor)
 
     def human() -> None:
         for record in found:
@@ -146,7 +146,7 @@ def search(
     }
     with opened(data_dir) as memos:
         if why_not is not None:
-            reason = memos.why_not(why_not, query, cubes=cube or [DEFAULT_CUBE], **asked)
+            reason = memos.search.why_not(why_not, query, cubes=cube or [DEFAULT_CUBE], **asked)
             show(reason, as_json, lambda: _print_why_not(reason))
             return
         result = memos.search(query, cubes=cube or [DEFAULT_CUBE], explain=explain, **asked)
@@ -214,7 +214,7 @@ def list_(
     """List a cube's memories, oldest first."""
     wanted = _json_option("--filter", filter_)
     with opened(data_dir) as memos:
-        found = memos.list(cube=cube, actor=actor, filter=wanted, limit=limit, offset=offset)
+        found = memos.memories.list(cube=cube, actor=actor, filter=wanted, limit=limit, offset=offset)
 
     def human() -> None:
         _items_lines(found)
@@ -306,7 +306,7 @@ def erase(
 def history(item: ItemId, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Show every version of a memory."""
     with opened(data_dir) as memos:
-        entries = memos.history(item, actor=actor)
+        entries = memos.memories.history(item, actor=actor)
 
     def human() -> None:
         table = Table("version", "when", "who", "why", "status", "memory")
@@ -328,7 +328,7 @@ def rollback(
 ) -> None:
     """Make an old version the current one again."""
     with opened(data_dir) as memos:
-        found = memos.rollback(item, to_version, actor=actor)
+        found = memos.memories.rollback(item, to_version, actor=actor)
     show(found, as_json, lambda: _items_lines([found]))
 
 

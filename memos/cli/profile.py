@@ -38,10 +38,10 @@ def show_profile(
         raise InvalidInput("--as-of", "goes without --tokens; a prompt gets what is known now")
     with opened(data_dir) as memos:
         if tokens is not None:
-            text = memos.profile.render(cube, subject, tokens, actor=actor)
+            text = memos.profiles.render(cube, subject, tokens, actor=actor)
             show({"text": text}, as_json, lambda: say(text))
             return
-        found = memos.profile.get(cube, subject, as_of=as_of, actor=actor)
+        found = memos.profiles.get(cube, subject, as_of=as_of, actor=actor)
     show(found, as_json, lambda: _tell(found))
 
 
@@ -51,7 +51,7 @@ def list_subjects(
 ) -> None:
     """List whom a cube has a profile of."""
     with opened(data_dir) as memos:
-        found = memos.profile.subjects(cube, actor=actor)
+        found = memos.profiles.subjects(cube, actor=actor)
     show(found, as_json, lambda: say("\n".join(found) or "nobody"))
 
 
@@ -66,7 +66,7 @@ def show_history(
 ) -> None:
     """Show everything that was written in one dimension, oldest first."""
     with opened(data_dir) as memos:
-        entries = memos.profile.history(cube, dimension, subject, actor=actor)
+        entries = memos.profiles.history(cube, dimension, subject, actor=actor)
 
     def human() -> None:
         for entry in entries:
@@ -92,7 +92,7 @@ def show_diff(
 ) -> None:
     """Show what became known, changed and ended between two moments."""
     with opened(data_dir) as memos:
-        found = memos.profile.diff(cube, since, until, subject=subject, actor=actor)
+        found = memos.profiles.diff(cube, since, until, subject=subject, actor=actor)
     show(found, as_json, lambda: _tell_diff(found))
 
 
@@ -108,7 +108,7 @@ def roll_back(
 ) -> None:
     """Let a trait be again what its history says it was."""
     with opened(data_dir) as memos:
-        found = memos.profile.rollback(cube, dimension, version, subject, actor=actor)
+        found = memos.profiles.rollback(cube, dimension, version, subject, actor=actor)
     show(found, as_json, lambda: say(_line(found)))
 
 
@@ -124,7 +124,7 @@ def set_trait(
 ) -> None:
     """Give a trait by hand; what is read in messages never changes it."""
     with opened(data_dir) as memos:
-        found = memos.profile.set_static(cube, dimension, value, subject, actor=actor)
+        found = memos.profiles.set_static(cube, dimension, value, subject, actor=actor)
     show(found, as_json, lambda: say(_line(found)))
 
 
@@ -139,7 +139,7 @@ def unset_trait(
 ) -> None:
     """Take back what was given by hand; what was read counts again."""
     with opened(data_dir) as memos:
-        found = memos.profile.remove_static(cube, dimension, subject, actor=actor)
+        found = memos.profiles.remove_static(cube, dimension, subject, actor=actor)
     show(found, as_json, lambda: say(f"{dimension} is not known" if found is None else _line(found)))
 
 
@@ -149,7 +149,7 @@ def show_template(
 ) -> None:
     """Show the template a cube's profiles follow, with every dimension."""
     with opened(data_dir) as memos:
-        found = memos.profile.template(cube, actor=actor)
+        found = memos.profiles.template(cube, actor=actor)
     show(found.model_dump(mode="json"), as_json, lambda: _tell_template(found))
 
 
@@ -163,7 +163,7 @@ def use_template(
 ) -> None:
     """Give a cube a template of its own, or the standard one again."""
     with opened(data_dir) as memos:
-        found = memos.profile.use_template(cube, None if template == _STANDARD else Path(template), actor=actor)
+        found = memos.profiles.use_template(cube, None if template == _STANDARD else Path(template), actor=actor)
     told = f"{cube} follows {found.name}, {len(found.by_id)} dimensions"
     show({"cube": cube, "template": found.name, "dimensions": len(found.by_id)}, as_json, lambda: say(told))
 

@@ -25,7 +25,7 @@ def segments(
 ) -> None:
     """List the topics of a cube's older exchanges, the hottest first."""
     with opened(data_dir) as memos:
-        found = memos.segments(cube=cube, limit=limit)
+        found = memos.tiers.segments(cube=cube, limit=limit)
 
     def human() -> None:
         for segment in found:
@@ -58,9 +58,9 @@ def analyse(
     with opened(data_dir) as memos:
         if wait:  # what was just added is on its way to where it is read
             _ended(memos, cube, wait=True)
-        memos.analyse(cube=cube, everything=everything, actor=actor)
+        memos.tiers.analyse(cube=cube, everything=everything, actor=actor)
         counts = _ended(memos, cube, wait=wait)
-        topics = memos.segments(cube=cube, limit=1)
+        topics = memos.tiers.segments(cube=cube, limit=1)
 
     def human() -> None:
         say(_told(counts))
@@ -80,7 +80,7 @@ def consolidate(
 ) -> None:
     """Put a cube's facts in order now: one current value a key, doubles joined."""
     with opened(data_dir) as memos:
-        memos.consolidate(cube=cube, actor=actor)
+        memos.tiers.consolidate(cube=cube, actor=actor)
         _show_ended(memos, {"cube": cube}, wait=wait, as_json=as_json)
 
 
@@ -94,7 +94,7 @@ def reflect(
 ) -> None:
     """Have the chat model conclude what several facts of a cube show together."""
     with opened(data_dir) as memos:
-        memos.reflect(cube=cube, actor=actor)
+        memos.tiers.reflect(cube=cube, actor=actor)
         _show_ended(memos, {"cube": cube}, wait=wait, as_json=as_json)
 
 
@@ -108,7 +108,7 @@ def pin(
 ) -> None:
     """Keep an item in working memory, or a segment out of the archive."""
     with opened(data_dir) as memos:
-        memos.pin(id_, cube=cube, actor=actor)
+        memos.tiers.pin(id_, cube=cube, actor=actor)
     show({"id": id_, "pinned": True}, as_json, lambda: say(f"{id_} is pinned"))
 
 
@@ -122,7 +122,7 @@ def unpin(
 ) -> None:
     """Take a pin back."""
     with opened(data_dir) as memos:
-        memos.pin(id_, cube=cube, actor=actor, pinned=False)
+        memos.tiers.pin(id_, cube=cube, actor=actor, pinned=False)
     show({"id": id_, "pinned": False}, as_json, lambda: say(f"{id_} is not pinned"))
 
 
@@ -138,7 +138,7 @@ def move(
 ) -> None:
     """Send a topic to another tier by hand."""
     with opened(data_dir) as memos:
-        memos.move(segment, tier, cube=cube, actor=actor)
+        memos.tiers.move(segment, tier, cube=cube, actor=actor)
         _show_ended(memos, {"cube": cube, "segment": segment, "tier": tier}, wait=wait, as_json=as_json)
 
 
@@ -153,7 +153,7 @@ def working(
 ) -> None:
     """Show the working memory that a prompt begins with."""
     with opened(data_dir) as memos:
-        found = memos.working_memory(conversation, cube=cube, actor=actor, max_tokens=max_tokens)
+        found = memos.tiers.working_memory(conversation, cube=cube, actor=actor, max_tokens=max_tokens)
     show(found, as_json, lambda: say(found.text or "nothing to keep in mind yet"))
 
 

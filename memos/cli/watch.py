@@ -77,14 +77,14 @@ def top(
     if not 0.1 <= every <= 3600:
         raise InvalidInput("--every", f"must be a number of seconds from 0.1 to 3600, not {shown(every)}")
     with _while_read(), opened(data_dir) as memos:
-        now = memos.overview(cube or None)
+        now = memos.statistics.overview(cube or None)
         if as_json or once or not console.is_terminal or console.is_dumb_terminal:
             show(now, as_json, lambda: _write(_drawn(now)))
             return
         with Live(frame(now), console=console, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                now = memos.overview(cube or None, since=now)
+                now = memos.statistics.overview(cube or None, since=now)
                 live.update(frame(now), refresh=True)
 
 

@@ -133,7 +133,7 @@ class UserMemory:
         memos, until = self._memos, time.monotonic() + _ANALYSIS_S
         self._finish(tiers.OVERFLOW, until)  # pages on their way to the mid tier
         before = {task.id for task in self._tasks(moves.ANALYSE, _ENDED_BADLY)}
-        memos.analyse(cube=self.cube, everything=True)
+        memos.tiers.analyse(cube=self.cube, everything=True)
         self._finish(moves.ANALYSE, until)
         for task in self._tasks(moves.ANALYSE, _ENDED_BADLY):
             if task.id not in before:
@@ -155,10 +155,10 @@ class UserMemory:
 
     def segments(self) -> int:
         """Return how many segments the mid tier has."""
-        return len(self._memos.segments(cube=self.cube, limit=_LISTED))
+        return len(self._memos.tiers.segments(cube=self.cube, limit=_LISTED))
 
     def _asker(self) -> Asker:
-        asker = self._memos.asker
+        asker = self._memos.models.chat
         if asker is None:
             raise BackendUnavailable(
                 "No language model is configured. Pass openai_api_key or openai_base_url, or set "
@@ -227,7 +227,7 @@ class UserMemory:
         return [item for item in found if item.valid_to is None or item.valid_to > now]
 
     def _listed(self, cube: str, wanted: Mapping[str, Json]) -> list[Item]:
-        found = self._memos.list(cube=cube, filter={"and": [wanted, {"status": "active"}]}, limit=_LISTED)
+        found = self._memos.memories.list(cube=cube, filter={"and": [wanted, {"status": "active"}]}, limit=_LISTED)
         with self._memos.ledger.read() as connection:
             told = items.sources_of(connection, [item.id for item in found])
         found = [replace(item, sources=told.get(item.id, ())) for item in found]

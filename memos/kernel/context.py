@@ -1,23 +1,29 @@
-"""What every call passes first: is the installation open, do actor and cubes exist, may the one do this with the other.
-
-Gives a `Scope`, which the rest of a call trusts. Stores nothing but what it remembers of cubes.
-"""
+"""`Context`: what the services of one open installation share, and the check that every call passes first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import ParamSpec, Protocol, TypeVar
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.core.identities import Right
-from memos.core.settings import LimitSettings, Settings
+from memos.core.settings import Settings
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
-from memos.errors import Conflict, ConnectionLost, InvalidInput, shown
+from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied, shown
 from memos.kernel.access.guard import Guard
-from memos.memcube.changes import Changing
+from memos.kernel.access.quotas import Quotas
+from memos.kernel.idempotency import Idempotency
+from memos.memcube import changes
+from memos.memcube.changes import Change
+from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger
@@ -32,15 +38,15 @@ class Scopes:
     guard: Guard
     fingerprint: Fingerprint
     settings: Settings
-    check_open: Callable[[], None]
+    lifecycle: Lifecycle
     _heads: dict[str, cube_rows.Head] = field(default_factory=dict, init=False)
 
-    def of(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
+    def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
         """Check actor and cubes of a call; one that stores or compares vectors needs the cubes' own embedder.
 
         Raises: InvalidInput, NotFound, Conflict (another embedder), PermissionDenied.
         """
-        self.check_open()
+        self.lifecycle.check_open()
         if isinstance(cubes, str):
             raise InvalidInput("cubes", f"must be a list; write [{shown(cubes)}]")
         if not isinstance(cubes, Collection):
@@ -59,11 +65,11 @@ class Scopes:
         first = known[names[0]]
         return Scope(actor, names, first.time_zone, first.redact_pii, right)
 
-    def of_item(
+    def check_item(
         self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
     ) -> Scope:
-        """Check a call about one item; without a cube it is in the one the item is in. Raises: as `of`, NotFound."""
-        self.check_open()
+        """Check a call about one item; without a cube it is in the one the item is in. Raises: as `check`, NotFound."""
+        self.lifecycle.check_open()
         check_name("item", item, 64)
         if cube is None:
             with self.ledger.read() as connection:
@@ -71,20 +77,24 @@ class Scopes:
             readable = self.guard.readable(check_name("actor", actor, 128))
             if readable is not None and cube not in readable:
                 raise items.unknown(item)
-        return self.of([cube], actor, embeds=embeds, right=right)
+        return self.check([cube], actor, embeds=embeds, right=right)
 
-    def known(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+    def cubes_of(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
         """Check a call that is about what is in no scope; without cubes it is all those the actor has a role on."""
         if cubes is not None:
-            return self.of(cubes, actor, embeds=False, right=right).cubes
-        self.check_open()
+            return self.check(cubes, actor, embeds=False, right=right).cubes
+        self.lifecycle.check_open()
         self.guard.check(check_name("actor", actor, 128), (), right)  # what the key may do, whatever the cubes
         readable = self.guard.readable(actor)
         return None if readable is None else tuple(sorted(readable))
 
+    def readable(self, actor: str) -> frozenset[str] | None:
+        """Return the cubes that an actor has a role on, None for all. Raises: PermissionDenied."""
+        return self.guard.readable(actor)
+
     def check_admin(self, actor: str) -> None:
         """Check a call that only admins may make. Raises: PermissionDenied, BackendUnavailable (closed)."""
-        self.check_open()
+        self.lifecycle.check_open()
         self.guard.check_admin(check_name("actor", actor, 128))
 
     def masking(self, scope: Scope) -> Masking:
@@ -93,7 +103,7 @@ class Scopes:
 
     def masking_of(self, cube: str) -> Masking:
         """Return what masks texts that the installation itself writes into a cube."""
-        return self.masking(self.of([cube], LOCAL_OWNER, embeds=False))
+        return self.masking(self.check([cube], LOCAL_OWNER, embeds=False))
 
     def forget(self) -> None:
         """Drop what is remembered of cubes: one was changed."""
@@ -112,65 +122,103 @@ class Scopes:
         return heads
 
 
-# What `MemOS` lends to its parts, so that their calls are checked, and change things, as its own do; no behaviour.
+@dataclass(slots=True)
+class Lifecycle:
+    """Whether an installation is open, and whether its disk has room for a write.
 
+    `disk_folder` is the folder whose disk must keep the reserve of `MEMOS_LIMITS__MIN_FREE_BYTES` free; None if this
+    process writes no files.
+    """
 
-class Scoping(Protocol):
-    """Checks actor and cubes of a call and its right to them; one that `embeds` needs the cubes' own embedder."""
+    settings: Settings
+    disk_folder: Path | None
+    closed: bool = False
 
-    def __call__(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
-        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
-        ...
+    def check_open(self) -> None:
+        """Raise BackendUnavailable if the installation is closed."""
+        if self.closed:
+            raise BackendUnavailable("This MemOS is closed; open it again with MemOS.open().")
 
-
-class ScopingItem(Protocol):
-    """Checks actor and item of a call; without a cube it is about the one that the item is in."""
-
-    def __call__(
-        self, item: str, cube: str | None, actor: str, *, embeds: bool = True, right: Right = Right.READ
-    ) -> Scope:
-        """Return the scope of a call. Raises: InvalidInput, NotFound, Conflict, PermissionDenied."""
-        ...
-
-
-class Known(Protocol):
-    """Checks an actor and cubes of a call that is about what is in no scope: tasks, events, counts."""
-
-    def __call__(self, cubes: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
-        """Return the cubes, without any those the actor has a role on; None is all. Raises: as `Scoping`."""
-        ...
+    def check_space(self) -> None:
+        """Raise BackendUnavailable before the disk is full: memory-mapped index files cannot fail politely."""
+        if self.disk_folder is None:
+            return
+        free, least = shutil.disk_usage(self.disk_folder).free, self.settings.limits.min_free_bytes
+        if free < least:
+            raise BackendUnavailable(
+                f"The disk that holds {self.disk_folder} has {free // 1_048_576:,} MiB free, under the reserve of "
+                f"{least // 1_048_576:,} MiB: free some space, or lower MEMOS_LIMITS__MIN_FREE_BYTES. "
+                "Nothing was written."
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class Handles:
-    """The ledger and the ways to it of one open installation.
+class Indexes:
+    """The projections that keep the vector and the graph index up to date with the ledger."""
 
-    `check_open` is for what reads before it has a scope; `settle` lets the indexes follow as long as a caller waits,
-    `purge` finishes erasures, `readable` says which cubes an actor has a role on, None for all, and `masking` makes
-    what masks the texts of one call.
-    """
+    vector: Projection
+    graph: Projection
+    wait_s: float
 
-    ledger: Ledger
+    def wait(self) -> bool:
+        """Let both indexes catch up, for at most `wait_s` seconds each; return True if they did."""
+        caught_up = [projection.drain(self.wait_s) for projection in (self.vector, self.graph)]
+        return all(caught_up)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the services of one open installation share."""
+
+    settings: Settings
     clock: Clock
-    limits: LimitSettings
-    check_open: Callable[[], None]
-    scoping: Scoping
-    scoping_item: ScopingItem
-    changing: Changing
-    settle: Callable[[], bool]
-    purge: Callable[[], None]
-    readable: Callable[[str], frozenset[str] | None]
-    masking: Callable[[Scope], Masking]
+    ledger: Ledger
+    scopes: Scopes
+    access: Guard
+    quotas: Quotas
+    indexes: Indexes
+    idempotency: Idempotency
+    lifecycle: Lifecycle
 
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Open a transaction that writes.
 
-# Repeats calls that only read when the ledger's connection broke under them; knows no call.
+        Raises:
+            BackendUnavailable: The installation is closed, the disk is full, or the ledger is out of reach.
+        """
+        self.lifecycle.check_open()
+        self.lifecycle.check_space()
+        # Another process may be rebuilding an index alone: it must not be disturbed, nor followed by half a change.
+        self.ledger.renew_hold()
+        with self.ledger.write() as connection:
+            self.idempotency.note(connection)
+            yield connection
+
+    @contextmanager
+    def change(self, scope: Scope) -> Iterator[Change]:
+        """Open a transaction that changes the first cube of a scope.
+
+        Raises:
+            PermissionDenied: The scope was checked for reading only.
+            BackendUnavailable: As `write`.
+        """
+        if scope.right is Right.READ:
+            raise PermissionDenied(f"Read-only scope: {scope.actor!r} may not change this cube.")
+        with self.write() as connection:
+            yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock, self.quotas.charge)
+
+    def wait_indexed(self) -> bool:
+        """Let the indexes catch up for as long as a caller waits; return True if they did."""
+        return self.indexes.wait()
+
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 
-def repeated(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Make a method that only reads try once more when the ledger's connection broke under it."""
+def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Retry a method that only reads once if the database connection was lost."""
 
     @wraps(method)
     def twice(*given: _Given.args, **named: _Given.kwargs) -> _Answer:

@@ -9,7 +9,7 @@ from datetime import datetime
 from memos.core.text.rendering import is_untrusted
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, FOUND, LOCAL_OWNER, Item, Json, Role, Source, Trust
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube.ledger import items
 from memos.memcube.ledger import tier_moves as paging
 from memos.memcube.ledger.segments import Page
@@ -35,20 +35,20 @@ class Exchange:
     trust: Trust
 
 
-class Exchanges:
+class Conversations:
     """The exchanges of an installation's conversations."""
 
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def newest(
         self, conversation: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 10
     ) -> tuple[Exchange, ...]:
         """Return the newest exchanges of a conversation that are in the short tier, oldest first. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         name, limit = check_name("conversation", conversation), within("limit", limit, 1, _MOST)
-        name = self._handles.masking(scope).name("conversation", name)
-        with self._handles.ledger.read() as connection:
+        name = self._context.scopes.masking(scope).name("conversation", name)
+        with self._context.ledger.read() as connection:
             pages = paging.newest(connection, scope.cubes[0], name, limit)
             told = items.sources_of(connection, [message.id for page in pages for message in page.messages])
         return tuple(_exchange(page, told) for page in pages)
@@ -60,9 +60,9 @@ class Exchanges:
 
         Ids of what is no message there, or is deleted, give nothing. Raises: InvalidInput, NotFound (cube).
         """
-        scope, ids = self._handles.scoping([cube], actor, embeds=False), ids_of(messages, least=0)
+        scope, ids = self._context.scopes.check([cube], actor, embeds=False), ids_of(messages, least=0)
         pages: dict[tuple[str | None, int | str], Page] = {}
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             states = items.current(connection, scope.cubes, ids)
             for state in (states[id_] for id_ in ids if id_ in states and states[id_].status in FOUND):
                 if state.conversation is None or state.page is None:

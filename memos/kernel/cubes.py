@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import sqlalchemy as sa
 
@@ -19,13 +18,11 @@ from memos.core.types import (
     CubeKind,
     EraseReceipt,
     FileState,
-    Fingerprint,
     Scope,
     StoredFile,
 )
 from memos.errors import InvalidInput, NotFound
-from memos.kernel.access.guard import Guard
-from memos.kernel.context import Handles, repeated
+from memos.kernel.context import Context, retry_read
 from memos.kernel.documents import Documents, Files, Given
 from memos.memcube import changes
 from memos.memcube import erasure as erase
@@ -39,24 +36,12 @@ _LONGEST_OWNER = 90
 Cubes_ = list[Cube]  # `list` is a method here
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
-    """What making and dropping cubes needs besides the handles; `forget` drops what is remembered of them."""
-
-    writing: Callable[[], AbstractContextManager[sa.Connection]]
-    forget: Callable[[], None]
-    finish_erasure: Callable[[EraseReceipt], EraseReceipt]
-    guard: Guard
-    fingerprint: Fingerprint
-    time_zone: str
-
-
 class Cubes:
     """The cubes of an installation."""
 
-    def __init__(self, handles: Handles, making: Making) -> None:
-        self._handles = handles
-        self._making = making
+    def __init__(self, context: Context, finish_erasure: Callable[[EraseReceipt], EraseReceipt]) -> None:
+        self._context = context
+        self._finish_erasure = finish_erasure
 
     def create(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
@@ -66,37 +51,37 @@ class Cubes:
 
         Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
         """
-        handles, making = self._handles, self._making
+        context = self._context
         cube = check_new_id("cube", cube)
-        handles.readable(check_name("actor", actor, 128))
-        making.guard.check_key(Right.OWN)
-        zone = zone_of(time_zone or making.time_zone)
+        context.scopes.readable(check_name("actor", actor, 128))
+        context.access.check_key(Right.OWN)
+        zone = zone_of(time_zone or context.settings.time_zone)
         redact_pii = switch("redact_pii", redact_pii)
-        masking = handles.masking(Scope(actor, (cube,), redact_pii=redact_pii))
+        masking = context.scopes.masking(Scope(actor, (cube,), redact_pii=redact_pii))
         description = masking.text("description", check_text("description", description, 10_000))
         made = Cube(
-            cube, actor, description, zone.key, making.fingerprint, handles.clock.now(),
+            cube, actor, description, zone.key, context.scopes.fingerprint, context.clock.now(),
             kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
         )  # fmt: skip
-        with making.guard.changing(), making.writing() as connection:
+        with context.access.changing(), context.write() as connection:
             cube_rows.create(connection, made)
             cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})
         return made
 
-    @repeated
+    @retry_read
     def get(self, cube: str, *, actor: str = LOCAL_OWNER) -> Cube:
         """Return one cube. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             return cube_rows.get(connection, scope.cubes[0])
 
-    @repeated
+    @retry_read
     def list(self, *, actor: str = LOCAL_OWNER) -> Cubes_:
         """Return the cubes the actor may read, by id. Raises: PermissionDenied (its key may not read)."""
-        self._handles.check_open()
-        self._making.guard.check_key(Right.READ)
-        readable = self._handles.readable(check_name("actor", actor, 128))
-        with self._handles.ledger.read() as connection:
+        self._context.lifecycle.check_open()
+        self._context.access.check_key(Right.READ)
+        readable = self._context.scopes.readable(check_name("actor", actor, 128))
+        with self._context.ledger.read() as connection:
             every = cube_rows.list_all(connection)
         return every if readable is None else [cube for cube in every if cube.id in readable]
 
@@ -107,38 +92,38 @@ class Cubes:
 
         What is stored already stays as it is. Raises: InvalidInput (nothing to change), NotFound.
         """
-        handles = self._handles
-        scope = handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        context = self._context
+        scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         if description is None and redact_pii is None:
             raise InvalidInput("description", "nothing to change; give a description or redact_pii")
         scope = scope if redact_pii is None else replace(scope, redact_pii=switch("redact_pii", redact_pii))
         text = None if description is None else check_text("description", description, 10_000)
-        with handles.changing(scope) as change:
+        with context.change(scope) as change:
             if text is not None:
-                text = handles.masking(scope).text("description", text)
+                text = context.scopes.masking(scope).text("description", text)
                 cube_rows.set_description(change.connection, change.cube, text)
             if redact_pii is not None:
                 cube_rows.set_redaction(change.connection, change.cube, redact_pii=redact_pii)
             changes.record(change, "change", {} if redact_pii is None else {"redact_pii": redact_pii})
-        self._making.forget()
+        self._context.scopes.forget()
         return self.get(cube, actor=actor)
 
     def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a cube, then the cube. Raises: NotFound."""
-        handles = self._handles
-        scope = handles.scoping([cube], actor, embeds=False, right=Right.OWN)
-        with self._making.guard.changing():
-            with handles.changing(scope) as change:
+        context = self._context
+        scope = context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        with context.access.changing():
+            with context.change(scope) as change:
                 receipt = erase.drop(change)
-            self._making.forget()
-        return self._making.finish_erasure(receipt)
+            self._context.scopes.forget()
+        return self._finish_erasure(receipt)
 
-    def give_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:
+    def create_home(self, connection: sa.Connection, owner: str, adopt: bool) -> str:
         """Make an identity's own cube and return its id: the owner's, or a longer one when that is taken.
 
         With `adopt` one that the local owner made under the id becomes it; the cube of calls that name none never does.
         """
-        cube, now = owner, self._handles.clock.now()
+        cube, now = owner, self._context.clock.now()
         if cube_rows.exists(connection, cube):
             theirs = cube_rows.get(connection, cube).owner == LOCAL_OWNER
             if adopt and theirs and cube != DEFAULT_CUBE:
@@ -147,8 +132,8 @@ class Cubes:
                 cube_rows.record_event(connection, cube, now, owner, "create", None, {})
                 return cube
             cube = f"{owner[:_LONGEST_OWNER]}-{new_id()}"
-        zone = zone_of(self._making.time_zone).key
-        cube_rows.create(connection, Cube(cube, owner, "", zone, self._making.fingerprint, now))
+        zone = zone_of(self._context.settings.time_zone).key
+        cube_rows.create(connection, Cube(cube, owner, "", zone, self._context.scopes.fingerprint, now))
         cube_rows.record_event(connection, cube, now, owner, "create", None, {})
         return cube
 
@@ -170,24 +155,13 @@ class KnowledgeBase:
 Bases = tuple[KnowledgeBase, ...]  # `list` is a method here
 
 
-class Creating(Protocol):
-    """Makes a cube."""
-
-    def __call__(
-        self, cube: str, *, actor: str = ..., description: str = ..., kind: CubeKind = ..., redact_pii: bool = ...
-    ) -> Cube:
-        """Return the new cube. Raises: InvalidInput, Conflict."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class KnowledgeBases:
     """The knowledge bases of an installation: each is a cube, so a search over several cubes may name them."""
 
-    handles: Handles
+    context: Context
     documents: Documents
-    creating: Creating
-    dropping: Callable[[str, str], EraseReceipt]
+    cubes: Cubes
 
     def create(
         self, id: str, description: str = "", *, actor: str = LOCAL_OWNER, redact_pii: bool = False
@@ -196,13 +170,13 @@ class Knowledge:
 
         Raises: InvalidInput, Conflict when the id is taken.
         """
-        self.creating(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
+        self.cubes.create(id, actor=actor, description=description, kind=CubeKind.KNOWLEDGE, redact_pii=redact_pii)
         return self.get(id, actor=actor)
 
     def get(self, id: str, *, actor: str = LOCAL_OWNER) -> KnowledgeBase:
         """Return a knowledge base and how many of its files are in which state. Raises: NotFound."""
-        scope = self.handles.scoping([id], actor, embeds=False)
-        with self.handles.ledger.read() as connection:
+        scope = self.context.scopes.check([id], actor, embeds=False)
+        with self.context.ledger.read() as connection:
             cube = cube_rows.get(connection, scope.cubes[0])
             if cube.kind is not CubeKind.KNOWLEDGE:
                 raise NotFound("knowledge base", id, "It is a cube of memories; make one with `memos kb create`.")
@@ -210,9 +184,9 @@ class Knowledge:
 
     def list(self, *, actor: str = LOCAL_OWNER) -> Bases:
         """Return the knowledge bases by id."""
-        self.handles.check_open()
-        readable = self.handles.readable(check_name("actor", actor, 128))
-        with self.handles.ledger.read() as connection:
+        self.context.lifecycle.check_open()
+        readable = self.context.scopes.readable(check_name("actor", actor, 128))
+        with self.context.ledger.read() as connection:
             cubes = [cube for cube in cube_rows.list_all(connection) if cube.kind is CubeKind.KNOWLEDGE]
             if readable is not None:
                 cubes = [cube for cube in cubes if cube.id in readable]
@@ -220,7 +194,7 @@ class Knowledge:
 
     def drop(self, id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a knowledge base, then itself. Raises: NotFound."""
-        return self.dropping(self.get(id, actor=actor).id, actor)
+        return self.cubes.drop(self.get(id, actor=actor).id, actor=actor)
 
     def add(self, id: str, file: Given, *, actor: str = LOCAL_OWNER) -> StoredFile:
         """Keep a file and have it read, as `documents.add` does. Raises: InvalidInput, NotFound, BackendUnavailable."""

@@ -26,7 +26,7 @@ from memos.core.types import (
     StoredFile,
 )
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube import documents as rows
 from memos.memcube import erasure as erase
 from memos.memcube import images as pictures
@@ -51,8 +51,15 @@ _SHOWN = frozenset(FileState) - {FileState.DELETED}
 class Documents:
     """The documents of an installation's cubes; a cube of any kind may have some."""
 
-    def __init__(self, handles: Handles, wake: Callable[[], object], web: FileSource | None = None) -> None:
-        self._handles = handles
+    def __init__(
+        self,
+        context: Context,
+        wake: Callable[[], object],
+        purge: Callable[[], None],
+        web: FileSource | None = None,
+    ) -> None:
+        self._context = context
+        self._purge = purge
         self._wake = wake
         self._web = web
 
@@ -75,12 +82,12 @@ class Documents:
         A file of the same bytes that the cube has is returned instead. Once it is read it takes the place of the one of
         the same name. Raises: InvalidInput (no file, too large), NotFound (cube), BackendUnavailable (disk full).
         """
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
-        name, data = _loaded(file, self._handles.limits.file_bytes)
-        digest, masking = hashlib.sha256(data).hexdigest(), self._handles.masking(scope)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        name, data = _loaded(file, self._context.settings.limits.file_bytes)
+        digest, masking = hashlib.sha256(data).hexdigest(), self._context.scopes.masking(scope)
         name, data = masking.text("file name", name), _masked(data, masking)
         info = {"masked": dict(masking.kinds)} if masking.masked else {}
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             new = StoredFile(
                 new_id(), change.cube, FileKind.DOCUMENT, name, "application/octet-stream", len(data),
                 digest, FileState.PROCESSING, scope.actor, change.now, info=info,
@@ -103,7 +110,7 @@ class Documents:
         left = self._unindexed()
         while left and (deadline is None or time.monotonic() < deadline):
             before = left
-            self._handles.settle()
+            self._context.wait_indexed()
             left = self._unindexed()
             if left >= before:  # an index is down, or others add as fast
                 break
@@ -116,8 +123,8 @@ class Documents:
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, states: Collection[str] = ()) -> Files:
         """Return a cube's files, the newest first; without `states` those that are not deleted. Raises: NotFound."""
         wanted = members_of("states", states, FileState) or _SHOWN
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             found = files.find(connection, scope.cubes[0])
         return tuple(file for file in found if file.state in wanted)
 
@@ -127,7 +134,7 @@ class Documents:
         Raises: NotFound, also when they were erased with one of its passages.
         """
         found = self._found(file, cube, actor)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             data = files.content(connection, found.id)
         if len(data) != found.bytes:
             raise NotFound("content of file", file, "It was erased with one of its passages; add the file again.")
@@ -136,7 +143,7 @@ class Documents:
     def markdown(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> str:
         """Return a file as it was read, without what was erased since. Raises: NotFound, Conflict (it was not read)."""
         found = self._found(file, cube, actor)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             text = files.text(connection, found.id)
         if not text:
             why = f"failed: it {found.error}" if found.error else f"is {found.state}"
@@ -152,39 +159,39 @@ class Documents:
         """
         found = self._found(file, cube, actor)
         reason = check_text("reason", reason, 1000)
-        scope = self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             rows.delete(change, now, reason)
-        self._handles.settle()
+        self._context.wait_indexed()
         return self._found(file, found.cube, actor)
 
     def erase(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Remove a file, its bytes and passages and all that was made of them, for good. Raises: NotFound."""
         found = self._found(file, cube, actor)
-        scope = self._handles.scoping([found.cube], actor, embeds=False, right=Right.WRITE)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check([found.cube], actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
             now = files.require(change.connection, [change.cube], found.id)
             parts = [row.item_id for row in files.parts(change.connection, now.id)]
             receipt = erase.erase(change, parts, file_ids=[now.id])
-        self._handles.purge()
-        return erase.find(self._handles.ledger, receipt.id) or receipt
+        self._purge()
+        return erase.find(self._context.ledger, receipt.id) or receipt
 
     def _found(self, file: Json, cube: str | None, actor: str) -> StoredFile:
-        self._handles.check_open()
+        self._context.lifecycle.check_open()
         file = check_name("file", file, 64)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             found = files.require_document(connection, file)
             [found] = files.shown(connection, [found])
-        readable = self._handles.readable(check_name("actor", actor, 128))
+        readable = self._context.scopes.readable(check_name("actor", actor, 128))
         if readable is not None and found.cube not in readable:
             raise files.unknown(file)  # as if there were none
-        if found.cube not in self._handles.scoping([cube or found.cube], actor, embeds=False).cubes:
+        if found.cube not in self._context.scopes.check([cube or found.cube], actor, embeds=False).cubes:
             raise NotFound("file", file, f"Cube {cube!r} has none of this id.")
         return found
 
     def _unindexed(self) -> int:
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             return sum(outbox.count(connection, target) for target in outbox.TARGETS)
 
 
@@ -257,26 +264,26 @@ def _too_large(size: int, most: int) -> InvalidInput:
 class Images:
     """The images of an installation; each belongs to the message it came with, and is erased with it."""
 
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def of(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Sequence[StoredFile]:
         """Return the images of a message. Raises: NotFound."""
-        scope = self._handles.scoping_item(item, cube, actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
             items.require(connection, scope.cubes, item)
             return tuple(pictures.of_item(connection, scope.cubes[0], item))
 
     def get(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
         """Return what is known of an image: its state, name, size and day. Raises: NotFound."""
-        self._handles.check_open()
-        file, readable = check_name("file", file, 64), self._handles.readable(check_name("actor", actor, 128))
-        with self._handles.ledger.read() as connection:
+        self._context.lifecycle.check_open()
+        file, readable = check_name("file", file, 64), self._context.scopes.readable(check_name("actor", actor, 128))
+        with self._context.ledger.read() as connection:
             of = pictures.cube_of(connection, file)
         if of is None or cube not in (None, of) or (readable is not None and of not in readable):
             raise NotFound("image", file)
-        scope = self._handles.scoping([of], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([of], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             found = pictures.find(connection, scope.cubes[0], file)
         if found is None:  # erased meanwhile
             raise NotFound("image", file)
@@ -285,7 +292,7 @@ class Images:
     def content(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> bytes:
         """Return an image's bytes as they came. Raises: NotFound."""
         found = self.get(file, cube=cube, actor=actor)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             return files.content(connection, found.id)
 
     def description(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item | None:
@@ -294,7 +301,7 @@ class Images:
         Raises: NotFound.
         """
         found = self.get(file, cube=cube, actor=actor)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             named = [str(item)] if (item := found.info.get("description")) else []
             state = next(iter(items.current(connection, [found.cube], named).values()), None)
         return None if state is None or state.status is Status.DELETED else state

@@ -16,9 +16,8 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.errors import ConnectionLost, InvalidInput
-from memos.kernel.context import Known
+from memos.kernel.context import Context
 from memos.memcube.ledger import events as rows
-from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.events import Wanted
 from memos.reader.arguments import seconds_of, within
 
@@ -39,23 +38,22 @@ class _Whose(NamedTuple):
 class Events:
     """The events of an installation's cubes."""
 
-    def __init__(self, ledger: Ledger, known: Known) -> None:
-        self._ledger = ledger
-        self._known = known
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def list(
         self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, after: int = 0, kinds: Sequence[str] = (),
         limit: int = 100,
     ) -> Events_:  # fmt: skip
         """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
-        self._known([cube], actor, Right.READ)
+        self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
         return self._seen(_Whose(cube, actor), lambda connection: rows.find(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Return the number of a cube's newest event. Raises: NotFound (cube)."""
-        self._known([cube], actor, Right.READ)
-        with self._ledger.read() as connection:
+        self._context.scopes.cubes_of([cube], actor, Right.READ)
+        with self._context.ledger.read() as connection:
             return rows.head(connection, cube)
 
     def follow(
@@ -73,10 +71,10 @@ class Events:
         Ends when `timeout_s` are over or `stop` is set; without either, never.
         Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
         """
-        self._known([cube], actor, Right.READ)
+        self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
         deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
-        with self._ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             head = rows.head(connection, cube)
         start = head if after is None else wanted.after
         return self._followed(_Whose(cube, actor), start, wanted, deadline, stop or threading.Event())
@@ -113,9 +111,9 @@ class Events:
 
     def _seen(self, whose: _Whose, read: Callable[[Connection], _Read]) -> _Read:
         """Return what is read if it may be seen after it was read: of what comes behind a revocation nothing is."""
-        with self._ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             found = read(connection)
-        self._known([whose.cube], whose.actor, Right.READ)
+        self._context.scopes.cubes_of([whose.cube], whose.actor, Right.READ)
         return found
 
 

@@ -12,14 +12,13 @@ from typing import Annotated
 
 from memos.core.identities import Right
 from memos.core.ports import ChatRequest
-from memos.core.settings import RecallSettings
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import BackendUnavailable, UnfitAnswer
 from memos.kernel.chat.prompting import request_of
 from memos.kernel.chat.results import Question, Recalled
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.kernel.local_models import Activations
-from memos.llm.client import Asker
+from memos.kernel.models import Models
 from memos.llm.usage import Call, Meter
 from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube import prompt_prefix as prefix_text
@@ -68,27 +67,24 @@ class Warmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Kv:
-    """Activation memory of an installation; `asker` answers in chats, `room` is how many tokens prefixes may have."""
+class KvService:
+    """Activation memory of an installation: what its prompts begin with, and the KV that models keep of it."""
 
-    handles: Handles
+    context: Context
     activations: Activations
-    asker: Callable[[], Asker | None]
-    recall: RecallSettings
-    room: int
+    models: Models
     wake: Callable[[], None]
-    check_admin: Callable[[str], None]
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> CubePrefix:
         """Return the memories that prompts of a cube begin with. Raises: NotFound, PermissionDenied."""
-        scope = self.handles.scoping([cube], actor, embeds=False)
+        scope = self.context.scopes.check([cube], actor, embeds=False)
         [cube] = scope.cubes
-        now = self.handles.clock.now()
-        with self.handles.ledger.read() as connection:
+        now = self.context.clock.now()
+        with self.context.ledger.read() as connection:
             rows = prefix_rows.of(connection, cube)
             states = items.with_sources(connection, [cube], [row.item for row in rows])
-            part = prefix_text.read(connection, cube, now, self.room, marks=True)
+            part = prefix_text.read(connection, cube, now, self.context.settings.prefix_room, marks=True)
         there = {} if part is None else {item.id: number for number, item in part.shown}
         entries = tuple(
             PrefixEntry(
@@ -103,11 +99,11 @@ class Kv:
             if tiers:
                 kept[str(tiers[0])] = kept.get(str(tiers[0]), 0) + 1
         tokens, text = (0, "") if part is None else (part.tokens, part.section)
-        return CubePrefix(cube, entries, tokens, self.room, text, kept)
+        return CubePrefix(cube, entries, tokens, self.context.settings.prefix_room, text, kept)
 
     def stats(self, *, actor: str = LOCAL_OWNER) -> KvStats:
         """Return what is kept of all cubes, for admins. Raises: PermissionDenied."""
-        self.check_admin(actor)
+        self.context.scopes.check_admin(actor)
         return self.activations.stats()
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
@@ -115,7 +111,7 @@ class Kv:
 
         Raises: NotFound, PermissionDenied.
         """
-        with self.handles.changing(self.handles.scoping([cube], actor, right=Right.WRITE)) as change:
+        with self.context.change(self.context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             [task] = tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
         self.wake()
         return task
@@ -125,7 +121,7 @@ class Kv:
 
         Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
         """
-        [cube] = self.handles.scoping([cube], actor).cubes
+        [cube] = self.context.scopes.check([cube], actor).cubes
         return self._warmed(cube, Meter("warm", cube=cube))
 
     def drop(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
@@ -133,7 +129,7 @@ class Kv:
 
         It is computed again when it is needed. Raises: NotFound, PermissionDenied, BackendUnavailable.
         """
-        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.WRITE).cubes
+        [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.WRITE).cubes
         return self.activations.forget([cube])
 
     def verify(self, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
@@ -141,7 +137,7 @@ class Kv:
 
         Raises: PermissionDenied.
         """
-        self.check_admin(actor)
+        self.context.scopes.check_admin(actor)
         return tuple(self.activations.verify())
 
     def job(self) -> Job:
@@ -153,14 +149,14 @@ class Kv:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 
         run.go_on()
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             there = bool(prefix_rows.of(connection, run.task.cube))
-        if not there or not self.room:  # it went, or settings did
+        if not there or not self.context.settings.prefix_room:  # it went, or settings did
             return
         # One at a time: the other workers are for what changes prefixes, and for everything else.
         if not self._one.acquire(blocking=False):
             with run.finishing() as connection:
-                now = self.handles.clock.now()
+                now = self.context.clock.now()
                 later = replace(prefix_rows.warm_task(), not_before=now + _LATER)
                 tasks.enqueue(connection, run.task.cube, [later], now)
             return
@@ -170,15 +166,17 @@ class Kv:
             self._one.release()
 
     def _warmed(self, cube: str, meter: Meter) -> Warmed:
-        asker = self.asker()
-        if asker is None or not self.room:
+        asker = self.models.chat
+        if asker is None or not self.context.settings.prefix_room:
             raise BackendUnavailable(
                 "No model keeps what prompts begin with. Where this installation is opened, by a server if one runs, "
                 "set MEMOS_CHAT_MODEL__MODEL to local:PATH, or MEMOS_CHAT_MODEL__PREFIX_CACHE (docs/activation.md).",
                 permanent=True,
             )
-        with self.handles.ledger.read() as connection:
-            part = prefix_text.read(connection, cube, self.handles.clock.now(), self.room, marks=True)
+        with self.context.ledger.read() as connection:
+            part = prefix_text.read(
+                connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=True
+            )
         began = time.perf_counter()
         with suppress(UnfitAnswer):  # an answer of one token is cut off
             asker.talk(self._request(cube, part), meter=meter)
@@ -188,4 +186,6 @@ class Kv:
         """Return a request that begins as chats of the cube do, and is otherwise as short as can be."""
         recalled = Recalled("", 0, (), False, prefix=part)
         question = Question("?", max_tokens=1)
-        return request_of(question, recalled, (), self.recall.position, self.handles.limits, cube=cube)
+        return request_of(
+            question, recalled, (), self.context.settings.recall.position, self.context.settings.limits, cube=cube
+        )

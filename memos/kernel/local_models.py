@@ -11,30 +11,87 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from memos.backends.local.torch_threads import let_threads_sleep
 from memos.core.clock import Clock
-from memos.core.kv_cache import KvShape
+from memos.core.kv_cache import Fill, KvShape
+from memos.core.lora import Lending
 from memos.core.ports import ChatModel
 from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
-from memos.errors import BackendUnavailable, InvalidInput, NotFound
+from memos.errors import BackendUnavailable, NotFound
 from memos.kernel.adapters.serving import AdapterLending
 from memos.memcube.activation.blocks import COMPACT, Array, Block, Tier, fingerprint_of
 from memos.memcube.activation.prefill import Prefill
-from memos.memcube.activation.store import BlockStore, KvStats
+from memos.memcube.activation.store import BlockStore, Device, KvStats
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.parametric import forgetting
 
-if TYPE_CHECKING:
-    from memos.backends.local.loading import Loaded
-
 FOLDER = "activation"
 # Who erases elsewhere does not wait for this process; what is left here is found by nobody who does not send it.
 _LOOK_S = 10.0
+
+
+class LoadedModel(Protocol):
+    """A model in this process."""
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """What decides how the model's KV looks."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """The type of the numbers of its KV."""
+        ...
+
+    @property
+    def chunk_blocks(self) -> int:
+        """Blocks that are computed at once."""
+        ...
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """The shape of a block's KV."""
+        ...
+
+    @property
+    def unusable(self) -> str | None:
+        """Why no KV is kept of it, None if it is."""
+        ...
+
+    @property
+    def turns(self) -> Any:
+        """Lets callers take turns."""
+        ...
+
+    @property
+    def adapters(self) -> Any:
+        """The adapters that it has."""
+        ...
+
+    @property
+    def base(self) -> str:
+        """The SHA-256, in hexadecimal, of what an adapter is trained for."""
+        ...
+
+
+class LocalBackend(Protocol):
+    """What opens models in this process."""
+
+    def load(self, settings: ChatSettings, remembered: Path | None) -> LoadedModel:
+        """Load a model. Raises: InvalidInput, BackendUnavailable."""
+        ...
+
+    def chat_model(self, loaded: Any, settings: ChatSettings, fill: Fill | None, adapters: Lending) -> ChatModel:
+        """Return the chat model of a loaded one."""
+        ...
+
+    def device(self, loaded: Any) -> Device | None:
+        """Return the memory of the GPU that a loaded model is on, None on a processor."""
+        ...
 
 
 class Activations:
@@ -43,13 +100,16 @@ class Activations:
     Files are kept in `home`, which is None where no folder is this process's own: then there is no disk tier.
     """
 
-    def __init__(self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, settings: ActivationSettings, home: Path | None, backend: LocalBackend
+    ) -> None:
         self._ledger, self._clock, self._settings = ledger, clock, settings
+        self._backend = backend
         self._folder = None if home is None else home / FOLDER
         self._adapters = None if home is None else home / forgetting.FOLDER
         self._lock = threading.Lock()
         self._store: BlockStore | None = None
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, LoadedModel] = {}
         # One for all that ask it: they take turns.
         self._models: dict[ChatSettings, ChatModel] = {}
         self._closed = False
@@ -58,23 +118,15 @@ class Activations:
     def model(self, settings: ChatSettings) -> ChatModel:
         """Return the model that `local:` names. Raises: InvalidInput (the extra, the model), BackendUnavailable."""
         assert settings.local is not None
-        let_threads_sleep()
-        try:
-            from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`
-            from memos.backends.local.model import LocalModel  # noqa: PLC0415 - the extra `local`
-        except ImportError as error:
-            raise InvalidInput(
-                "model", f"{settings.model} needs the extra `local`: pip install '.[local]' in the clone"
-            ) from error
         with self._lock:
             if (known := self._models.get(settings)) is not None:
                 return known
             loaded = self._loaded.get(settings.local)
             if loaded is None:
-                loaded = self._loaded[settings.local] = load(settings.local, remembered=self.remembered)
+                loaded = self._loaded[settings.local] = self._backend.load(settings, self.remembered)
             lending = AdapterLending(self._ledger, self._adapters, partial(self._fill_of, loaded))
             fill = self._fill_of(loaded)
-            return self._models.setdefault(settings, LocalModel(loaded, settings, fill, lending))
+            return self._models.setdefault(settings, self._backend.chat_model(loaded, settings, fill, lending))
 
     @property
     def remembered(self) -> Path | None:
@@ -188,12 +240,8 @@ class Activations:
         if store is not None:
             store.close()
 
-    def _new_store(self, loaded: Loaded | None) -> BlockStore:
-        device = None
-        if loaded is not None and loaded.model.device.type != "cpu":
-            from memos.backends.local.kv_buffer import TorchDevice  # noqa: PLC0415 - the extra `local`
-
-            device = TorchDevice(loaded.model.device, loaded.model.dtype)
+    def _new_store(self, loaded: LoadedModel | None) -> BlockStore:
+        device = None if loaded is None else self._backend.device(loaded)
         budgets = {
             Tier.DEVICE: self._settings.device_bytes,
             Tier.HOST: self._settings.host_bytes,
@@ -221,15 +269,15 @@ class Activations:
             with loaded.turns():
                 loaded.adapters.keep_only(is_there)
 
-    def _fill_of(self, loaded: Loaded, adapter: str = "base") -> Prefill | None:
+    def _fill_of(self, loaded: LoadedModel, adapter: str = "base") -> Prefill | None:
         """Return what fills prompts of a model under an adapter, by its digest; None where nothing is kept."""
         if loaded.unusable is not None or self._closed:
             return None
         self._store = self._store or self._new_store(loaded)
-        on_device = loaded.model.device.type != "cpu"
-        return Prefill(self._shape_of(loaded, adapter), self._store, Tier.DEVICE if on_device else Tier.HOST)
+        tier = Tier.HOST if self._backend.device(loaded) is None else Tier.DEVICE
+        return Prefill(self._shape_of(loaded, adapter), self._store, tier)
 
-    def _shape_of(self, loaded: Loaded, adapter: str = "base") -> KvShape:
+    def _shape_of(self, loaded: LoadedModel, adapter: str = "base") -> KvShape:
         """Return how the model's KV looks here; what is near something and what is it never have the same keys."""
         form = {} if self._settings.disk_form == "exact" else {"disk": self._settings.disk_form}
         dtype = f"{loaded.dtype}{COMPACT}" if form else loaded.dtype

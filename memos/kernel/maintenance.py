@@ -1,23 +1,29 @@
-"""Keeps an installation whole: verification, backups, rebuilt indexes, finished erasures, and the jobs for it."""
+"""`MemOS.maintenance`: verification, backups, rebuilt indexes and finished erasures of a whole installation."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from memos.core.types import Difference, VerifyReport
+import sqlalchemy as sa
+
+from memos.core.identities import Right
+from memos.core.types import LOCAL_OWNER, Difference, EraseReceipt, VerifyReport
 from memos.errors import BackendUnavailable, IntegrityError, NotFound, shown
-from memos.kernel.opening import Parts
+from memos.kernel.adapters.serving import AdapterRemoval
+from memos.kernel.context import Context
+from memos.kernel.opening import OpenedInstallation
 from memos.memcube import erasure as erase
 from memos.memcube import verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
-from memos.memcube.indexing.projection import Projection
+from memos.memcube.backup.backups import KnownBackup
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger import segments as tiers
@@ -35,96 +41,189 @@ Progress = Callable[[int, int], None]
 log = logging.getLogger("memos.upkeep")
 
 
-class Upkeep:
-    """What is done to the stores of one open installation as a whole; it checks no scope."""
+class Maintenance:
+    """What is done to the stores of one open installation as a whole."""
 
-    def __init__(self, parts: Parts, vector: Projection, graph: Projection) -> None:
-        self._parts = parts
-        self._projections = (vector, graph)
-        self.repair = Repair(
-            parts.ledger, {"vector": parts.vector, "graph": parts.graph}, {"vector": vector, "graph": graph}
+    def __init__(
+        self,
+        context: Context,
+        installation: OpenedInstallation,
+        removal: AdapterRemoval,
+        start_background: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._installation = installation
+        self._removal = removal
+        self._start_background = start_background
+        indexes = context.indexes
+        self._repair = Repair(
+            context.ledger,
+            {"vector": installation.vector, "graph": installation.graph},
+            {"vector": indexes.vector, "graph": indexes.graph},
         )
         self._purging = threading.Lock()
         self._look_at = 0.0
         self._ask_at = 0.0
 
-    def jobs(self) -> list[Job]:
-        """Return the tasks about the whole installation."""
-        return [Job("verify", self._verify, budgeted=False), Job("backup", self._back_up, budgeted=False)]
+    def verify(
+        self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
+    ) -> VerifyReport:
+        """Compare the ledger with itself and with both indexes.
 
-    def cubes(self) -> tuple[str, ...]:
-        """Return the ids of all cubes."""
-        with self._parts.ledger.read() as connection:
-            return tuple(verify.cube_ids(connection))
+        Args:
+            cubes: Cubes to compare; None compares the whole installation, with KV blocks and adapters, for admins.
+            actor: Who asks.
+            repair: Bring the indexes back to what the ledger says, and remove damaged KV blocks.
 
-    def verify(self, cubes: tuple[str, ...], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Compare the ledger with itself and both indexes; with `strangers` also what no cube is of, KV and adapters.
-
-        KV is computed again, adapters have to be trained again.
+        Raises:
+            NotFound: A cube does not exist, or the actor may not see it.
+            PermissionDenied: The actor is not an admin and names no cubes.
         """
-        report = self.repair.verify(cubes, repair=repair, strangers=strangers)
-        damaged = self._parts.activations.verify() if strangers else []
-        harmed = forgetting.differences(self._parts.ledger, self._parts.adapters) if strangers else []
-        told = [
-            Difference("parametric", "damaged", id_, f"{what}; it answers nothing: train again") for id_, what in harmed
-        ]
-        if repair:  # blocks are removed, which is all there is to repair
-            report = replace(report, repaired=report.repaired + len(damaged))
-        else:
-            told += [Difference("activation", "damaged", key, "is removed; it is computed again") for key in damaged]
-        return replace(report, differences=(*report.differences, *told))
+        if cubes is not None:
+            return self._verify(self._context.scopes.check(cubes, actor).cubes, repair=repair, strangers=False)
+        if not (every := self._every_cube(actor)):
+            return VerifyReport(0, {}, (), 0)
+        return self._verify(self._context.scopes.check(every, actor).cubes, repair=repair, strangers=True)
 
-    def reembed(self, on_progress: Progress | None) -> int:
-        """Give every cube vectors of the configured embedder; return how many items. Raises: BackendUnavailable."""
-        every, parts = self.cubes(), self._parts
-        parts.check_space()
-        parts.ledger.renew_hold()
-        with parts.ledger.write() as connection:
+    def reindex(
+        self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, on_progress: Progress | None = None
+    ) -> int:
+        """Rebuild both indexes of these cubes from the ledger and return the number of items.
+
+        Raises:
+            BackendUnavailable: An index is out of reach, or the disk is full.
+        """
+        scopes = self._context.scopes
+        scope = scopes.check(self._every_cube(actor) if cubes is None else cubes, actor, right=Right.OWN)
+        self._context.lifecycle.check_space()
+        return self._repair.reindex(scope.cubes, on_progress)
+
+    def reembed(self, *, actor: str = LOCAL_OWNER, on_progress: Progress | None = None) -> int:
+        """Give every cube vectors of the configured embedder and return the number of items. For admins.
+
+        The old vectors stay until the new ones are complete; an interrupted run continues at the next open.
+
+        Raises:
+            BackendUnavailable: An index is out of reach, or the disk is full.
+        """
+        context = self._context
+        context.scopes.check_admin(actor)
+        context.scopes.forget()
+        context.lifecycle.check_space()
+        context.ledger.renew_hold()
+        every = self._cube_ids()
+        with context.ledger.write() as connection:
             for cube in every:
-                cube_rows.set_fingerprint(connection, cube, parts.embedder.fingerprint)
+                cube_rows.set_fingerprint(connection, cube, context.scopes.fingerprint)
             for cube, segments in tiers.forget_vectors(connection).items():
-                tiers.remake(connection, cube, segments, parts.clock.now())
-        count = self.repair.reindex(every, on_progress)
-        self.use_my_vectors()
+                tiers.remake(connection, cube, segments, context.clock.now())
+        count = self._repair.reindex(every, on_progress)
+        self.use_current_embedder()
+        context.scopes.forget()
+        self._start_background()
         return count
 
-    def catch_up(self, on_progress: Progress | None) -> None:
-        """Have both indexes show everything the ledger has. Raises: BackendUnavailable."""
+    def check_ready(self) -> None:
+        """Raise BackendUnavailable unless the installation is open and the ledger answers."""
+        self._context.lifecycle.check_open()
+        with self._context.ledger.read() as connection:
+            connection.scalar(sa.select(1))
+
+    def catch_up(self, *, on_progress: Progress | None = None) -> None:
+        """Wait until both indexes show everything the ledger has.
+
+        Raises:
+            BackendUnavailable: An index is out of reach.
+        """
+        self._context.lifecycle.check_open()
 
         def waiting() -> int:
-            with self._parts.ledger.read() as connection:
+            with self._context.ledger.read() as connection:
                 return sum(outbox.count(connection, target) for target in outbox.TARGETS)
 
         total = waiting()
-        self.repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
+        self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
 
-    def backup(self, folder: Path, on_progress: Progress | None = None) -> Manifest:
-        """Write a backup of one moment. Raises: Conflict, InvalidInput, PermissionDenied, BackendUnavailable."""
-        parts = self._parts
+    def finish_erasures(self) -> None:
+        """Finish now what erasures left to the background.
+
+        Raises:
+            BackendUnavailable: A store is out of reach.
+        """
+        self._context.lifecycle.check_open()
+        self.purge()
+
+    def backup(self, folder: str | Path, *, on_progress: Progress | None = None) -> Manifest:
+        """Write a backup of one moment into a new folder while work goes on. Its files hold memory text.
+
+        Raises:
+            Conflict: The folder holds something.
+            InvalidInput, PermissionDenied: The folder cannot be used.
+            BackendUnavailable: The disk is full.
+        """
+        self._context.lifecycle.check_open()
+        installation = self._installation
         with self._purging:  # until its moment is written, a purge could not empty the ledger's log
-            return backups.back_up(parts.ledger, folder, parts.clock, on_progress, apart_from=parts.home)
+            return backups.back_up(
+                installation.ledger, Path(folder), installation.clock, on_progress, apart_from=installation.home
+            )
+
+    def backups(self) -> tuple[KnownBackup, ...]:
+        """Return the backups that were made and not forgotten, oldest first."""
+        self._context.lifecycle.check_open()
+        return tuple(backups.known(self._context.ledger))
+
+    def forget_backup(self, folder: str | Path) -> None:
+        """Leave a backup that no longer exists out of later receipts.
+
+        Raises:
+            NotFound: No such backup is known.
+            Conflict: The backup is still there.
+        """
+        self._context.lifecycle.check_open()
+        backups.forget(self._context.ledger, Path(folder))
+
+    # What the background does
+
+    def jobs(self) -> list[Job]:
+        """Return the tasks about the whole installation."""
+        return [Job("verify", self._run_verify, budgeted=False), Job("backup", self._run_backup, budgeted=False)]
+
+    def start(self) -> None:
+        """Bring the indexes to what the ledger says, as far as a crash or another embedder left them behind."""
+        self.use_current_embedder()
+        self._repair.lost_writes()
 
     def purge(self) -> None:
         """Finish erasures that are not finished yet. Raises: BackendUnavailable."""
-        parts = self._parts
-        if not erase.unfinished(parts.ledger):
+        ledger, indexes = self._context.ledger, self._context.indexes
+        if not erase.unfinished(ledger):
             return
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
-            self.use_my_vectors()
-            purge(parts.ledger, Purgeable(self._projections, parts.files, parts.forget_caches, parts.take_back))
+            self.use_current_embedder()
+            projections = (indexes.vector, indexes.graph)
+            purge(
+                ledger,
+                Purgeable(projections, self._installation.files, self._forget_caches, self._removal.unload_stale),
+            )
+
+    def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
+        """Purge what an erasure left in files and logs, and return its receipt as it stands then."""
+        self.purge()
+        return erase.find(self._context.ledger, receipt.id) or receipt
 
     def purge_if_due(self) -> None:
         """Finish erasures; one that waits for servers alone is tried from time to time, and holds up nothing else.
 
         Raises: BackendUnavailable.
         """
-        if time.monotonic() < self._ask_at and waits_for_servers(self._parts.ledger):
+        if time.monotonic() < self._ask_at and waits_for_servers(self._context.ledger):
             return
         try:
             self.purge()
         except BackendUnavailable as error:
-            if not waits_for_servers(self._parts.ledger):
+            if not waits_for_servers(self._context.ledger):
                 raise
             log.warning("%s", error)
             self._ask_at = time.monotonic() + _ASK_AGAIN_S
@@ -134,43 +233,82 @@ class Upkeep:
 
         Raises: BackendUnavailable.
         """
-        if self._parts.ledger.is_sqlite or time.monotonic() < self._look_at:
+        if self._context.ledger.is_sqlite or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
-        self._parts.forget_adapters(())
+        self._removal.forget(())
 
-    def use_my_vectors(self) -> None:
+    def use_current_embedder(self) -> None:
         """Let the vectors of the configured embedder be the only ones."""
-        self._parts.generations.use()
-        self._parts.generations.remove_others()
+        self._installation.generations.use()
+        self._installation.generations.remove_others()
 
     def optimise(self) -> None:
         """Build graphs for fast search when enough was written since."""
-        vector = self._parts.building
+        vector = self._installation.building
         if vector is None:
             return
         # By a share of what is there, so that all builds together stay within a few times the last one.
-        least = max(self._parts.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE)
+        least = max(self._context.settings.index.optimise_after, vector.optimised() // _BUILD_SHARE)
         if vector.unoptimised() >= least:
             vector.optimise()
 
-    def _verify(self, run: Run) -> None:
+    def _every_cube(self, actor: str) -> tuple[str, ...]:
+        self._context.scopes.check_admin(actor)
+        return self._cube_ids()
+
+    def _cube_ids(self) -> tuple[str, ...]:
+        with self._context.ledger.read() as connection:
+            return tuple(verify.cube_ids(connection))
+
+    def _verify(self, cubes: tuple[str, ...], *, repair: bool, strangers: bool) -> VerifyReport:
+        """Compare cubes; with `strangers` also what belongs to no cube, KV blocks and adapters."""
+        report = self._repair.verify(cubes, repair=repair, strangers=strangers)
+        installation = self._installation
+        damaged = installation.activations.verify() if strangers else []
+        harmed = forgetting.differences(installation.ledger, installation.adapters) if strangers else []
+        told = [
+            Difference("parametric", "damaged", id_, f"{what}; it answers nothing: train again") for id_, what in harmed
+        ]
+        if repair:  # blocks are removed, which is all there is to repair
+            report = replace(report, repaired=report.repaired + len(damaged))
+        else:
+            told += [Difference("activation", "damaged", key, "is removed; it is computed again") for key in damaged]
+        return replace(report, differences=(*report.differences, *told))
+
+    def _forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
+        """Drop cached texts, vectors, answers, KV and adapters after an erasure in these cubes.
+
+        Return by cube how many files and bytes of adapters and blocks of KV were removed.
+        """
+        installation = self._installation
+        installation.embedder.forget()
+        installation.askers.forget()
+        removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
+        for gone in self._removal.forget(erased_in):  # before models are asked which they still may have
+            if gone.cube in removed:
+                removed[gone.cube] += Counter(adapter_files=gone.files, adapter_bytes=gone.size_bytes)
+        for cube, counts in removed.items():
+            counts["kv_blocks"] = installation.activations.forget([cube])
+        return removed
+
+    def _run_verify(self, run: Run) -> None:
         """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""
-        cubes = self.cubes()
+        cubes = self._cube_ids()
         wrong = []
         for done, cube in enumerate(cubes):
             run.go_on(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
-                if not self.verify((cube,), repair=False, strangers=False).clean:
+                if not self._verify((cube,), repair=False, strangers=False).clean:
                     wrong.append(cube)
         if wrong:
             raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
 
-    def _back_up(self, run: Run) -> None:
+    def _run_backup(self, run: Run) -> None:
         """Write a backup into the folder of backups, and remove the oldest beyond those to keep."""
         run.go_on()
-        settings = self._parts.settings.upkeep
+        settings = self._context.settings.upkeep
         if settings.backup_folder is not None:
             attempt = f"{run.task.id}-{run.task.attempts}"  # one that was cut off leaves its folder
-            self.backup(settings.backup_folder / backups.periodic_name(self._parts.clock.now(), attempt))
-            backups.keep_newest(self._parts.ledger, settings.backup_folder, settings.backups_kept)
+            self.backup(settings.backup_folder / backups.periodic_name(self._context.clock.now(), attempt))
+            backups.keep_newest(self._context.ledger, settings.backup_folder, settings.backups_kept)

@@ -1,56 +1,50 @@
-"""Takes in what is said: checks it, reads it roughly and stores it in one transaction; knows no search."""
+"""`MemOS.memories`: memories are stored, read, corrected, deleted and erased."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from memos.core.filters import And, Condition, Node, Op, fields_of, parse
+from memos.core.identities import Right
 from memos.core.ports import ImageSource
-from memos.core.settings import ImageSettings
-from memos.core.telemetry import StageClock
-from memos.core.text.validation import check_name
-from memos.core.types import AddReceipt, Draft, ExtractionRecord, Item, Json, Mode, Scope, Status
+from memos.core.telemetry import Listeners
+from memos.core.text.validation import check_name, check_text
+from memos.core.types import (
+    DEFAULT_CUBE,
+    LOCAL_OWNER,
+    AddReceipt,
+    Draft,
+    EraseReceipt,
+    ExtractionRecord,
+    FeedbackReceipt,
+    Item,
+    Json,
+    Mode,
+    Scope,
+    Status,
+    Version,
+)
 from memos.errors import NotFound
-from memos.kernel.context import Handles
+from memos.kernel.context import Context, retry_read
+from memos.kernel.feedback import correct
+from memos.kernel.maintenance import Maintenance
+from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
-from memos.memcube import changes
+from memos.memcube import changes, documents
+from memos.memcube import erasure as erase
 from memos.memcube import images as pictures
 from memos.memcube.changes import Request
 from memos.memcube.ledger import items, reading
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.retraction import withdraw
 from memos.reader import messages as fast
-from memos.reader.arguments import info_of, member_of, plain, tags_of, within
+from memos.reader.arguments import edits_of, ids_of, info_of, member_of, plain, tags_of, version_of, within
+from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import read_messages, read_tools
-
-# `MemOS.read_finely` and what was read by what: has stored messages read into facts, and tells the records of it.
-
-
-class FineReading:
-    """Fine reading of one open installation, as callers ask for it."""
-
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
-
-    def want(self, scope: Scope, conversation: str | None) -> tuple[str, ...]:
-        """Have what never was read finely, of a conversation or of the cube; return the tasks. Raises: NotFound."""
-        with self._handles.changing(scope) as change:
-            connection, cube = change.connection, change.cube
-            if conversation is not None and not reading.is_conversation(connection, cube, conversation):
-                raise NotFound("conversation", conversation, "See what there is with `memos list`.")
-            return tuple(reading.want_all(connection, cube, conversation, change.now))
-
-    def records(self, item: str, scope: Scope) -> tuple[ExtractionRecord, ...]:
-        """Return what read a message, or what a derived item was read by, oldest first. Raises: NotFound."""
-        with self._handles.ledger.read() as connection:
-            items.require(connection, scope.cubes, item)
-            return tuple(reading.records(connection, item))
-
-
-# A cube's memories one after the other, or page by page with how many there are; knows no search.
 
 LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 """Statuses of items that are listed when a filter names none."""
@@ -83,6 +77,11 @@ def page(ledger: Ledger, scope: Scope, filter: Json, limit: int, offset: int) ->
     return Page(tuple(replace(item, sources=sources.get(item.id, ())) for item in found), total)
 
 
+Items = list[Item]  # `list` is a method below
+Versions = list[Version]
+Drafts = list[Draft]
+
+
 class _Wanted(NamedTuple):
     """Which items, and which of them; deleted ones only when the filter names status."""
 
@@ -100,62 +99,308 @@ class _Wanted(NamedTuple):
         return cls(node, limit, offset)
 
 
-class Adding:
-    """`MemOS.add` of one open installation."""
+class Memories:
+    """The memories of an installation: stored, read, corrected, deleted and erased."""
 
     def __init__(
-        self, handles: Handles, short_capacity: int, images: ImageSettings, source: ImageSource | None
+        self,
+        context: Context,
+        maintenance: Maintenance,
+        search: SearchService,
+        short_capacity: int,
+        listeners: Listeners,
+        web_images: ImageSource | None,
     ) -> None:
-        self._handles = handles
-        self._images = images
-        self._source = source
+        self._context = context
+        self._maintenance = maintenance
+        self._search = search
         self._short_capacity = short_capacity
+        self._listeners = listeners
+        self._web_images = web_images
 
-    def add(  # noqa: PLR0913 - what `MemOS.add` takes
+    def add(  # noqa: PLR0913 - the wire contract names them all
         self,
         messages: Json,
-        scope: Scope,
         *,
-        conversation: str | None,
-        tags: Sequence[str],
-        info: Mapping[str, Json] | None,
-        idempotency_key: str | None,
-        tools: Json = None,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        conversation: str | None = None,
+        tags: Sequence[str] = (),
+        info: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
         mode: str = Mode.ROUGH,
-        clock: StageClock | None = None,
+        tools: Json = None,
     ) -> AddReceipt:
-        """Store messages, and have them read finely later. Raises: InvalidInput, Conflict, BackendUnavailable."""
-        limits, masking, clock = self._handles.limits, self._handles.masking(scope), clock or StageClock()
-        finely = member_of("mode", mode, Mode) is Mode.FINE
-        with clock.stage("read"):
-            # Before anything is checked, so that no error shows what must not be shown either. What a request is
-            # known by again is a salted digest of it as it was given.
-            given, said = (messages, tags, info, tools), masking.messages(messages, limits.messages_per_add)
-            tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
-            conversation = None if conversation is None else check_name("conversation", conversation)
-            key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
-            drafts = self.read(said, scope, tags, info)
-            defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), limits)
-            request = None if key is None else _request(key, conversation, *given)
-            conversation = None if conversation is None else masking.name("conversation", conversation)
-        with clock.stage("store"), self._handles.changing(scope) as change:
-            receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
-            remember_tools(change, defined, drafts, receipt)
-            pictures.store(change, drafts, receipt)
-            if finely:
-                found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
-                receipt = replace(receipt, task=found[0] if found else None)
-            if not receipt.replayed:
-                masking.record(change)
-        with clock.stage("index"):
-            indexed = self._handles.settle()
+        """Store a string, a message or a list of messages; they are committed and searchable when this returns.
+
+        A message id that the conversation has, or a repeated idempotency key, stores nothing twice.
+
+        Args:
+            messages: A text, a message as a mapping of `role` and `content`, or a list of messages.
+            cube: The cube to store them in.
+            actor: Who stores them.
+            conversation: The conversation they belong to.
+            tags: Tags of every item that is stored.
+            info: Further data of every item.
+            idempotency_key: A repeated call with the same key returns the first receipt.
+            mode: `fine` has the messages read into facts in the background; the receipt names the task.
+            tools: Definitions of the tools that were at hand, in OpenAI's shape.
+
+        Raises:
+            InvalidInput: An argument is not usable.
+            NotFound: The cube does not exist.
+            Conflict: The conversation has the message id with other content, or the key was used for another call.
+            BackendUnavailable: The disk is full, or a store is out of reach.
+        """
+        context = self._context
+        with self._listeners.call("add") as clock:
+            scope = context.scopes.check([cube], actor, right=Right.WRITE)
+            limits, masking = context.settings.limits, context.scopes.masking(scope)
+            finely = member_of("mode", mode, Mode) is Mode.FINE
+            with clock.stage("read"):
+                # Mask before checking, so that no error shows what must not be shown. A request is recognised by a
+                # salted digest of it as it was given.
+                given, said = (messages, tags, info, tools), masking.messages(messages, limits.messages_per_add)
+                tags, info = tags_of(masking.any("tags", tags)), info_of(masking.any("info", info), limits)
+                conversation = None if conversation is None else check_name("conversation", conversation)
+                key = None if idempotency_key is None else check_name("idempotency_key", idempotency_key)
+                drafts = self.read(said, scope, tags, info)
+                defined = read_tools(masking.any("tools", tools), context.clock.now(), limits)
+                request = None if key is None else _request(key, conversation, *given)
+                conversation = None if conversation is None else masking.name("conversation", conversation)
+            with clock.stage("store"), context.change(scope) as change:
+                receipt = changes.add(change, drafts, conversation, request, self._short_capacity)
+                remember_tools(change, defined, drafts, receipt)
+                pictures.store(change, drafts, receipt)
+                if finely:
+                    found = reading.want(change.connection, change.cube, receipt.item_ids, change.now)
+                    receipt = replace(receipt, task=found[0] if found else None)
+                if not receipt.replayed:
+                    masking.record(change)
+            with clock.stage("index"):
+                indexed = context.wait_indexed()
         return replace(receipt, indexed=indexed, masked=masking.masked)
 
-    def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> list[Draft]:
+    def update(
+        self,
+        item: str,
+        memory: str | None = None,
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
+        expected_version: int | None = None,
+        reason: str = "updated",
+        **fields: Any,
+    ) -> Item:
+        """Write an item's next version: other text, tags, info, key, value, confidence, tier, status or validity.
+
+        What is masked in it says so in its place, and the cube's event `mask` counts it by kind.
+        Raises: NotFound, Conflict (it is no longer at `expected_version`), InvalidInput.
+        """
+        scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
+        expected_version = None if expected_version is None else version_of("expected_version", expected_version)
+        masking = self._context.scopes.masking(scope)
+        given = masking.fields({**({} if memory is None else {"memory": memory}), **fields})
+        edits, reason = (
+            edits_of(given, self._context.settings.limits),
+            masking.text("reason", check_text("reason", reason, 1000)),
+        )
+        memory = edits.get("memory")
+        with self._context.change(scope) as change:
+            if memory is not None:
+                # What was read out of the old text must not stand for the new one.
+                before = items.require(change.connection, scope.cubes, item)
+                zone = ZoneInfo(scope.time_zone)
+                edits = {**fast.stated(memory, before.speaker, before.role, before.said_at, zone), **edits}
+            changes.update(change, item, expected_version, edits, reason)
+            masking.record(change)
+            if memory is not None:
+                withdraw(change, [item])
+        self._context.wait_indexed()
+        return self.get(item, cube=scope.cubes[0], actor=actor)
+
+    def feedback(
+        self,
+        text: str,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        speaker: str | None = None,
+        conversation: str | None = None,
+        item_ids: Sequence[str] = (),
+        chat_time: Json = None,
+    ) -> FeedbackReceipt:
+        """Take a correction in plain words ("no, I moved to Lyon in May") as the newest statement.
+
+        It is linked to `item_ids`, else to what a search finds; items whose key it matches with another value
+        become superseded. Raises: InvalidInput, NotFound.
+        """
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        ids = ids_of(item_ids, least=0)
+        conversation = None if conversation is None else check_name("conversation", conversation)
+        message: dict[str, Json] = {"role": "user", "content": text, "chat_time": chat_time}
+        if speaker is not None:
+            message["name"] = speaker
+        zone, masking = ZoneInfo(scope.time_zone), self._context.scopes.masking(scope)
+        conversation = None if conversation is None else masking.name("conversation", conversation)
+        message = masking.fields(message, "feedback")
+        read = read_messages([message], zone, self._context.clock.now(), self._context.settings.limits)
+        [draft] = fast.read(read, (FEEDBACK,), {}, zone)
+        for item_id in ids:
+            self.get(item_id, cube=cube, actor=actor)
+        related = ids or self._search.related(draft.memory, scope)
+        with self._context.change(scope) as change:
+            receipt = correct(change, draft, related, conversation, self._short_capacity)
+            masking.record(change)
+        return replace(receipt, indexed=self._context.wait_indexed(), masked=masking.masked)
+
+    def delete(
+        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        reason: str = "deleted",
+    ) -> tuple[str, ...]:  # fmt: skip
+        """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
+        ids = ids_of(item_ids)
+        scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
+            deleted = changes.delete(
+                change, ids, self._context.scopes.masking(scope).text("reason", check_text("reason", reason, 1000))
+            )
+            withdraw(change, [state.id for state in deleted])
+        self._context.wait_indexed()
+        return tuple(state.id for state in deleted)
+
+    def rollback(
+        self, item: str, to_version: int, *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        expected_version: int | None = None,
+    ) -> Item:  # fmt: skip
+        """Write a new version equal to an old one. Raises: NotFound, Conflict."""
+        scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
+        to_version = version_of("to_version", to_version)
+        expected_version = None if expected_version is None else version_of("expected_version", expected_version)
+        with self._context.change(scope) as change:
+            documents.check_rollback(change, item)
+            changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
+            withdraw(change, [item])
+        self._context.wait_indexed()
+        return self.get(item, cube=scope.cubes[0], actor=actor)
+
+    def erase(
+        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER, wait: bool = True
+    ) -> EraseReceipt:
+        """Remove items in every form, with what was derived from them; a receipt without content stays.
+
+        With `wait` it returns when files and logs are purged too, else the receipt says `purging` and the
+        background finishes. Raises: NotFound, InvalidInput, BackendUnavailable (rows gone, files still purging).
+        """
+        ids = ids_of(item_ids)
+        scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
+            receipt = erase.erase(change, ids)
+        return self._maintenance.finish_erasure(receipt) if wait else receipt
+
+    def erase_receipt(self, receipt_id: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
+        """Return an erasure's receipt as it stands now. Raises: NotFound."""
+        self._context.lifecycle.check_open()
+        readable = self._context.scopes.readable(check_name("actor", actor, 128))
+        receipt = erase.find(self._context.ledger, check_name("receipt", receipt_id, 64))
+        if receipt is None or (readable is not None and receipt.cube not in readable):
+            raise NotFound("receipt", receipt_id)
+        return receipt
+
+    @retry_read
+    def receipt(self, idempotency_key: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> AddReceipt:
+        """Return what the add with an idempotency key stored. Raises: NotFound (also when it was erased since)."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        key = check_name("idempotency_key", idempotency_key)
+        with self._context.ledger.read() as connection:
+            found = changes.receipt_of(connection, scope.cubes[0], key)
+        if found is None:
+            raise NotFound("add with the key", key)
+        return found
+
+    @retry_read
+    def get(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
+        """Return an item's current state with its sources. Raises: NotFound (also when deleted or erased)."""
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            state = items.require(connection, scope.cubes, item)
+            if state.status is Status.DELETED:
+                raise NotFound("item", item, "It is deleted; `memos rollback` brings it back.")
+            return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
+
+    @retry_read
+    def list(
+        self,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        filter: Mapping[str, Json] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Items:
+        """Return a cube's items that pass the filter, oldest first; deleted ones only when the filter names status."""
+        return listed(
+            self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
+        )
+
+    @retry_read
+    def page(
+        self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, filter: Mapping[str, Json] | None = None,
+        limit: int = 100, offset: int = 0,
+    ) -> Page:  # fmt: skip
+        """Return items as `list` does, the newest first, with sources, and how many there are. Raises: NotFound."""
+        return page(
+            self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset
+        )
+
+    @retry_read
+    def history(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Versions:
+        """Return every version of an item, deleted or not: who, when, why, before and after. Raises: NotFound."""
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            return items.history(connection, scope.cubes, item)
+
+    @retry_read
+    def derived(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Items:
+        """Return the items made out of an item, deleted ones not, by id: facts of a message. Raises: NotFound."""
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            items.require(connection, scope.cubes, item)
+            made = items.current(connection, scope.cubes, sorted(items.derived_from(connection, [item])))
+        return [made[id_] for id_ in sorted(made) if made[id_].status is not Status.DELETED]
+
+    @retry_read
+    def extractions(
+        self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
+    ) -> tuple[ExtractionRecord, ...]:
+        """Return what read a message into facts, or read a fact: patterns or a model with its answer, and when.
+
+        Raises: NotFound.
+        """
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            items.require(connection, scope.cubes, item)
+            return tuple(reading.records(connection, item))
+
+    def read_finely(
+        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
+    ) -> tuple[str, ...]:
+        """Have messages that were added roughly read into facts: those of a conversation, or all of a cube.
+
+        Returns the first task of each conversation; what was read finely is not read again. Raises: NotFound.
+        """
+        name = None if conversation is None else check_name("conversation", conversation)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        with self._context.change(scope) as change:
+            if name is not None and not reading.is_conversation(change.connection, change.cube, name):
+                raise NotFound("conversation", name, "See what there is with `memos list`.")
+            return tuple(reading.want_all(change.connection, change.cube, name, change.now))
+
+    def read(self, messages: Json, scope: Scope, tags: Sequence[str], info: Mapping[str, Json]) -> Drafts:
         """Return what would be stored of messages. Raises: InvalidInput."""
         zone = ZoneInfo(scope.time_zone)
-        images = ImageParts(self._images, self._source)
-        read = read_messages(messages, zone, self._handles.clock.now(), self._handles.limits, images)
+        images = ImageParts(self._context.settings.images, self._web_images)
+        read = read_messages(messages, zone, self._context.clock.now(), self._context.settings.limits, images)
         return fast.read(read, tags, info, zone)
 
 

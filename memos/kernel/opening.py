@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import sqlalchemy as sa
-
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.encoders.cache import E5, MINILM, CachedEmbedder
 from memos.backends.graph import ladybug
 from memos.backends.graph.ladybug import LadybugGraph
+from memos.backends.local.models import TransformersModels
+from memos.backends.lora.trainer import AdapterTrainer
 from memos.backends.qdrant import embedded as qdrant_edge
 from memos.backends.qdrant.embedded import QdrantEdgeIndex
 from memos.core.clock import Clock, RisingClock, new_id
@@ -54,6 +53,7 @@ from memos.core.types import Fingerprint
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.adapters.serving import AdapterLending, Trainings
+from memos.kernel.context import Indexes
 from memos.kernel.local_models import Activations
 from memos.llm.client import Askers
 from memos.memcube.backup.restore import unfinished_copy
@@ -66,7 +66,6 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import last_alone, set_alone
 from memos.memcube.parametric import forgetting
-from memos.memcube.parametric.forgetting import Forgotten
 from memos.search.chat_reranker import ChatReranker
 
 if TYPE_CHECKING:
@@ -84,8 +83,8 @@ _Index = TypeVar("_Index")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Everything one open installation is made of; what only one kind of index can do stands apart."""
+class OpenedInstallation:
+    """Everything that one open installation is made of."""
 
     home: Path
     settings: Settings
@@ -99,6 +98,7 @@ class Parts:
     activations: Activations
     adapters: Path | None
     trainings: Trainings
+    new_trainer: Callable[[], AdapterTrainer]
     lending: AdapterLending
     served: VllmAdapters | None
     web_images: ImageSource | None
@@ -106,7 +106,7 @@ class Parts:
     documents: DocumentReader
     terms: SparseEncoder
     vector_follower: VectorFollower
-    graph_follower: GraphFollower
+    indexes: Indexes
     files: Mapping[Target, Rewritable]
     building: Optimisable | None
     generations: Generations
@@ -117,72 +117,11 @@ class Parts:
         """Give back models, indexes, ledger and lock, in this order; safe to call twice."""
         self.closing.close()
 
-    def forget_caches(self, erased_in: Collection[str]) -> dict[str, Counter[str]]:
-        """Drop every text, vector, answer, KV and adapter here that remembers, after an erasure in these cubes.
 
-        Return by cube how many files and bytes of adapters and blocks of KV were removed. Raises: BackendUnavailable
-        (files that cannot be removed).
-        """
-        self.embedder.forget()
-        self.askers.forget()
-        removed: dict[str, Counter[str]] = {cube: Counter() for cube in erased_in}
-        for gone in self.forget_adapters(erased_in):  # before models are asked which they still may have
-            if gone.cube in removed:
-                removed[gone.cube] += Counter(adapter_files=gone.files, adapter_bytes=gone.size_bytes)
-        for cube, counts in removed.items():
-            counts["kv_blocks"] = self.activations.forget([cube])
-        return removed
-
-    def forget_adapters(self, cubes: Collection[str]) -> list[Forgotten]:
-        """Remove adapters of these cubes that saw what is no more, and files without an adapter; return which.
-
-        Raises: BackendUnavailable (files that cannot be removed).
-        """
-        found = forgetting.forget(self.ledger, self.adapters, cubes, self.trainings.end, self._learn_again)
-        for gone in found:
-            log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
-        return found
-
-    def _learn_again(self, connection: sa.Connection, cube: str) -> None:
-        forgetting.plan_again(connection, cube, self.settings.parametric.night, self.clock.now())
-
-    def take_back(self) -> None:
-        """Have servers unload the adapters that may not answer any more. Raises: BackendUnavailable."""
-        if self.served is not None:
-            self.served.keep_only(self.lending.may_answer)
-
-    def take_back_if_due(self) -> None:
-        """Do so from time to time."""
-        if self.served is not None:
-            self.served.keep_only_if_due(self.lending.may_answer)
-
-    def check_space(self) -> None:
-        """Refuse a write before the disk is full: index files are memory-mapped and cannot fail politely.
-
-        Raises: BackendUnavailable.
-        """
-        if not (self.files or self.ledger.is_sqlite):
-            return
-        free, least = shutil.disk_usage(self.home).free, self.settings.limits.min_free_bytes
-        if free < least:
-            raise BackendUnavailable(
-                f"The disk that holds {self.home} has {free // 1_048_576:,} MiB free, under the reserve of "
-                f"{least // 1_048_576:,} MiB: free some space, or lower MEMOS_LIMITS__MIN_FREE_BYTES. "
-                "Nothing was written."
-            )
-
-    def projection(self, target: Target) -> Projection:
-        """Return what makes an index follow the ledger: alone, or as one of several processes."""
-        follower: Follower = self.vector_follower if target == "vector" else self.graph_follower
-        shared = not self.ledger.is_sqlite and target not in self.files
-        kind = SharedProjection if shared else OwnProjection
-        return kind(self.ledger, target, follower, self.settings.index)
-
-
-def assemble(
+def open_installation(
     home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None,
     vision_model: ChatModel | None = None, reranker: Reranker | None = None,
-) -> Parts:  # fmt: skip
+) -> OpenedInstallation:  # fmt: skip
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     # What is mostly waiting for a process or a file to be read is begun at once.
     with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
@@ -196,11 +135,7 @@ def assemble(
             if server is None
         ]
         if embedded:
-            for place in (home, *(home / name for name in embedded if name != "ledger")):
-                _make_folder(place)
-            lock = FolderLock(home)
-            lock.acquire()
-            stack.callback(lock.release)
+            _lock_folder(home, embedded, stack)
         loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
         print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
         graph_soon = vector_soon = None
@@ -232,7 +167,7 @@ def assemble(
         else:
             graph = graph_soon.result()
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
-        activations = Activations(ledger, rising, settings.activation, home if embedded else None)
+        activations = Activations(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
         stack.callback(activations.close)
 
         lending = AdapterLending(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
@@ -245,7 +180,8 @@ def assemble(
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
         if isinstance(graph, LadybugGraph):
             files["graph"] = graph
-        return Parts(
+        vector_follower = VectorFollower(ledger, vector, cached, terms)
+        return OpenedInstallation(
             home=home,
             settings=settings,
             clock=rising,
@@ -258,20 +194,47 @@ def assemble(
             activations=activations,
             adapters=lending.folder,
             trainings=Trainings(),
+            new_trainer=AdapterTrainer,
             lending=lending,
             served=served,
             web_images=_open_web(settings),
             web_files=_open_web_files(settings),
             documents=ChildDocumentReader(),
             terms=terms,
-            vector_follower=VectorFollower(ledger, vector, cached, terms),
-            graph_follower=GraphFollower(ledger, graph),
+            vector_follower=vector_follower,
+            indexes=_indexes(ledger, vector_follower, GraphFollower(ledger, graph), files, settings),
             files=files,
             building=edge,
             generations=generations,
             quotas=quotas,
             closing=stack.pop_all(),
         )
+
+
+def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> None:
+    """Make the folder of an installation and lock it; the stack unlocks it."""
+    for place in (home, *(home / name for name in embedded if name != "ledger")):
+        _make_folder(place)
+    lock = FolderLock(home)
+    lock.acquire()
+    stack.callback(lock.release)
+
+
+def _indexes(
+    ledger: Ledger,
+    vector: VectorFollower,
+    graph: GraphFollower,
+    files: Mapping[Target, Rewritable],
+    settings: Settings,
+) -> Indexes:
+    """Return what makes both indexes follow the ledger: each alone, or as one of several processes."""
+
+    def projection(target: Target, follower: Follower) -> Projection:
+        shared = not ledger.is_sqlite and target not in files
+        kind = SharedProjection if shared else OwnProjection
+        return kind(ledger, target, follower, settings.index)
+
+    return Indexes(projection("vector", vector), projection("graph", graph), settings.index.wait_s)
 
 
 def _claim(ledger: Ledger, home: Path, alone: Collection[str]) -> None:

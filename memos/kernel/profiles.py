@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
 from memos.errors import InvalidInput, NotFound, shown
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import templates
@@ -35,32 +35,32 @@ READER = "operator/1"
 class Profiles:
     """The profiles of an installation. Without a subject a call is about the only one its cube has."""
 
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def get(self, cube: str, subject: str | None = None, *, as_of: Json = None, actor: str = LOCAL_OWNER) -> Profile:
         """Return a profile as it is, or as it was recorded at a moment; an empty one when nothing is known.
 
         Raises: InvalidInput (also when the cube has several subjects and none is named), NotFound (cube).
         """
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         at = None if as_of is None else self._time("as_of", as_of, scope)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             return self._profile(connection, scope.cubes[0], _subject(connection, scope.cubes[0], subject), at)
 
     def subjects(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return whom a cube has a profile of. Raises: InvalidInput, NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             return _subjects(connection, scope.cubes[0])
 
     def history(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> tuple[TraitEntry, ...]:
         """Return everything that was written in one dimension, oldest first. Raises: InvalidInput, NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         check_name("dimension", dimension, 64)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             whose = _subject(connection, scope.cubes[0], subject)
             return views.entries_of(traits.history(connection, scope.cubes[0], whose, dimension))
 
@@ -71,12 +71,12 @@ class Profiles:
 
         Raises: InvalidInput, NotFound.
         """
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         first = self._time("since", since, scope)
-        last = self._handles.clock.now() if until is None else self._time("until", until, scope)
+        last = self._context.clock.now() if until is None else self._time("until", until, scope)
         if first > last:
             raise InvalidInput("since", "is after until; exchange them")
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             whose = _subject(connection, scope.cubes[0], subject)
             before = self._profile(connection, scope.cubes[0], whose, first)
             after = self._profile(connection, scope.cubes[0], whose, last)
@@ -89,17 +89,17 @@ class Profiles:
 
         Raises: InvalidInput, NotFound, Conflict when it was not current at that entry.
         """
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
         check_name("dimension", dimension, 64)
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             whose = _subject(change.connection, change.cube, subject)
             entries = traits.history(change.connection, change.cube, whose, dimension)
             if version > len(entries):
                 raise NotFound("entry", f"{dimension} {version}", "See what there is with `memos profile history`.")
             state = traits.restore(change, whose, dimension, entries[version - 1])
             told = self._trait(change.connection, state)
-        self._handles.settle()
+        self._context.wait_indexed()
         return told
 
     def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
@@ -107,29 +107,29 @@ class Profiles:
 
         Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube).
         """
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
-        masking = self._handles.masking(scope)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        masking = self._context.scopes.masking(scope)
         whose, value = masking.text("subject", check_name("subject", subject)), masking.any("value", value)
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             masking.record(change)
             known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
             if known is None:
                 raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
             state = self._give(change, scope, known, _value(known, value), whose)
             told = self._trait(change.connection, state)
-        self._handles.settle()
+        self._context.wait_indexed()
         return told
 
     def remove_static(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait | None:
         """Take back what `set_static` gave; return what was found and now counts again. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         check_name("dimension", dimension, 64)
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             state = traits.take_back(change, _subject(change.connection, change.cube, subject), dimension)
             told = None if state is None else self._trait(change.connection, state)
-        self._handles.settle()
+        self._context.wait_indexed()
         return told
 
     def edit(
@@ -140,11 +140,11 @@ class Profiles:
 
         Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube, a trait to take out).
         """
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
-        masking = self._handles.masking(scope)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        masking = self._context.scopes.masking(scope)
         whose = masking.text("subject", check_name("subject", subject))
         given = {name: masking.any(f"values.{name}", value) for name, value in values.items()}
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             masking.record(change)
             by_id = traits.template_of(change.connection, change.cube).by_id
             for name in (*given, *remove):
@@ -154,20 +154,20 @@ class Profiles:
                 self._give(change, scope, by_id[name], _value(by_id[name], value), whose)
             for name in remove:
                 traits.take_out(change, whose, name)
-        self._handles.settle()
+        self._context.wait_indexed()
 
     def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
         """Take everything out of somebody's profile; return how many traits that were. Raises: NotFound (cube)."""
-        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.WRITE)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
             count = traits.take_out(change, check_name("subject", subject))
-        self._handles.settle()
+        self._context.wait_indexed()
         return count
 
     def templates(self, *, actor: str = LOCAL_OWNER) -> dict[str, Template]:
         """Return the standard template and those of the cubes the actor may read, by name."""
-        readable = self._handles.readable(check_name("actor", actor, 128))
-        with self._handles.ledger.read() as connection:
+        readable = self._context.scopes.readable(check_name("actor", actor, 128))
+        with self._context.ledger.read() as connection:
             own = [stored_template(text) for text in templates.every(connection, readable)]
         return {template.name: template for template in (*own, standard())}
 
@@ -178,8 +178,8 @@ class Profiles:
 
     def template(self, cube: str, *, actor: str = LOCAL_OWNER) -> Template:
         """Return the template of a cube. Raises: InvalidInput, NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             return traits.template_of(connection, scope.cubes[0])
 
     def use_template(
@@ -189,12 +189,12 @@ class Profiles:
 
         Traits of dimensions that it does not have stay. Raises: InvalidInput, NotFound, PermissionDenied.
         """
-        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         read = None if template is None else read_template(template)
         if read is not None:
-            masking = self._handles.masking(scope)
+            masking = self._context.scopes.masking(scope)
             read = read_template(masking.fields(read.model_dump(mode="json", exclude_defaults=True), "template"))
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             if read is None:
                 templates.remove(change.connection, change.cube)
             else:
@@ -207,16 +207,16 @@ class Profiles:
 
         Raises: InvalidInput for a fact that is no trait, NotFound, IntegrityError for evidence that does not exist.
         """
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
                 raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")
-        masking = self._handles.masking(scope)
+        masking = self._context.scopes.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             outcome = consolidate.settle(change, found)
             masking.record(change)
-        self._handles.settle()
+        self._context.wait_indexed()
         return outcome
 
     def _give(self, change: Change, scope: Scope, dimension: Dimension, value: str, subject: str) -> Item:
@@ -229,12 +229,12 @@ class Profiles:
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
-        drafts = fast.read(read_messages([message], zone, change.now, self._handles.limits), (), {}, zone)
+        drafts = fast.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
         return traits.give(change, fact, Span(source, 0, len(fact.memory)))
 
     def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
-        template, moment = traits.template_of(connection, cube), at or self._handles.clock.now()
+        template, moment = traits.template_of(connection, cube), at or self._context.clock.now()
         by_key: dict[str | None, list[Item]] = {}
         for state in traits.find(connection, cube, subject=subject, at=at) if subject else ():
             by_key.setdefault(state.key, []).append(state)
@@ -251,7 +251,7 @@ class Profiles:
     def _time(self, where: str, raw: Json, scope: Scope) -> datetime:
         if raw is None:
             raise InvalidInput(where, "is missing; give a time such as 2023-06-05T10:00:00+02:00")
-        return read_time(where, raw, ZoneInfo(scope.time_zone), self._handles.clock.now())
+        return read_time(where, raw, ZoneInfo(scope.time_zone), self._context.clock.now())
 
 
 def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:

@@ -158,11 +158,11 @@ def _bring_up(
     with MemOS.open(settings.home, settings=settings, embedder=embedder) as memos:
         mine = memos.embedder.fingerprint
         if any(cube.fingerprint != mine for cube in memos.cubes.list()):
-            memos.finish_erasures()
+            memos.maintenance.finish_erasures()
             return False, ()
-        memos.catch_up(on_progress=on_progress)
-        memos.finish_erasures()
-        return True, memos.verify(repair=True).differences
+        memos.maintenance.catch_up(on_progress=on_progress)
+        memos.maintenance.finish_erasures()
+        return True, memos.maintenance.verify(repair=True).differences
 
 
 @contextmanager

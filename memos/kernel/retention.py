@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from memos.core.clock import new_id
@@ -19,7 +19,7 @@ from memos.core.types import (
     Status,
 )
 from memos.errors import Conflict, InvalidInput, NotFound, shown
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.ledger import retention as rows
 from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
@@ -33,8 +33,9 @@ MAX_RULES = 100
 class Retention:
     """The rules of retention of an installation's cubes; the periodic task `retention` applies them hourly."""
 
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
+    def __init__(self, context: Context, purge: Callable[[], None]) -> None:
+        self._context = context
+        self._purge = purge
 
     def add(  # noqa: PLR0913 - a rule has that many parts
         self,
@@ -53,16 +54,16 @@ class Retention:
         A rule that matches every item needs `yes`. One that the cube has already is returned as it is.
         Raises: InvalidInput, NotFound (cube), Conflict (the cube has as many rules as it may).
         """
-        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         # As they stand on the items, which have them masked.
-        tagged = tags_of(self._handles.masking(scope).any("tags", tags))
+        tagged = tags_of(self._context.scopes.masking(scope).any("tags", tags))
         rule = RetentionRule(
             new_id(), scope.cubes[0], member_of("action", action, RetentionAction),
             members_of("types", types, ItemType), tuple(sorted(tagged)),
-            members_of("statuses", statuses, Status), _age(age_days), scope.actor, self._handles.clock.now(),
+            members_of("statuses", statuses, Status), _age(age_days), scope.actor, self._context.clock.now(),
         )  # fmt: skip
         _check(rule, yes=yes)
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             known = rows.of_cube(change.connection, rule.cube)
             same = next((old for old in known if _content(old) == _content(rule)), None)
             if same is not None:
@@ -79,22 +80,22 @@ class Retention:
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionRule, ...]:
         """Return a cube's rules in the order in which they are applied. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             return tuple(rows.of_cube(connection, scope.cubes[0]))
 
     def remove(self, rule: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> RetentionRule:
         """Remove a rule and return it; what it did stays done. Raises: NotFound."""
         rule = check_name("rule", rule, 64)
-        self._handles.check_open()
+        self._context.lifecycle.check_open()
         if cube is None:
-            with self._handles.ledger.read() as connection:
+            with self._context.ledger.read() as connection:
                 cube = rows.require(connection, rule).cube
-            readable = self._handles.readable(check_name("actor", actor, 128))
+            readable = self._context.scopes.readable(check_name("actor", actor, 128))
             if readable is not None and cube not in readable:
                 raise NotFound("retention rule", rule, rows.REMEDY)  # as if there were none
-        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        with self._context.change(scope) as change:
             found = rows.require(change.connection, rule)
             if found.cube not in scope.cubes:
                 raise NotFound("retention rule", rule, f"Cube {cube!r} has none of this id.")
@@ -104,20 +105,20 @@ class Retention:
 
     def preview(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
         """Return for each rule of a cube what `run` would do now; nothing changes. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
-            return tuple(preview(connection, scope.cubes[0], self._handles.clock.now()))
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
+            return tuple(preview(connection, scope.cubes[0], self._context.clock.now()))
 
     def run(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[RetentionEffect, ...]:
         """Apply a cube's rules now; return what the rules did that found something, erased from files and logs too.
 
         Raises: NotFound, BackendUnavailable (what was done is kept; files may still be purging).
         """
-        scope = self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
-        done = together(list(applied(self._handles.ledger, self._handles.changing, scope, self._handles.clock.now())))
-        self._handles.settle()
+        scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        done = together(list(applied(self._context.ledger, self._context.change, scope, self._context.clock.now())))
+        self._context.wait_indexed()
         if any(effect.rule.action is RetentionAction.ERASE for effect in done):
-            self._handles.purge()
+            self._purge()
         return tuple(effect for effect in done if effect.count)
 
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from memos.core.identities import Right
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, PendingItem, Scope, Status
 from memos.errors import Conflict
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, pending, tasks
@@ -26,22 +26,22 @@ _CONFIRMED = 0.95
 class Review:
     """The pending items of an installation: approved, edited or rejected by hand."""
 
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def list(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[PendingItem, ...]:
         """Return what awaits review in a cube with its sources and why it waits, oldest first. Raises: NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         limit = within("limit", limit, 1, 10_000)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             return tuple(pending.of_cube(connection, scope.cubes[0], limit))
 
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
     ) -> Item:
         """Let an item be found. Raises: NotFound, Conflict (not pending, or no longer at `expected_version`)."""
-        scope = self._handles.scoping_item(item, cube, actor, right=Right.WRITE)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
+        with self._context.change(scope) as change:
             before = _waiting(change, item)
             edits = {"status": Status.ACTIVE, "confidence": max(before.confidence, _CONFIRMED)}
             changes.update(change, item, _version(expected_version), edits, f"approved by {scope.actor}")
@@ -56,10 +56,10 @@ class Review:
         expected_version: int | None = None,
     ) -> Item:  # fmt: skip
         """Let an item be found with another text. Raises: InvalidInput, NotFound, Conflict as `approve` does."""
-        scope = self._handles.scoping_item(item, cube, actor, right=Right.WRITE)
-        masking = self._handles.masking(scope)
-        edits = edits_of(masking.fields({"memory": text}), self._handles.limits)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
+        masking = self._context.scopes.masking(scope)
+        edits = edits_of(masking.fields({"memory": text}), self._context.settings.limits)
+        with self._context.change(scope) as change:
             before = _waiting(change, item)
             edits = {**_stated(before, edits, scope), "status": Status.ACTIVE}
             reason = f"edited and approved by {scope.actor}"
@@ -71,15 +71,15 @@ class Review:
 
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Delete an item; a rollback lets it wait again. Raises: NotFound, Conflict (not pending)."""
-        scope = self._handles.scoping_item(item, cube, actor, embeds=False, right=Right.WRITE)
-        with self._handles.changing(scope) as change:
+        scope = self._context.scopes.check_item(item, cube, actor, embeds=False, right=Right.WRITE)
+        with self._context.change(scope) as change:
             _waiting(change, item)
             changes.delete(change, [item], f"rejected by {scope.actor}")
         return self._settled(item, scope)
 
     def _settled(self, item: str, scope: Scope) -> Item:
-        self._handles.settle()
-        with self._handles.ledger.read() as connection:
+        self._context.wait_indexed()
+        with self._context.ledger.read() as connection:
             state = items.require(connection, scope.cubes, item)
             return replace(state, sources=items.sources_of(connection, [item]).get(item, ()))
 

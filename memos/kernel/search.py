@@ -1,4 +1,4 @@
-"""Orders texts by how well they answer a question, by a reranker or by vectors and words alone; knows no store."""
+"""`MemOS.search`: finds memories for a question, and orders given texts by how well they answer it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+from zoneinfo import ZoneInfo
 
+from memos.core.filters import parse
 from memos.core.ports import Embedder, Reranker, SparseEncoder, SparseVector
 from memos.core.settings import LimitSettings
+from memos.core.telemetry import Listeners
 from memos.core.text.validation import check_text
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Hit, ItemType, Json, SearchResult
-from memos.errors import InvalidInput
-from memos.reader.arguments import within
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Hit, ItemType, Json, Scope, SearchResult, WhyNot
+from memos.errors import InvalidInput, NotFound
+from memos.kernel.context import Context, retry_read
+from memos.memcube.ledger import items
+from memos.reader.arguments import member_of, within
+from memos.reader.messages import read_time
+from memos.scheduler.scheduler import Scheduler
+from memos.search.explain import why_not
+from memos.search.request import SearchRequest
 from memos.search.rerank import checked
+from memos.search.searcher import Searcher
 
 # `MemOS.recall`: one question asked of each kind of memory apart, so that none pushes out another.
 
@@ -71,6 +81,10 @@ def recall(
     return found
 
 
+FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
+"""Types of items that working memory takes by what was said last."""
+_RELATED_ITEMS = 3
+_RELATED_FACTS = 20
 MOST_TEXTS: Final = 500
 # The weights of `memos.search.relevance` for a memory alone: its cosine, and its words by the number of the question's.
 _COSINE: Final = 2.739
@@ -160,3 +174,183 @@ def _word_scores(asked: SparseVector, texts: Sequence[SparseVector]) -> list[flo
         sum(float(weight) * rarity.get(int(term), 0.0) for term, weight in zip(text.indices, text.values, strict=True))
         for text in texts
     ]
+
+
+class SearchService:
+    """`MemOS.search`: call it with a question; `recall`, `why_not` and `rerank` are variants of the same search."""
+
+    def __init__(
+        self,
+        context: Context,
+        searcher: Searcher,
+        scheduler: Scheduler,
+        listeners: Listeners,
+        *,
+        embedder: Embedder,
+        terms: SparseEncoder,
+        reranker: Reranker | None,
+    ) -> None:
+        self._context = context
+        self._searcher = searcher
+        self._scheduler = scheduler
+        self._listeners = listeners
+        self._embedder = embedder
+        self._terms = terms
+        self._reranker = reranker
+
+    @retry_read
+    def __call__(  # noqa: PLR0913 - the wire contract names them all
+        self,
+        query: str,
+        *,
+        cubes: Sequence[str] = (DEFAULT_CUBE,),
+        actor: str = LOCAL_OWNER,
+        top_k: int = 10,
+        filter: Mapping[str, Json] | None = None,
+        as_of: Json = None,
+        reference_time: Json = None,
+        token_budget: int | None = None,
+        explain: bool = False,
+        rerank: bool | None = None,
+    ) -> SearchResult:
+        """Return the best memories for a question, with sources.
+
+        `as_of` searches what was recorded then; `reference_time` (default now) is when the question is asked:
+        what had ended by then is left out. With `token_budget` the hits that fit come with a ready text.
+        Relative dates in the question ("last week") are counted from the reference time. With `rerank` the first
+        candidates are read again by the reranker; without saying so they are where one is configured.
+        Raises: InvalidInput, NotFound (cube).
+        """
+        with self._listeners.call("search") as clock:
+            scope = self._context.scopes.check(cubes, actor)
+            request = self._request(
+                query, scope, top_k, filter, as_of, reference_time, token_budget, explain=explain, rerank=rerank
+            )
+            result = self._searcher.search(request, clock)
+            self._scheduler.found(result.hits)
+        return result
+
+    def recall(  # noqa: PLR0913 - what `search` takes
+        self,
+        query: str,
+        limits: Mapping[str, int],
+        *,
+        cubes: Sequence[str] = (DEFAULT_CUBE,),
+        actor: str = LOCAL_OWNER,
+        filter: Mapping[str, Json] | None = None,
+        relevance: float = 0.0,
+        reference_time: Json = None,
+        rerank: bool | None = None,
+    ) -> dict[Kind, tuple[Hit, ...]]:
+        """Return the best memories of each kind in `limits` (memory, preference, tool, skill), so many of each.
+
+        Hits below the least `relevance` are left out. Raises: InvalidInput, NotFound (cube).
+        """
+        wanted = {member_of("limits", kind, Kind): limit for kind, limit in limits.items()}
+
+        def searching(most: int, of_kind: Mapping[str, Json]) -> SearchResult:
+            return self(
+                query, cubes=cubes, actor=actor, top_k=most, filter=of_kind, reference_time=reference_time,
+                rerank=rerank,
+            )  # fmt: skip
+
+        return recall(searching, wanted, filter, relevance)
+
+    @retry_read
+    def why_not(  # noqa: PLR0913 - what `search` takes
+        self,
+        item: str,
+        query: str,
+        *,
+        cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
+        top_k: int = 10,
+        filter: Mapping[str, Json] | None = None,
+        as_of: Json = None,
+        reference_time: Json = None,
+        token_budget: int | None = None,
+        rerank: bool | None = None,
+    ) -> WhyNot:
+        """Say at which stage of such a search an item falls out, or at which place it is found.
+
+        Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound (cube, item).
+        """
+        own = self._context.scopes.check_item(item, None, actor)
+        scope = own if cubes is None else self._context.scopes.check(cubes, actor)
+        if not set(own.cubes) & set(scope.cubes):
+            return WhyNot(item, "cube", f"it is in the cube {own.cubes[0]}, which was not searched")
+        request = self._request(
+            query, scope, top_k, filter, as_of, reference_time, token_budget, explain=True, rerank=rerank
+        )
+        with self._context.ledger.read() as connection:
+            state = items.current(connection, scope.cubes, [item], request.as_of).get(item)
+            if state is None:
+                items.require(connection, scope.cubes, item)
+                raise NotFound("item", item, f"There was no such item yet at {request.as_of}.")
+        return why_not(self._searcher, request, state)
+
+    def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None) -> Reranked:
+        """Return texts in the order in which they answer a question, by the reranker, else by vectors and words.
+
+        Raises: InvalidInput, ModelError, BackendUnavailable, BackendTimeout.
+        """
+        self._context.lifecycle.check_open()
+        given = check_given(query, documents, self._context.settings.limits, top_n)
+        if self._reranker is not None:
+            return by_reranker(given, self._reranker)
+        return by_vectors_and_words(given, self._embedder, self._terms)
+
+    def related(self, text: str, scope: Scope) -> list[str]:
+        """Return the ids of the items of a scope that a text is about, the nearest first."""
+        query = text[: self._context.settings.limits.query_chars]
+        found = self(query, cubes=scope.cubes, actor=scope.actor, top_k=_RELATED_ITEMS, rerank=False)
+        return [hit.item.id for hit in found.hits]
+
+    def related_facts(self, text: str, scope: Scope) -> SearchResult:
+        """Search facts and summaries near a text without counting the hits as found."""
+        kinds: dict[str, Json] = {"type": {"in": [str(kind) for kind in FACTS]}}
+        request = self._request(text, scope, _RELATED_FACTS, kinds, None, None, None, explain=False, rerank=False)
+        return self._searcher.search(request)
+
+    def _request(  # noqa: PLR0913 - what `search` takes
+        self,
+        query: str,
+        scope: Scope,
+        top_k: int,
+        raw_filter: Json,
+        as_of: Json,
+        reference_time: Json,
+        token_budget: int | None,
+        *,
+        explain: bool,
+        rerank: bool | None,
+    ) -> SearchRequest:
+        """Check what a search was asked. Raises: InvalidInput."""
+        limits, now, zone = self._context.settings.limits, self._context.clock.now(), ZoneInfo(scope.time_zone)
+        text = check_text("query", query, limits.query_chars * 4)
+        if not text.strip():
+            raise InvalidInput("query", "is empty; ask something")
+        if len(text) > limits.query_chars:
+            raise InvalidInput("query", f"has {len(text):,} characters, at most {limits.query_chars:,} are taken")
+        moment = None if as_of is None else read_time("as_of", as_of, zone, now)
+        return SearchRequest(
+            query=text,
+            scope=scope,
+            top_k=within("top_k", top_k, 1, limits.top_k),
+            filter=parse(raw_filter),
+            as_of=moment,
+            reference_time=read_time("reference_time", reference_time, zone, moment or now),
+            zone=zone,
+            token_budget=None if token_budget is None else within("token_budget", token_budget, 1, 10_000_000),
+            explain=explain,
+            rerank=self._wants_reranker(rerank),
+        )
+
+    def _wants_reranker(self, rerank: bool | None) -> bool:
+        if rerank is None:
+            return self._reranker is not None
+        if not isinstance(rerank, bool):
+            raise InvalidInput("rerank", "must be true or false, or left out")
+        if rerank and self._reranker is None:
+            raise InvalidInput("rerank", "is wanted and there is no reranker: set MEMOS_RERANK__MODEL, or leave it out")
+        return rerank

@@ -1,25 +1,26 @@
-"""`MemOS.overview`: how full the tiers are, what the background does and how fast, as numbers of one moment.
-
-Knows which numbers belong together and what they cost; what they are counted from is in `memcube.ledger.counts`.
-"""
+"""`MemOS.statistics`: the numbers of cubes and of the whole installation, for those who watch it."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import sqlalchemy as sa
 
-from memos.core.types import Segment, Task, TaskState
+from memos.core.identities import Right
+from memos.core.types import LOCAL_OWNER, Segment, Task, TaskState
 from memos.errors import InvalidInput
+from memos.kernel.context import Context, retry_read
+from memos.llm.client import Askers
 from memos.memcube.ledger import events
 from memos.memcube.ledger import queries as counts
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.queries import Head, Stored
+from memos.memcube.ledger.queries import Head, Stored, Whole
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
@@ -108,7 +109,7 @@ class Asked:
         return next((known for known in self.since.cubes if known.cube == cube), None) if self.since else None
 
 
-def overview(ledger: Ledger, scheduler: Scheduler, asked: Asked) -> Overview:
+def take_overview(ledger: Ledger, scheduler: Scheduler, asked: Asked) -> Overview:
     """Return the numbers of the cubes asked for, the hottest segments only of those that were named."""
     with ledger.read() as connection:
         waiting = counts.waiting(connection, asked.cubes)
@@ -215,3 +216,104 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
     for name, number in pairs:
         found[name] += number
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationTotals:
+    """The numbers of one moment.
+
+    `tiers` holds pages (short), segments (mid, archive) and memories (long); `tasks` counts by kind and state, of those
+    that ended what ended within an hour; `outbox` what an index has yet to take, by index and `waiting` or `parked`;
+    `events` those of each kind since this process first counted; `tokens_today` those of background tasks, `tokens` all
+    that this process had models take, by purpose; `caches` hits and misses of this process.
+    """
+
+    at: datetime
+    cubes: int
+    messages: int
+    tiers: Mapping[str, int]
+    tasks: Mapping[tuple[str, str], int]
+    outbox: Mapping[tuple[str, str], int]
+    events: Mapping[str, int]
+    tokens_today: int
+    tokens: Mapping[str, int]
+    caches: Mapping[str, tuple[int, int]]
+
+
+class Statistics:
+    """The numbers of an installation: of its cubes, and of the whole. Thread-safe."""
+
+    def __init__(
+        self,
+        context: Context,
+        scheduler: Scheduler,
+        askers: Askers,
+        embedding_cache_counts: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._context = context
+        self._scheduler = scheduler
+        self._askers = askers
+        self._embedding_cache_counts = embedding_cache_counts
+        self._counted: dict[str, int] | None = None
+        self._events: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @retry_read
+    def overview(
+        self, cubes: Sequence[str] | None = None, *, actor: str = LOCAL_OWNER, since: Overview | None = None
+    ) -> Overview:
+        """Return how full the tiers are, what the background does and how fast; without `cubes` of the busiest.
+
+        Rates are those since an earlier overview, else of the last minute.
+
+        Raises:
+            InvalidInput: An argument is not usable.
+            NotFound: A cube does not exist.
+        """
+        named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        return take_overview(self._context.ledger, self._scheduler, Asked(self._context.clock.now(), named, since))
+
+    def totals(self, *, actor: str = LOCAL_OWNER) -> InstallationTotals:
+        """Return the numbers of now, for admins. Raises: PermissionDenied, BackendUnavailable."""
+        self._context.scopes.check_admin(actor)
+        now = self._context.clock.now()
+        with self._lock, self._context.ledger.read() as connection:
+            found = counts.whole(connection)
+            self._count_events(connection)
+            return InstallationTotals(
+                now, found.cubes, found.messages, _tiers(found), _tasks_by_state(connection, now), _outbox(found),
+                dict(self._events), sum(usage.tokens_today(connection, None, now).values()), self._context.quotas.spent,
+                {"embeddings": self._embedding_cache_counts(), "answers": self._askers.remembered},
+            )  # fmt: skip
+
+    def _count_events(self, connection: sa.Connection) -> None:
+        heads = counts.heads(connection, None)
+        before = self._counted
+        for head in heads:
+            known = head.seq if before is None else before.get(head.cube, 0)
+            if known < head.seq:
+                self._events.update(events.tally_all(connection, head.cube, known))
+        self._counted = {head.cube: head.seq for head in heads}
+
+
+def _tasks_by_state(connection: sa.Connection, now: datetime) -> dict[tuple[str, str], int]:
+    found: Counter[tuple[str, str]] = Counter()
+    for (_, kind), number in counts.waiting(connection, None).items():
+        found[kind, str(TaskState.WAITING)] += number
+    for task in counts.running(connection, None):
+        found[task.kind, str(TaskState.RUNNING)] += 1
+    for (kind, state), number in counts.ended(connection, None, now - _ENDED_WITHIN).items():
+        found[kind, state] += number
+    return dict(found)
+
+
+def _tiers(found: Whole) -> dict[str, int]:
+    return {
+        "short": found.short_pages, "mid": found.segments.get(OPEN, 0), "long": found.items - found.messages,
+        "archive": found.segments.get(ARCHIVED, 0),
+    }  # fmt: skip
+
+
+def _outbox(found: Whole) -> dict[tuple[str, str], int]:
+    states = {(target, state): 0 for target in ("vector", "graph") for state in ("waiting", "parked")}
+    return states | {(target, "parked" if parked else "waiting"): n for (target, parked), n in found.outbox.items()}

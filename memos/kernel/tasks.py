@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from memos.core.clock import Clock
 from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, WHOLE, Task, TaskState
 from memos.errors import InvalidInput, PermissionDenied
-from memos.kernel.context import Known
+from memos.kernel.context import Context
 from memos.memcube.ledger import queues
 from memos.memcube.ledger import tasks as rows
-from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Wanted
 from memos.reader.arguments import within
 from memos.scheduler.runner import Runner
@@ -31,11 +29,9 @@ class Tasks:
     `cubes` narrows a call to those of some cubes; None means all that the actor may see.
     """
 
-    def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, known: Known) -> None:
-        self._ledger = ledger
-        self._clock = clock
+    def __init__(self, context: Context, runner: Runner) -> None:
+        self._context = context
         self._runner = runner
-        self._known = known
 
     def list(
         self,
@@ -54,8 +50,8 @@ class Tasks:
             within("limit", limit, 1, 10_000),
             None if after is None else check_name("after", after, 64),
         )
-        named = self._known(cubes, actor, Right.READ)
-        with self._ledger.read() as connection:
+        named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        with self._context.ledger.read() as connection:
             return rows.find(connection, named, wanted)
 
     def get(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
@@ -63,34 +59,34 @@ class Tasks:
         return self._get(task, cubes, actor, Right.READ)
 
     def _get(self, task: str, cubes: Sequence[str] | None, actor: str, right: Right) -> Task:
-        task, named = check_name("task", task, 64), self._known(cubes, actor, right)
-        with self._ledger.read() as connection:
+        task, named = check_name("task", task, 64), self._context.scopes.cubes_of(cubes, actor, right)
+        with self._context.ledger.read() as connection:
             found = rows.get(connection, task)
         if named is not None and found.cube not in named:
             raise rows.unknown(task)
         if cubes is None and found.cube != WHOLE and right is not Right.READ:
-            self._known([found.cube], actor, right)  # to see a cube is not to have a say in it
+            self._context.scopes.cubes_of([found.cube], actor, right)  # to see a cube is not to have a say in it
         return found
 
     def counts(self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> dict[TaskState, int]:
         """Return how many tasks are in each state; states without one are left out."""
-        named = self._known(cubes, actor, Right.READ)
-        with self._ledger.read() as connection:
+        named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        with self._context.ledger.read() as connection:
             return rows.counts(connection, named)
 
     def retry(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """Let a failed, dead or cancelled task wait again. Raises: NotFound, Conflict."""
         found = self._get(task, cubes, actor, Right.WRITE)
-        with self._ledger.write() as connection:
-            rows.retry(connection, found, self._clock.now())
+        with self._context.ledger.write() as connection:
+            rows.retry(connection, found, self._context.clock.now())
         self._runner.wake()
         return self._get(task, cubes, actor, Right.READ)
 
     def cancel(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
         """End a task before it is done; one that runs keeps nothing of its attempt. Raises: NotFound, Conflict."""
         found = self._get(task, cubes, actor, Right.WRITE)
-        with self._ledger.write() as connection:
-            rows.cancel(connection, found, self._clock.now())
+        with self._context.ledger.write() as connection:
+            rows.cancel(connection, found, self._context.clock.now())
         return self._get(task, cubes, actor, Right.READ)
 
     def follow(
@@ -130,18 +126,18 @@ class Tasks:
         """
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.01 <= weight <= 100:
             raise InvalidInput("weight", "must be a number from 0.01 to 100")
-        self._known([cube], actor, Right.OWN)
-        if self._known(None, actor, Right.OWN) is not None:
+        self._context.scopes.cubes_of([cube], actor, Right.OWN)
+        if self._context.scopes.cubes_of(None, actor, Right.OWN) is not None:
             raise PermissionDenied(f"{actor!r} is no admin: how cubes take turns is for admins to say.")
-        with self._ledger.write() as connection:
+        with self._context.ledger.write() as connection:
             queues.set_weight(connection, cube, float(weight))
 
     def _left(self, task: str | None, cubes: Sequence[str] | None, actor: str) -> int:
         if task is not None:
             return 0 if self._get(task, cubes, actor, Right.READ).ended else 1
-        named = self._known(cubes, actor, Right.READ)
-        with self._ledger.read() as connection:
-            return rows.unended(connection, named, self._clock.now() + _SOON)
+        named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
+        with self._context.ledger.read() as connection:
+            return rows.unended(connection, named, self._context.clock.now() + _SOON)
 
 
 def _told(task: Task) -> tuple[object, ...]:

@@ -1,4 +1,6 @@
-"""Working memory of a conversation: the small set a prompt begins with, made anew whenever it is asked for.
+"""`MemOS.tiers`: topics, pins and heat, the background reading, and the working memory of a conversation.
+
+Working memory is the small set that a prompt begins with, made anew whenever it is asked for.
 
 In order: what was pinned, standing instructions, preferences, what the current topic is about, and of the facts that
 have to do with what was said last the hottest. Knows no model.
@@ -13,18 +15,24 @@ from typing import Annotated
 
 import sqlalchemy as sa
 
+from memos.core.identities import Right
 from memos.core.text import rendering as render
 from memos.core.text.rendering import NOTICE, fenced, has_fence, is_untrusted, speaker_of
+from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Item, ItemType, SearchResult, Status
+from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
+from memos.kernel.context import Context, retry_read
+from memos.kernel.search import FACTS, SearchService
 from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.provenance import has_untrusted
+from memos.reader.arguments import ids_of, within
+from memos.scheduler.heat import Access
 from memos.scheduler.jobs.segments import summary
+from memos.scheduler.scheduler import Scheduler
 
-FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, ItemType.SUMMARY)
 _MOST = 50
 _LAST_MESSAGES = 4
 _QUESTION_CHARS = 600
@@ -45,10 +53,10 @@ class WorkingMemory:
 
 @dataclass(frozen=True, slots=True)
 class Compose:
-    """Makes working memories over one ledger; `related` finds facts near a text in a cube."""
+    """Makes working memories over one ledger; `related` finds facts near a text."""
 
     ledger: Ledger
-    related: Callable[[str, str], SearchResult]
+    related: Callable[[str], SearchResult]
     now: datetime
 
     def __call__(self, cube: str, conversation: str | None, max_tokens: int) -> WorkingMemory:
@@ -59,7 +67,7 @@ class Compose:
             said = "\n".join(item.memory[:_QUESTION_CHARS] for item in last)[:_QUESTION_CHARS].strip()
             topic, found = ("", False) if place is None else _topic(connection, *place)
             standing = _standing(connection, cube, self.now, {item.speaker.casefold() for item in last})
-        near = [hit.item.id for hit in self.related(cube, said)] if said else []
+        near = [hit.item.id for hit in self.related(said)] if said else []
         with self.ledger.read() as connection:
             facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
         shown = fenced(topic, "conversation") if found else topic
@@ -182,3 +190,93 @@ def _line(item: Item) -> str:
     if is_untrusted(item.sources):
         text = fenced(item.memory, speaker_of(item, item.sources))
     return f"- {render.dated(at, text)}"
+
+
+class Tiers:
+    """The tiers of an installation's cubes: topics and their heat, and what the background does to them."""
+
+    def __init__(self, context: Context, scheduler: Scheduler, search: SearchService) -> None:
+        self._context = context
+        self._scheduler = scheduler
+        self._search = search
+
+    @retry_read
+    def segments(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100) -> tuple[Segment, ...]:
+        """Return the topics of a cube's older pages with their summaries, the hottest first. Raises: NotFound."""
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        return tuple(self._scheduler.segments(scope.cubes[0], within("limit", limit, 1, 10_000)))
+
+    def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
+        """Keep an item in working memory, or a segment out of the archive; undo it with `pinned=False`.
+
+        Raises: NotFound.
+        """
+        with self._context.change(self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)) as change:
+            self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
+        self._scheduler.runner.wake()
+
+    def move(self, segment: str, tier: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
+        """Send a segment by hand: `long` has its pages read now, `archive` ranks it lower, `mid` brings it back.
+
+        Raises: NotFound, InvalidInput, Conflict (pages not read yet may not go into the archive).
+        """
+        with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
+            self._scheduler.move(change, check_name("segment", segment, 64), tier)
+        self._scheduler.runner.wake()
+
+    def used(
+        self, item_ids: str | Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
+        confirmed: bool = False,
+    ) -> None:  # fmt: skip
+        """Say that an answer was made from these items, or, `confirmed`, that a person called them right: they get hot.
+
+        Counted in memory and written within seconds; unknown ids count nothing. Raises: NotFound (cube), InvalidInput.
+        """
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        access = Access.CONFIRMED if confirmed else Access.CITED
+        self._scheduler.used(scope.cubes[0], ids_of(item_ids), access)
+
+    @retry_read
+    def working_memory(
+        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
+        max_tokens: int = 1_000,
+    ) -> WorkingMemory:  # fmt: skip
+        """Return the small set a prompt begins with: pinned, instructions, preferences, topic, hottest related facts.
+
+        Raises: NotFound, InvalidInput.
+        """
+        scope = self._context.scopes.check([cube], actor)
+        name = None if conversation is None else check_name("conversation", conversation)
+        name = None if name is None else self._context.scopes.masking(scope).name("conversation", name)
+
+        compose = Compose(
+            self._context.ledger, lambda text: self._search.related_facts(text, scope), self._context.clock.now()
+        )
+        return compose(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
+
+    def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
+        """Have pages read into long-term memory in the background: those of hot segments, or all there are.
+
+        Wait for it with `memos.tasks.wait()`. Raises: NotFound.
+        """
+        with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
+            self._scheduler.analyse(change, everything=everything)
+        self._scheduler.runner.wake()
+
+    def consolidate(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
+        """Have a cube's facts put in order in the background: one current value a key, doubles joined.
+
+        It happens once a day by itself. Raises: NotFound.
+        """
+        with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
+            self._scheduler.consolidate(change)
+        self._scheduler.runner.wake()
+
+    def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
+        """Have the chat model conclude in the background what several facts of a cube show together, with sources.
+
+        Raises: NotFound, InvalidInput (no model).
+        """
+        with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
+            self._scheduler.reflect(change)
+        self._scheduler.runner.wake()

@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Draft, Item, ItemType, Json, Role
 from memos.errors import InvalidInput
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube import tool_schemas
 from memos.memcube import tools as trajectories
 from memos.memcube.changes import Change
@@ -67,20 +67,20 @@ def remember_tools(
             tool_tasks.enqueue(change.connection, change.cube, messages, change.now)
 
 
-class ToolMemory:
+class Tools:
     """What is known of tools and their calls."""
 
-    def __init__(self, handles: Handles) -> None:
-        self._handles = handles
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def define(self, tools: Json, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Store definitions of tools in OpenAI's shape; return their items. Raises: InvalidInput, NotFound."""
-        scope = self._handles.scoping([cube], actor, right=Right.WRITE)
-        masking = self._handles.masking(scope)
-        defined = read_tools(masking.any("tools", tools), self._handles.clock.now(), self._handles.limits)
+        scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        masking = self._context.scopes.masking(scope)
+        defined = read_tools(masking.any("tools", tools), self._context.clock.now(), self._context.settings.limits)
         if not defined:
             raise InvalidInput("tools", "is empty; give at least one definition")
-        with self._handles.changing(scope) as change:
+        with self._context.change(scope) as change:
             masking.record(change)
             ids = [
                 tool_schemas.define(
@@ -88,7 +88,7 @@ class ToolMemory:
                 )
                 for tool in defined
             ]
-        self._handles.settle()
+        self._context.wait_indexed()
         return tuple(ids)
 
     def called(
@@ -98,10 +98,10 @@ class ToolMemory:
 
         `arguments` are an object or JSON text, the order of their keys does not matter. Raises: InvalidInput, NotFound.
         """
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         # What was masked when it was stored has to be masked to be found.
-        text = _written(self._handles.masking(scope).any("arguments", arguments))
-        with self._handles.ledger.read() as connection:
+        text = _written(self._context.scopes.masking(scope).any("arguments", arguments))
+        with self._context.ledger.read() as connection:
             salt = cubes.entity_salt(connection, scope.cubes[0])
             key = trajectories.key_of(salt, check_name("name", name), text)
             found = tool_rows.with_prefix(connection, scope.cubes[0], key, ItemType.TOOL_TRAJECTORY, 1)
@@ -115,9 +115,9 @@ class ToolMemory:
         self, name: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, limit: int = 100
     ) -> tuple[Item, ...]:
         """Return the distinct calls of a tool, the one that changed last first. Raises: InvalidInput, NotFound."""
-        scope = self._handles.scoping([cube], actor, embeds=False)
+        scope = self._context.scopes.check([cube], actor, embeds=False)
         name, limit = check_name("name", name), within("limit", limit, 1, _MOST)
-        with self._handles.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             states = _of_kind(connection, scope.cubes[0], f"{trajectories.KEY}{name}:", ItemType.TOOL_TRAJECTORY)
         return tuple(state for state in states if state.info.get("tool") == name)[:limit]
 
@@ -126,8 +126,8 @@ class ToolMemory:
 
         Raises: NotFound.
         """
-        scope = self._handles.scoping([cube], actor, embeds=False)
-        with self._handles.ledger.read() as connection:
+        scope = self._context.scopes.check([cube], actor, embeds=False)
+        with self._context.ledger.read() as connection:
             defined = _of_kind(connection, scope.cubes[0], tool_schemas.KEY, ItemType.TOOL_SCHEMA)
             called = _of_kind(connection, scope.cubes[0], trajectories.KEY, ItemType.TOOL_TRAJECTORY)
         by_tool: dict[str, list[Item]] = {}

@@ -1,29 +1,26 @@
-"""`MemOS.travel`: cubes are dumped into files, looked at and loaded; knows neither zips nor rows."""
+"""`MemOS.transfer`: cubes are dumped into files, looked at and loaded; knows neither zips nor rows."""
 
 from __future__ import annotations
 
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from memos.core.clock import to_micros
 from memos.core.identities import Right
-from memos.core.ports import Embedder, VectorIndex
-from memos.core.settings import ChatSettings
 from memos.core.text.validation import check_name, check_new_id
 from memos.core.types import LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, MemosError
-from memos.kernel.access.service import Doors
-from memos.kernel.context import Handles
-from memos.kernel.local_models import Activations
+from memos.kernel.adapters.transfer import AdapterArrival
+from memos.kernel.context import Context
+from memos.kernel.opening import OpenedInstallation
 from memos.memcube.backup.files import Progress, Ticker, created, disk_errors, sync_folder
-from memos.memcube.changes import Charge
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import kv as dump_kv
@@ -45,44 +42,12 @@ from memos.memcube.dump.ids import Ids
 from memos.memcube.dump.load import Load, Loaded
 from memos.memcube.dump.settle import Target
 from memos.memcube.dump.vectors import LentVectors
-from memos.memcube.indexing.followers import SAME_TEXTS, VectorFollower
+from memos.memcube.indexing.followers import SAME_TEXTS
 from memos.memcube.ledger import cubes
 from memos.reader.arguments import switch
 
 Given = str | Path | IO[bytes]
 """A path, or an open file that can seek."""
-
-
-class TakesAdapters(Protocol):
-    """Has the adapters of an installation, and takes in those of a file."""
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder with their files, None where this process has none."""
-        ...
-
-    def take(self, work: Load) -> tuple[int, str | None]:
-        """Take in what a file that was loaded has; return how many are ready, and why the others are not."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a dump and a load need besides the handles: the embedder, the vector index and what keeps it up to date.
-
-    `local` are the settings of the model in this process that chats, if one does.
-    """
-
-    embedder: Embedder
-    vector: VectorIndex
-    follower: VectorFollower
-    home: Path
-    dump_bytes: int
-    check_space: Callable[[], None]
-    charge: Charge
-    activations: Activations
-    adapters: TakesAdapters
-    local: ChatSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +72,13 @@ class DumpInfo:
     adapters: int = 0
 
 
-class Travel:
+class Transfer:
     """Dumps of cubes as files that any installation can load, and any program can read (docs/memcube-format.md)."""
 
-    def __init__(self, handles: Handles, doors: Doors, means: Means) -> None:
-        self._handles = handles
-        self._doors = doors
-        self._means = means
+    def __init__(self, context: Context, installation: OpenedInstallation, adapters: AdapterArrival) -> None:
+        self._context = context
+        self._installation = installation
+        self._adapters = adapters
 
     def dump(  # noqa: PLR0913 - each decides something of its own
         self, cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
@@ -159,20 +124,20 @@ class Travel:
             dump_check.check(reader, bounds, ids, Ticker(None, 0))
             total = sum(reader.manifest.counts.values())
             ticker = Ticker(on_progress, total)
-            work = Load(reader, bounds, ids, target, self._means.embedder.fingerprint, self._handles.clock, ticker)
-            with self._doors.guard.changing():
+            work = Load(reader, bounds, ids, target, self._context.scopes.fingerprint, self._context.clock, ticker)
+            with self._context.access.changing():
                 done = self._loaded(work)
             blocks, why = self._adopted(work)
-            ready, not_ready = self._means.adapters.take(work)
+            ready, not_ready = self._adapters.take(work)
             ticker.finish()
-        self._handles.settle()
+        self._context.wait_indexed()
         return replace(done, kv_blocks=blocks, kv_left_out=why, adapters=ready, adapters_left_out=not_ready)
 
     def _adopted(self, work: Load) -> tuple[int, str | None]:
         """Take in the blocks of activation memory where the same model answers; return how many, or why none."""
         if not dump_kv.names(work.reader):
             return 0, None
-        target, local = work.target, self._means.local
+        target, local = work.target, self._context.settings.local_chat
         if not target.trust:
             return 0, "they are taken only from a file that is trusted (trust=True, --trust)"
         if target.merge or target.cube != work.reader.manifest.cube.id:
@@ -180,57 +145,59 @@ class Travel:
         if local is None:
             return 0, "no model in this process keeps any (MEMOS_CHAT_MODEL__MODEL=local:PATH)"
         try:
-            shape = self._means.activations.shape(local)
+            shape = self._installation.activations.shape(local)
         except MemosError as error:
             return 0, f"the model {local.model} cannot be opened: {error}"
         told = dump_kv.heads(work.reader)
         if shape is None or shape.fingerprint not in {block.fingerprint for block in told.values()}:
             return 0, f"another model than {local.model} made them, or one of other weights, tokenizer or template"
-        taken = self._means.activations.adopt(dump_kv.read_blocks(work.reader, told, work.ids), target.cube, shape)
+        taken = self._installation.activations.adopt(
+            dump_kv.read_blocks(work.reader, told, work.ids), target.cube, shape
+        )
         left = len(told) - taken
         return taken, f"{left} found no room, or have no place among the others" if left else None
 
     def _loaded(self, work: Load) -> Loaded:
-        means, manifest = self._means, work.reader.manifest
+        installation, manifest = self._installation, work.reader.manifest
         lent = None
         fits = work.vectors_fit and manifest.point_format in SAME_TEXTS and work.reader.has(POINTS)
         if fits and work.target.trust:  # others could have an item found whatever is asked
-            with disk_errors(means.home):
+            with disk_errors(installation.home):
                 lent = LentVectors(work.reader, self._scratch(), normalised=work.fingerprint.normalised)
         try:
-            with self._doors.writing() as connection:
+            with self._context.write() as connection:
                 done = loading.load(connection, work)
-                means.charge(connection, done.items, loading.size_of(connection, work))
+                self._context.quotas.charge(connection, done.items, loading.size_of(connection, work))
                 if lent is not None:
                     lent.name(work.reader, work.ids)
-                    means.follower.lend(lent)  # before others see that there is something to follow
+                    installation.vector_follower.lend(lent)  # before others see that there is something to follow
         except BaseException:
-            means.follower.lend(None)
+            installation.vector_follower.lend(None)
             raise
         return done
 
     def _target(self, cube: str, actor: str, flags: tuple[bool, bool, bool]) -> Target:
         merge, trust, restore_erased = flags
-        sees = self._handles.readable(actor)
+        sees = self._context.scopes.readable(actor)
         if merge:
-            self._handles.scoping([cube], actor, right=Right.OWN)
+            self._context.scopes.check([cube], actor, right=Right.OWN)
         else:
             check_new_id("cube", cube)
-            with self._handles.ledger.read() as connection:
+            with self._context.ledger.read() as connection:
                 if cubes.exists(connection, cube):
                     raise Conflict(f"Cube {cube!r} exists already; choose another id (cube=, --as), or merge into it.")
         return Target(cube, actor, merge, trust, restore_erased, sees is None, sees)
 
     def _check_dump(self, cube: str, actor: str) -> None:
-        self._handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
 
     def _check_actor(self, actor: str) -> None:
-        self._handles.check_open()
-        self._doors.guard.check(check_name("actor", actor, 128), (), Right.WRITE)
+        self._context.lifecycle.check_open()
+        self._context.access.check(check_name("actor", actor, 128), (), Right.WRITE)
 
     def _bounds(self, manifest: DumpManifest) -> Bounds:
-        now = to_micros(self._handles.clock.now())
-        return Bounds(now, self._handles.limits.message_bytes, manifest.embedder.dimension)
+        now = to_micros(self._context.clock.now())
+        return Bounds(now, self._context.settings.limits.message_bytes, manifest.embedder.dimension)
 
     def _write(
         self, cube: str, out: IO[bytes], passphrase: str | None, on_progress: Progress | None = None, *,
@@ -238,21 +205,21 @@ class Travel:
     ) -> DumpInfo:  # fmt: skip
         vectors, kv, adapters = switch("vectors", vectors), switch("kv", kv), switch("adapters", adapters)
         secret = None if passphrase is None else check_passphrase(passphrase)
-        means = self._means
-        if adapters and means.adapters.folder is None:
+        installation = self._installation
+        if adapters and self._adapters.folder is None:
             raise InvalidInput("adapters", "are in no folder of this program's own, which has none: dump without them")
-        with self._handles.ledger.read() as connection:
-            own = cubes.heads(connection, [cube])[cube].fingerprint == means.embedder.fingerprint
-            index = means.vector if own and vectors else None
+        with self._context.ledger.read() as connection:
+            own = cubes.heads(connection, [cube])[cube].fingerprint == self._context.scopes.fingerprint
+            index = installation.vector if own and vectors else None
             for packed in (True, False):
-                learned = means.adapters.folder if adapters else None
+                learned = self._adapters.folder if adapters else None
                 source = dumping.Source(
-                    connection, cube, self._handles.clock.now(), index, self._scratch(), adapters=learned
+                    connection, cube, self._context.clock.now(), index, self._scratch(), adapters=learned
                 )
                 out.seek(0)
                 out.truncate()
                 sealer = None if secret is None else Sealer(out, secret)
-                lending = means.activations.kept(cube) if kv else nullcontext()
+                lending = installation.activations.kept(cube) if kv else nullcontext()
                 with DumpWriter(sealer or out, packed=packed) as writer, lending as kept:
                     ticker = Ticker(on_progress, dumping.count(connection, cube))
                     manifest = dumping.write_dump(replace(source, kept=kept), writer, ticker)
@@ -273,38 +240,38 @@ class Travel:
             if not sealed:
                 if passphrase is not None:
                     raise InvalidInput("passphrase", "is given, and the file is not sealed; leave it out to load it")
-                yield DumpReader(given, self._means.dump_bytes), size, False
+                yield DumpReader(given, self._context.settings.limits.dump_bytes), size, False
                 return
             if passphrase is None:
                 raise InvalidInput("passphrase", "is missing: the file is sealed with one")
             secret = check_passphrase(passphrase)
-            with disk_errors(self._means.home), tempfile.TemporaryFile(dir=self._scratch()) as plain:
+            with disk_errors(self._installation.home), tempfile.TemporaryFile(dir=self._scratch()) as plain:
                 unseal(given, plain, secret)
-                yield DumpReader(plain, self._means.dump_bytes), size, True
+                yield DumpReader(plain, self._context.settings.limits.dump_bytes), size, True
 
     def _info(self, manifest: DumpManifest, size: int, sealed: bool, left_out: tuple[str, ...]) -> DumpInfo:
         points = manifest.parts.get(POINTS)
         return DumpInfo(
             manifest.cube.id, manifest.cube.description, manifest.created_at, manifest.program, manifest.embedder.name,
-            manifest.embedder == self._means.embedder.fingerprint, 0 if points is None else points.rows or 0, sealed,
+            manifest.embedder == self._context.scopes.fingerprint, 0 if points is None else points.rows or 0, sealed,
             size, manifest.counts, left_out, sum(map(dump_kv.is_block, manifest.parts)),
             dump_adapters.count(manifest.parts),
         )  # fmt: skip
 
     def _scratch(self) -> Path | None:
-        return self._means.home if self._means.home.is_dir() else None
+        return self._installation.home if self._installation.home.is_dir() else None
 
 
 def open_dump(
-    travel: Travel, cube: str, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
+    transfer: Transfer, cube: str, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
     adapters: bool = False, actor: str = LOCAL_OWNER,
 ) -> IO[bytes]:  # fmt: skip
-    """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Travel.dump`."""
-    travel._check_dump(cube, actor)
-    out = scratch_file(travel)
+    """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Transfer.dump`."""
+    transfer._check_dump(cube, actor)
+    out = scratch_file(transfer)
     try:
-        with disk_errors(travel._means.home):
-            travel._write(cube, out, passphrase, vectors=vectors, kv=kv, adapters=adapters)
+        with disk_errors(transfer._installation.home):
+            transfer._write(cube, out, passphrase, vectors=vectors, kv=kv, adapters=adapters)
         out.seek(0)
     except BaseException:
         out.close()
@@ -312,16 +279,16 @@ def open_dump(
     return out
 
 
-def scratch_file(travel: Travel) -> IO[bytes]:
+def scratch_file(transfer: Transfer) -> IO[bytes]:
     """Return a new file without a name, on the disk of the installation where that has one."""
-    with disk_errors(travel._means.home):
-        return tempfile.TemporaryFile(dir=travel._scratch())
+    with disk_errors(transfer._installation.home):
+        return tempfile.TemporaryFile(dir=transfer._scratch())
 
 
-def write_scratch(travel: Travel, file: IO[bytes], data: bytes | bytearray) -> None:
+def write_scratch(transfer: Transfer, file: IO[bytes], data: bytes | bytearray) -> None:
     """Write into such a file while there is room. Raises: BackendUnavailable."""
-    travel._means.check_space()
-    with disk_errors(travel._means.home):
+    transfer._context.lifecycle.check_space()
+    with disk_errors(transfer._installation.home):
         file.write(data)
 
 

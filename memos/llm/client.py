@@ -151,7 +151,7 @@ class Asker:
                         begun, shown = True, shown + bool(piece)
                         yield piece
             except ModelError as error:
-                tokens = error.tokens
+                tokens = error.tokens or Tokens()
                 raise
             finally:
                 # Who hangs up before the end is not told what it took, and pays for what was asked and shown.
@@ -233,7 +233,7 @@ class Asker:
             try:
                 reply = self._model.complete(request)
             except MemosError as error:
-                tokens = error.tokens if isinstance(error, ModelError) else Tokens()
+                tokens = (isinstance(error, ModelError) and error.tokens) or Tokens()
                 took(tokens.prompt + tokens.completion)
                 meter.count(self.model, tokens, time.monotonic() - started, failed=True)
                 raise

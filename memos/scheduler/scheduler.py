@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 
 import sqlalchemy as sa
@@ -50,55 +49,66 @@ _CROWDED_AT_ONCE = 500
 _MOST_TALKS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What the jobs need besides the ledger: vectors, what lies near a fact, models, and to tell that facts are there.
-
-    `upkeep` are jobs that need more still; `busy` says whether people wait for calls.
-    """
-
-    turns_of: TurnsOf
-    near: NearOf
-    askers: Askers
-    settled: Callable[[], object]
-    masking: Callable[[str], Masking]
-    upkeep: Sequence[Job]
-    busy: Callable[[], bool]
-
-
 class Scheduler:
-    """The background of one open installation."""
+    """The background work of one open installation."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, settings: Settings, means: Means) -> None:
+    def __init__(  # noqa: PLR0913 - what its jobs need
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        settings: Settings,
+        *,
+        turns_of: TurnsOf,
+        near: NearOf,
+        askers: Askers,
+        wait_indexed: Callable[[], object],
+        masking: Callable[[str], Masking],
+        jobs: Sequence[Job],
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """Register the jobs of the background.
+
+        Args:
+            ledger: The ledger whose tasks are run.
+            clock: Where the time comes from.
+            settings: The installation's settings.
+            turns_of: Returns the vectors of pages.
+            near: Returns what lies near a fact.
+            askers: The language models.
+            wait_indexed: Lets the indexes catch up.
+            masking: Returns what masks the texts that are written into a cube.
+            jobs: Jobs that need more than this package has.
+            is_busy: Whether calls of people are under way.
+        """
         self._ledger = ledger
         self._clock = clock
-        self._askers = means.askers
+        self._askers = askers
         self._settings = settings.heat
         self._prefixed = settings.prefixed
         self.rules = rules_of(settings.heat)
         self.cube_rules = CubeRules(settings.heat)
-        triggers = Triggers(self._has_reader, lambda: means.askers.has("chat"))
+        triggers = Triggers(self._has_reader, lambda: askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
-        self.runner = Runner(ledger, clock, settings.tasks, busy=means.busy)
+        self.runner = Runner(ledger, clock, settings.tasks, busy=is_busy)
         learner = Learner(
-            FactReader(lambda: means.askers.reader), Judge(lambda: means.askers.judge), means.near, self._has_reader,
-            means.settled, means.masking,
+            FactReader(lambda: askers.reader), Judge(lambda: askers.judge), near, self._has_reader,
+            wait_indexed, masking,
         )  # fmt: skip
-        describe = DescribeJob(lambda: means.askers.vision, means.settled, clock, means.masking)
+        describe = DescribeJob(lambda: askers.vision, wait_indexed, clock, masking)
         self.runner.register(
             [
-                *means.upkeep,
+                *jobs,
                 Job("settle", self._settle, budgeted=False),
                 Job("heat", self._look_at_heat, budgeted=False),
-                Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, means.turns_of, triggers).run, budgeted=False),
-                Job(tool_tasks.TOOLS, SkillsJob(means.turns_of, means.settled).run, budgeted=False),
-                Job(tiers.REMAKE, RemakeJob(means.turns_of).run, budgeted=False),
+                Job(tiers.OVERFLOW, OverflowJob(self.cube_rules, turns_of, triggers).run, budgeted=False),
+                Job(tool_tasks.TOOLS, SkillsJob(turns_of, wait_indexed).run, budgeted=False),
+                Job(tiers.REMAKE, RemakeJob(turns_of).run, budgeted=False),
                 Job(moves.ANALYSE, AnalyseJob(self.cube_rules, clock, learner).run),
                 Job(reading.READ, ReadJob(learner).run),
-                Job(moves.SUMMARISE, SummariseJob(lambda: means.askers.chat).run),
+                Job(moves.SUMMARISE, SummariseJob(lambda: askers.chat).run),
                 Job(DESCRIBE, describe.run, failed=describe.failed),
-                Job(REFLECT, ReflectJob(lambda: means.askers.chat, means.settled).run),
-                Job(tidy.CONSOLIDATE, ConsolidateJob(means.near, means.settled).run, budgeted=False),
+                Job(REFLECT, ReflectJob(lambda: askers.chat, wait_indexed).run),
+                Job(tidy.CONSOLIDATE, ConsolidateJob(near, wait_indexed).run, budgeted=False),
                 Job("consolidation", self._consolidate, budgeted=False),
                 Job("reflection", self._reflect, budgeted=False),
                 Job(moves.SWEEP, SweepJob(self.cube_rules).run, budgeted=False),

@@ -40,7 +40,7 @@ def noted(memos: MemOS, owner: str) -> tuple[str, list[str]]:
     memos.cubes.create(cube, actor=owner)
     ids = [memos.add(text, cube=cube, actor=owner).item_ids[0] for text in NOTES]
     for id_ in ids:
-        memos.pin(id_, cube=cube, actor=owner)
+        memos.tiers.pin(id_, cube=cube, actor=owner)
     settled(memos)
     return cube, ids
 
@@ -51,5 +51,5 @@ def settled(memos: MemOS) -> None:
     while any(task.kind in ("compose", "warm") and not task.ended for task in memos.tasks.list(limit=1000)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    if (store := memos._parts.activations._store) is not None:
+    if (store := memos._installation.activations._store) is not None:
         store.settle()

@@ -146,7 +146,7 @@ def test_many_decide_at_once_about_one_cube(server: Server, learned: tuple[str, 
     assert {200, 404, 409} & {each.status_code for each in told}
     states = [each["state"] for each in ask(server, "GET", "", params=body).json()]
     assert states.count("active") <= 1
-    assert server.memos.verify().clean
+    assert server.memos.maintenance.verify().clean
     # What was decided last holds, whatever was under way.
     assert ask(server, "POST", "/disallow", json=body).status_code == 200
     assert ask(server, "GET", "", params=body).json() == []
@@ -170,4 +170,4 @@ def test_a_cube_goes_while_many_decide_about_it(server: Server, learned: tuple[s
     assert all(each.status_code == 404 for each in found[-len(calls) :])
     assert server.memos.home is not None
     assert not (server.memos.home / FOLDER / first).exists()
-    assert server.memos.verify().clean
+    assert server.memos.maintenance.verify().clean

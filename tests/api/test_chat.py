@@ -90,10 +90,10 @@ def test_events_carry_the_pieces_and_the_same_result(chats: Chats) -> None:
 
 def test_the_tokens_of_chats_are_among_the_numbers_of_the_server(chats: Chats) -> None:
     chats.says(ChatReply("A blue door.", Tokens(30, 12)))
-    before = chats.memos.totals().tokens.get("chat", 0)
+    before = chats.memos.statistics.totals().tokens.get("chat", 0)
     assert chats.ask("ana", store=False).status_code == 200
     assert chats.events("ana", store=False)[-1][0] == "end"
-    now = chats.memos.totals().tokens["chat"]
+    now = chats.memos.statistics.totals().tokens["chat"]
     assert now - before == 2 * 42
     told = httpx2.get(chats.url.replace("/api/v1/chat", "/metrics"), timeout=60).text
     assert f'memos_model_tokens_total{{purpose="chat"}} {float(now)}' in told
@@ -144,7 +144,7 @@ def test_a_model_that_fails_in_the_middle_is_an_event_and_nothing_is_stored(tmp_
         assert told == [
             ("text", {"text": "A blue"}), ("error", {"error": {"code": "model_error", "message": "cut off"}}),
         ]  # fmt: skip
-        assert len(memos.list(cube="ana")) == 1
+        assert len(memos.memories.list(cube="ana")) == 1
 
 
 def test_a_client_that_goes_away_stores_nothing_and_many_slow_answers_hold_up_nothing(chats: Chats) -> None:
@@ -156,7 +156,7 @@ def test_a_client_that_goes_away_stores_nothing_and_many_slow_answers_hold_up_no
         return "A blue door."
 
     chats.says(slowly)
-    before = len(chats.memos.list(cube="ana"))
+    before = len(chats.memos.memories.list(cube="ana"))
     threads = [threading.Thread(target=chats.ask, args=("ana",), kwargs={"store": False}) for _ in range(60)]
     try:
         for thread in threads:
@@ -171,7 +171,7 @@ def test_a_client_that_goes_away_stores_nothing_and_many_slow_answers_hold_up_no
         gate.set()
         for thread in threads:
             thread.join()
-    assert len(chats.memos.list(cube="ana")) == before
+    assert len(chats.memos.memories.list(cube="ana")) == before
 
 
 @pytest.mark.parametrize(

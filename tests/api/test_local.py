@@ -82,16 +82,16 @@ def test_a_call_gives_what_it_gives_in_one_process(served_folder: Served) -> Non
     receipt = remote.add("The otter lives in Oslo", tags=("zoo",), info={"$": ["a", "\u2028"]})
     item = receipt.item_ids[0]
     assert remote.get(item) == memos.get(item)
-    assert remote.history(item) == memos.history(item)
+    assert remote.memories.history(item) == memos.memories.history(item)
     assert remote.update(item, "The otter lives in Rome", tags=["zoo"]) == memos.get(item)
     ours, theirs = memos.search("otter"), remote.search("otter", filter={"tags": {"contains": "zoo"}})
     assert [hit.item for hit in theirs] == [hit.item for hit in ours]
     assert remote.cubes.list() == memos.cubes.list()
     assert remote.tasks.counts().keys() <= set(TaskState)
-    assert remote.profile.template("default") == memos.profile.template("default")
-    first = remote.overview()
-    assert remote.overview(since=first).seconds > 0
-    assert remote.verify() == memos.verify()
+    assert remote.profiles.template("default") == memos.profiles.template("default")
+    first = remote.statistics.overview()
+    assert remote.statistics.overview(since=first).seconds > 0
+    assert remote.maintenance.verify() == memos.maintenance.verify()
 
 
 def test_bytes_and_files_come_and_go(served_folder: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_bytes_and_files_come_and_go(served_folder: Served, tmp_path: Path, monk
 def test_progress_and_following_are_told_as_they_happen(served_folder: Served) -> None:
     remote, seen = served_folder.remote, []
     remote.add("something to index")
-    assert remote.reindex(on_progress=lambda done, total: seen.append((done, total))) >= 1
+    assert remote.maintenance.reindex(on_progress=lambda done, total: seen.append((done, total))) >= 1
     assert seen
     stop = threading.Event()
     events = remote.events.follow(after=0, stop=stop)
@@ -180,7 +180,7 @@ def test_every_part_of_the_facade_can_be_called(served_folder: Served) -> None:
     assert parts == set(calls.PARTS) - {""}, "name new parts in memos.api.calls, or here what only routes use"
     for name in calls.names():
         calls.adapter(name)
-    assert served_folder.remote.totals().cubes == served_folder.memos.totals().cubes
+    assert served_folder.remote.statistics.totals().cubes == served_folder.memos.statistics.totals().cubes
     assert {"chat", "chat.stream"} <= calls.names()
     assert not calls.names() & {"open", "close", "reembed", "asker"}
 
@@ -237,7 +237,7 @@ def furnished(served_folder: Served) -> Furnished:
         messages = [{"role": role, "content": f"otter number {number}"} for role in ("user", "assistant")]
         memos.add(messages, conversation="talk")
     memos.tasks.wait()
-    memos.profile.set_static("default", "life.residence", "Oslo", "Maya")
+    memos.profiles.set_static("default", "life.residence", "Oslo", "Maya")
     memos.knowledge.create("papers")
     memos.documents.wait(memos.knowledge.add("papers", ("otters.md", b"# Otters\n\nThey swim.")).id)
     memos.tasks.wait()
@@ -320,14 +320,14 @@ def test_commands_change_memories_through_the_server(furnished: Furnished, tmp_p
     assert folder.told("backup", str(tmp_path / "backup"))["rows"] > 0
     assert [made["folder"] for made in folder.told("backups")] == [str(tmp_path / "backup")]
     assert folder.run("backups", "--forget", str(tmp_path / "backup"))[0] == Conflict.exit_code
-    assert memos.backups()
+    assert memos.maintenance.backups()
 
 
 def test_commands_steer_the_background_through_the_server(furnished: Furnished) -> None:
     folder, memos = furnished.folder, furnished.folder.memos
-    segment = memos.segments()[0].id
+    segment = memos.tiers.segments()[0].id
     assert folder.told("pin", segment)["pinned"]
-    assert memos.segments()[0].pinned
+    assert memos.tiers.segments()[0].pinned
     assert not folder.told("unpin", segment)["pinned"]
     for command in (["analyse"], ["consolidate"], ["read-finely"], ["move", segment, "long"], ["tasks", "wait"]):
         folder.told(*command)
@@ -339,7 +339,7 @@ def test_commands_steer_the_background_through_the_server(furnished: Furnished) 
 def test_commands_keep_order_through_the_server(furnished: Furnished, tmp_path: Path) -> None:
     folder, memos = furnished.folder, furnished.folder.memos
     set_ = folder.told("profile", "set", "life.residence", "Rome", "--subject", "Ben")
-    assert memos.profile.get("default", "Ben").traits[0].value == set_["value"] == "Rome"
+    assert memos.profiles.get("default", "Ben").traits[0].value == set_["value"] == "Rome"
     assert folder.told("profile", "rollback", "life.residence", "1", "--subject", "Ben")["value"] == "Rome"
     folder.told("profile", "unset", "life.residence", "--subject", "Ben")
     assert folder.told("profile", "use", "standard")["cube"] == "default"
@@ -405,7 +405,7 @@ def test_who_waits_is_told_when_the_server_ends(tmp_path: Path) -> None:
         assert ended
         assert all(error is None or isinstance(error, BackendUnavailable) for error in ended)
         assert endpoint.find(tmp_path) is None
-        assert memos.check_ready() is None
+        assert memos.maintenance.check_ready() is None
 
 
 def test_the_documents_program_runs(tmp_path: Path) -> None:

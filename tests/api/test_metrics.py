@@ -65,11 +65,11 @@ def test_requests_stages_and_the_installation_are_counted_without_anybodys_data(
 
 def test_the_totals_tell_tiers_tasks_events_and_caches_of_the_ledger(server: Server) -> None:
     server.memos.add("one", cube="ana")
-    before = server.memos.totals()
+    before = server.memos.statistics.totals()
     server.memos.add(["two", "three"], cube="ana")
     server.memos.search("two", cubes=["ana"])
     server.memos.search("two", cubes=["ana"])
-    after = server.memos.totals()
+    after = server.memos.statistics.totals()
     assert after.messages - before.messages == 2
     assert after.events.get("add", 0) - before.events.get("add", 0) == 1
     assert set(after.tiers) == {"short", "mid", "long", "archive"}

@@ -201,12 +201,12 @@ def test_who_hangs_up_while_the_prompt_is_read_stops_the_reading(
 def test_who_hangs_up_on_an_answer_that_is_no_stream_stops_it_too(
     served: Served, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = served.memos.list(limit=1)
+    before = served.memos.memories.list(limit=1)
     steps = slow_steps(monkeypatch)
     with pytest.raises(httpx2.ReadTimeout):
         served.post(path, timeout_s=1.5, **body)
     assert 0 < made_at_last(steps) < 40  # of some 50
-    assert served.memos.list(limit=1) == before
+    assert served.memos.memories.list(limit=1) == before
 
 
 def test_what_openmem_stores_is_finished_for_who_asks_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ class Proxy:
         return self.upstream.asked[-1].body
 
     def stored(self, user: str) -> list[tuple[str, str]]:
-        return [(str(item.role), item.memory) for item in self.memos.list(cube=user) if item.type == "message"]
+        return [(str(item.role), item.memory) for item in self.memos.memories.list(cube=user) if item.type == "message"]
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +95,13 @@ def asking(text: Any = "Where does Maria live?", **more: Any) -> dict[str, Any]:
 def test_the_official_client_gets_memory_by_its_base_url_alone(proxy: Proxy) -> None:
     key = proxy.user("sync", "My sister Maria lives in Lyon.")
     proxy.says(answer("In Lyon.", usage=counted(7, 2)))
-    before = proxy.memos.totals().tokens.get("proxy", 0)
+    before = proxy.memos.statistics.totals().tokens.get("proxy", 0)
     with proxy.client(key) as client:
         got = client.chat.completions.create(**asking())
     assert got.choices[0].message.content == "In Lyon."
     assert got.usage is not None
     assert got.usage.total_tokens == 9
-    assert proxy.memos.totals().tokens["proxy"] - before == 9
+    assert proxy.memos.statistics.totals().tokens["proxy"] - before == 9
     system, user = proxy.asked["messages"]
     assert system["content"].startswith(MEMORY_NOTICE)
     assert "My sister Maria lives in Lyon." in system["content"]
@@ -202,7 +202,7 @@ def test_a_conversation_in_many_requests_is_stored_once(proxy: Proxy) -> None:
         assert proxy.post(key, {"messages": talk}, {"X-Memos-Conversation": "c é".encode()}).status_code == 200
         talk.append({"role": "assistant", "content": said})
     assert proxy.stored("turns") == [(each["role"], each["content"]) for each in talk[1:]]
-    assert {item.conversation for item in proxy.memos.list(cube="turns")} == {"c é"}
+    assert {item.conversation for item in proxy.memos.memories.list(cube="turns")} == {"c é"}
     # What the request says anyway is not shown a second time.
     assert proxy.asked["messages"][0]["content"] == "Be brief."
 
@@ -242,7 +242,7 @@ def test_calls_of_tools_and_their_results_are_remembered(proxy: Proxy, stream: b
         ("user", "How is the weather in Lyon?"), ("assistant", 'weather({"city": "Lyon"})'), ("tool", "18 degrees"),
         ("assistant", "It is warm."),
     ]  # fmt: skip
-    assert {"tool_schema", "tool_trajectory"} <= {str(item.type) for item in proxy.memos.list(cube=user)}
+    assert {"tool_schema", "tool_trajectory"} <= {str(item.type) for item in proxy.memos.memories.list(cube=user)}
 
 
 def test_tools_that_memory_does_not_know_hinder_nothing(proxy: Proxy) -> None:
@@ -590,6 +590,6 @@ def test_an_endpoint_that_is_too_slow_or_not_there_is_told_so(tmp_path: Path) ->
                 with pytest.raises(openai.InternalServerError, match="cannot be reached") as caught:
                     client.chat.completions.create(**asking())
                 assert caught.value.status_code == 503
-            assert [item.memory for item in memos.list(cube="ana")] == ["My sister Maria lives in Lyon."]
+            assert [item.memory for item in memos.memories.list(cube="ana")] == ["My sister Maria lives in Lyon."]
     finally:
         gate.set()

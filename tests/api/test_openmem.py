@@ -63,7 +63,7 @@ def test_identical_feedback_at_once_is_stored_once(server: Server) -> None:
         told = {"user_id": "fed", "feedback_content": "No, the meeting is on Friday."}
         sent = [threads.submit(data, server, "add/feedback", **told) for _ in range(4)]
         assert len({answer.result()["task_id"] for answer in sent}) == 1
-    assert len(server.memos.list(cube="fed", filter={"type": "message"})) == 1
+    assert len(server.memos.memories.list(cube="fed", filter={"type": "message"})) == 1
 
 
 def test_two_callers_with_one_body_are_two_requests(server: Server) -> None:
@@ -95,9 +95,9 @@ def test_after_a_minute_or_an_erasure_the_same_body_is_new(clocked: tuple[Server
     clock.advance(timedelta(seconds=61))
     second = data(server, "add/message", user_id="owner", messages=OTTER)["task_id"]
     assert second != first
-    assert len(server.memos.list(filter={"type": "message"})) == 2
+    assert len(server.memos.memories.list(filter={"type": "message"})) == 2
     assert data(server, "get/status", task_id=first)[0]["task_id"] == first
-    server.memos.erase(server.memos.list(filter={"type": "message"})[-1].id)
+    server.memos.erase(server.memos.memories.list(filter={"type": "message"})[-1].id)
     with server.memos.ledger.read() as connection:
         assert connection.scalars(sa.select(schema.submissions.c.digest)).all() == [None, None]
     assert data(server, "add/message", user_id="owner", messages=OTTER)["task_id"] != second
@@ -352,15 +352,15 @@ def test_a_template_is_bound_by_name_once_somebody_has_it(server: Server) -> Non
     data(server, "bind/profile_template", bind_list=[{**bound, "template": template}])
     data(server, "bind/profile_template", bind_list=[{**bound, "user_id": "clea"}])
     data(server, "edit/profile", profile_template_id="Pets", user_id="clea", metadata={"pets.cat": "Mo"})
-    assert server.memos.profile.get("clea", "user").traits[0].value == "Mo"
+    assert server.memos.profiles.get("clea", "user").traits[0].value == "Mo"
     # All or nothing.
     wrong = {"pets.cat": "Jo", "pets.dog": "Rex"}
     refused = post(server, "edit/profile", profile_template_id="Pets", user_id="clea", metadata=wrong)
     assert refused.json()["code"] == 40000
-    assert server.memos.profile.get("clea", "user").traits[0].value == "Mo"
+    assert server.memos.profiles.get("clea", "user").traits[0].value == "Mo"
     assert post(server, "delete/profile", profile_template_id="standard", user_id="clea").json()["code"] == 40307
     data(server, "delete/profile", profile_template_id="Pets", user_id="clea")
-    assert server.memos.profile.get("clea", "user").traits == ()
+    assert server.memos.profiles.get("clea", "user").traits == ()
     assert post(server, "bind/profile_template", "ben", bind_list=[{**bound, "user_id": "ben"}]).json()["code"] == 40307
 
 
@@ -388,4 +388,4 @@ def test_the_same_question_asked_while_it_is_answered_gets_that_answer(tmp_path:
         with memos.ledger.read() as connection:
             digests = connection.scalars(sa.select(schema.submissions.c.digest)).all()
         assert (len(digests), digests.count(None)) == (2, 1)
-        assert [item.memory for item in memos.list()][-2:] == ["And the fox?", "In a den."]
+        assert [item.memory for item in memos.memories.list()][-2:] == ["And the fox?", "In a den."]

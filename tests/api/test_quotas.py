@@ -65,7 +65,7 @@ def test_a_key_over_its_limit_is_told_when_to_come_back_and_others_go_on(server:
     assert (
         server.http.post("/api/v1/memories", json={"messages": "n3"}, headers=server.headers("ana")).status_code == 201
     )
-    assert [item.memory for item in server.memos.list(cube="ana") if item.memory == "n2"] == []
+    assert [item.memory for item in server.memos.memories.list(cube="ana") if item.memory == "n2"] == []
     assert server.memos.keys.used(made.key.id)["items"] == 2
 
 
@@ -220,13 +220,13 @@ def test_defaults_hold_for_keys_without_limits_daily_counts_outlive_a_restart_an
             local = {"Authorization": "Bearer local-token"}
             for text in "xyz":
                 http.post("/api/v1/memories", json={"messages": text}, headers=local).raise_for_status()
-        assert memos.asker is not None
+        assert memos.models.chat is not None
         with calling(memos.keys.authenticate(made.secret)):
             for word in ("one", "two"):
-                memos.asker.say([ChatMessage("user", word)], meter=Meter("test"))
+                memos.models.chat.say([ChatMessage("user", word)], meter=Meter("test"))
             assert memos.keys.used(made.key.id, actor="ana") == {"items": 2, "bytes": 0, "tokens": 50}
             with memos.quotas.model_call(2_000, "chat"), pytest.raises(LimitReached, match="tokens"):
-                memos.asker.say([ChatMessage("user", "three")], meter=Meter("test"))
+                memos.models.chat.say([ChatMessage("user", "three")], meter=Meter("test"))
             assert memos.keys.used(made.key.id, actor="ana")["tokens"] == 50
     with opened() as memos, calling(memos.keys.authenticate(made.secret)), pytest.raises(LimitReached):
         memos.add("c", cube="ana", actor="ana")

@@ -91,10 +91,10 @@ def test_a_stop_lets_a_request_under_way_end_and_gives_everything_back(tmp_path:
     assert key not in log
     assert endpoint.find(home) is None
     with MemOS.open(home, settings=Settings(tasks={"workers": 0})) as memos:  # which takes no task itself
-        assert {item.id for item in memos.list(cube="admin")} == set(stored)
+        assert {item.id for item in memos.memories.list(cube="admin")} == set(stored)
         with memos.ledger.read() as connection:
             assert counts.running(connection, None) == []
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:

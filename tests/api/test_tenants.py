@@ -330,7 +330,7 @@ def _state(memos: MemOS) -> list[Any]:
     """Return all of the victim's that a request could change, without what the background may."""
     cubes = [VICTIM, BASE]
     events = [event for cube in cubes for event in memos.events.list(cube, limit=10_000)]
-    items = [item for cube in cubes for item in memos.list(cube=cube)]
+    items = [item for cube in cubes for item in memos.memories.list(cube=cube)]
     files = [file for cube in cubes for file in memos.documents.list(cube=cube)]
     return [
         {(item.id, item.version_id, item.memory, item.status) for item in items if item.type == "message"},

@@ -159,7 +159,7 @@ def test_an_erasure_leaves_no_remembered_answer(tmp_path: Path, settings: Settin
     model = ScriptedChat(lambda request: f"heard: {request.messages[-1].content}")
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder(), chat_model=model) as memos:
         [item] = memos.add(["Caroline lives in Lyon"]).item_ids
-        reader = memos._parts.askers.reader
+        reader = memos._installation.askers.reader
         assert reader is not None
         asked, meter = [ChatMessage("user", "Caroline lives in Lyon")], Meter("reading")
         for _ in range(2):
@@ -175,7 +175,7 @@ def test_an_installation_asks_the_endpoint_in_its_settings(tmp_path: Path, setti
     with OpenAIServer([answer("In Lyon.")]) as server:
         configured = settings.model_copy(update={"chat_model": server.settings()})
         with MemOS.open(tmp_path, settings=configured, embedder=WordEmbedder()) as memos:
-            asker = memos._parts.askers.judge
+            asker = memos._installation.askers.judge
             assert asker is not None
             assert asker.say([ChatMessage("user", "hi")], meter=Meter("x")) == "In Lyon."
         with pytest.raises(BackendUnavailable):

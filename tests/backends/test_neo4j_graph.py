@@ -230,7 +230,7 @@ def test_the_oldest_version_is_5_26(neo4j_server: Neo4jServer) -> None:
 def test_a_missing_driver_is_named() -> None:
     script = (
         "import sys; sys.modules['neo4j'] = None\n"
-        "from memos.backends.graph.neo4j import Neo4jGraph\nfrom memos.settings import Neo4jSettings\n"
+        "from memos.backends.graph.neo4j import Neo4jGraph\nfrom memos.core.settings import Neo4jSettings\n"
         "from memos.errors import BackendUnavailable\n"
         "try: Neo4jGraph.open(Neo4jSettings(url='bolt://127.0.0.1:1'), 'x')\n"
         "except BackendUnavailable as error: print(error)"

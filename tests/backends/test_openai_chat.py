@@ -648,7 +648,10 @@ def test_a_model_needs_an_address() -> None:
 
 
 def test_importing_memos_does_not_import_openai() -> None:
-    code = "import sys, memos, memos.cli, memos.engines; sys.exit('openai' in sys.modules or 'stamina' in sys.modules)"
+    code = (
+        "import sys, memos, memos.cli, memos.kernel.opening; "
+        "sys.exit('openai' in sys.modules or 'stamina' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

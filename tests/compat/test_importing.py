@@ -95,23 +95,23 @@ def test_pages_come_once_and_in_order_of_time(memos: MemOS, folder: Path) -> Non
     assert (summary.added, summary.known, summary.bad) == (10 + 2 + 2 + 1, 0, ())
     assert summary.left_out == 2 + 1  # a page that two sessions have, and a line that says nothing
     assert "embeddings" in summary.note
-    said = memos.list(cube=ALICE, filter={"conversation": "with-helper"})
+    said = memos.memories.list(cube=ALICE, filter={"conversation": "with-helper"})
     wanted = [text for number in range(1, 6) for text in (f"Question {number} about the garden.", f"Answer {number}.")]
     assert [item.memory for item in said] == wanted
     assert [item.page for item in said] == [number for number in range(5) for _ in "ab"]
     assert f"{said[0].said_at:%F %T}" == "2025-01-01 10:00:00"
-    assert "wombat" not in str(memos.list(cube=ALICE))
-    assert "wombat" in str(memos.list(cube="memoryos-user-bob"))
-    assert memos.verify().clean
+    assert "wombat" not in str(memos.memories.list(cube=ALICE))
+    assert "wombat" in str(memos.memories.list(cube="memoryos-user-bob"))
+    assert memos.maintenance.verify().clean
 
 
 def test_knowledge_and_profile_are_nobodys_words_and_carry_their_tag(memos: MemOS, folder: Path) -> None:
     imported(memos, folder)
-    [fact] = memos.list(cube=ALICE, filter={"tags": {"contains": "memoryos:user_knowledge"}})
+    [fact] = memos.memories.list(cube=ALICE, filter={"tags": {"contains": "memoryos:user_knowledge"}})
     assert (fact.memory, fact.role, fact.speaker) == ("Alice is allergic to peanuts.", "system", "imported knowledge")
     assert fact.info == {"timestamp": "2025-01-05 10:00:00"}
     assert f"{fact.said_at:%F}" == "2025-01-05"
-    [profile] = memos.list(cube=ALICE, filter={"tags": {"contains": "memoryos:profile"}})
+    [profile] = memos.memories.list(cube=ALICE, filter={"tags": {"contains": "memoryos:profile"}})
     assert profile.memory == "Gardens a lot.\nLikes basil."
     with Memoryos("alice", None, "unused", assistant_id="helper", memos=memos) as memory:
         assert memory.get_user_profile_summary() == "Gardens a lot.\nLikes basil."
@@ -132,7 +132,7 @@ def test_importing_again_adds_only_what_is_new_also_when_pages_moved(memos: MemO
     write(alice / "short_term.json", [page(5), page(6)])
     later = imported(memos, folder)
     assert (later.added, later.known) == (2, first.added)
-    assert len(memos.list(cube=ALICE, filter={"conversation": "with-helper"})) == 12
+    assert len(memos.memories.list(cube=ALICE, filter={"conversation": "with-helper"})) == 12
 
 
 def test_one_cube_takes_one_user(memos: MemOS, folder: Path) -> None:
@@ -143,7 +143,7 @@ def test_one_cube_takes_one_user(memos: MemOS, folder: Path) -> None:
         imported(memos, folder, cube="nowhere")
     summary = imported(memos, folder, cube="default", conversation="mine")
     assert (summary.added, summary.conversations) == (13, 3)
-    assert len(memos.list(filter={"conversation": "mine"})) == 10
+    assert len(memos.memories.list(filter={"conversation": "mine"})) == 10
     assert [cube.id for cube in memos.cubes.list()] == ["default"]
 
 
@@ -152,7 +152,7 @@ def test_an_error_that_the_original_kept_as_an_answer_is_none(memos: MemOS, fold
     write(folder / "users/bob/short_term.json", [page(7, agent_response=error), page(8, user_input=" ")])
     write(folder / "users/bob/long_term_user.json", {"user_profiles": {"bob": {"data": error}}, "knowledge_base": []})
     assert imported(memos, folder).left_out == 3 + 3
-    said = [item.memory for item in memos.list(cube="memoryos-user-bob")]
+    said = [item.memory for item in memos.memories.list(cube="memoryos-user-bob")]
     assert said == ["Question 7 about the garden.", "Answer 8."]
 
 
@@ -195,7 +195,7 @@ def test_a_bad_record_is_told_with_its_place_and_stops_everything_or_is_left_out
     summary = imported(memos, folder, "skip")
     assert told in f"{summary.bad[0].place} {summary.bad[0].problem}"
     assert summary.bad[0].place.startswith(file)
-    assert "wombat" in str(memos.list(cube="memoryos-user-bob"))
+    assert "wombat" in str(memos.memories.list(cube="memoryos-user-bob"))
     again = imported(memos, folder, "skip")
     assert (again.added, len(again.bad)) == (0, len(summary.bad))
 
@@ -208,7 +208,7 @@ def test_of_a_file_cut_off_in_the_middle_the_sessions_before_are_kept(memos: Mem
         imported(memos, folder)
     summary = imported(memos, folder, "skip")
     assert [record.place for record in summary.bad] == ["users/alice/mid_term.json, member 2"]
-    kept = [item.memory for item in memos.list(cube=ALICE, filter={"role": "user"})]
+    kept = [item.memory for item in memos.memories.list(cube=ALICE, filter={"role": "user"})]
     assert kept == [f"Question {number} about the garden." for number in (1, 3, 4, 5)]
 
 
@@ -284,7 +284,7 @@ def test_a_hostile_folder_never_crashes_an_import(memos: MemOS, tmp_path: Path) 
     summary = imported(memos, root, "skip")
     assert len(summary.bad) >= len(BAD) - 2
     assert not isinstance(summary, MemosError)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_the_command_imports_a_folder_and_tells_what_it_left(folder: Path, tmp_path: Path) -> None:

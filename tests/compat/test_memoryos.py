@@ -60,7 +60,7 @@ def test_an_exchange_is_one_page_with_its_time_and_metadata(memos: MemOS) -> Non
     memory = made(memos)
     memory.add_memory("I live in Paris.", "A fine city.", "2025-01-02 10:00:00", {"mood": "good", "nested": {"a": 1}})
     memory.add_memory("And I like it.", "I see.")
-    stored = memos.list(cube=names.cube_of_user("alice"))
+    stored = memos.memories.list(cube=names.cube_of_user("alice"))
     assert [item.memory for item in stored] == ["I live in Paris.", "A fine city.", "And I like it.", "I see."]
     assert [item.page for item in stored] == [0, 0, 1, 1]
     assert f"{stored[0].said_at:%F %T}" == "2025-01-02 10:00:00"
@@ -92,7 +92,10 @@ def test_two_users_never_see_each_others_pages(talking: Any) -> None:
 def test_any_user_id_has_a_memory_of_its_own(memos: MemOS, user: str) -> None:
     made(memos, user).add_memory("I live in Paris.", "A fine city.")
     made(memos, user + "2").add_memory("I live in Lyon.", "Fine too.")
-    assert [item.memory for item in memos.list(cube=names.cube_of_user(user))] == ["I live in Paris.", "A fine city."]
+    assert [item.memory for item in memos.memories.list(cube=names.cube_of_user(user))] == [
+        "I live in Paris.",
+        "A fine city.",
+    ]
     assert made(memos, user).get_memory_stats()["short_term_count"] == 1
 
 
@@ -107,7 +110,7 @@ def test_a_restart_keeps_everything(tmp_path: Path, settings: Settings) -> None:
             memory.close()
             with pytest.raises(BackendUnavailable, match="closed"):
                 memory.get_memory_stats()
-            assert memos.list(cube=names.cube_of_user("alice"))  # what was given stays open
+            assert memos.memories.list(cube=names.cube_of_user("alice"))  # what was given stays open
 
 
 def test_an_answer_is_made_from_memory_and_remembered(talking: Any) -> None:
@@ -123,7 +126,7 @@ def test_an_answer_is_made_from_memory_and_remembered(talking: Any) -> None:
     assert "[The conversation so far]" in user
     assert "Earlier conversations" not in user  # what was just shown is not shown twice
     assert user.endswith("What do my tomato plants need?")
-    stored = memos.list(cube=names.cube_of_user("alice"))
+    stored = memos.memories.list(cube=names.cube_of_user("alice"))
     assert [item.memory for item in stored][-2:] == ["What do my tomato plants need?", "Water them."]
 
 
@@ -154,14 +157,14 @@ def test_an_error_of_the_model_is_raised_and_nothing_is_stored(talking: Any, err
     memory.add_memory(*SAID[0])
     with pytest.raises(type(error)):
         memory.get_response("What do I grow?")
-    assert len(memos.list(cube=names.cube_of_user("alice"))) == 2
+    assert len(memos.memories.list(cube=names.cube_of_user("alice"))) == 2
 
 
 def test_an_empty_answer_is_an_error_too(talking: Any) -> None:
     memos, _ = talking(["   "])
     with pytest.raises(ModelError):
         made(memos).get_response("What do I grow?")
-    assert memos.list(cube=names.cube_of_user("alice")) == []
+    assert memos.memories.list(cube=names.cube_of_user("alice")) == []
 
 
 def test_without_a_model_there_is_a_clear_error_and_memory_works(memos: MemOS) -> None:
@@ -170,7 +173,7 @@ def test_without_a_model_there_is_a_clear_error_and_memory_works(memos: MemOS) -
     with pytest.raises(BackendUnavailable, match=r"No language model.*openai_api_key") as caught:
         memory.get_response("What do I grow?")
     assert caught.value.permanent
-    assert len(memos.list(cube=names.cube_of_user("alice"))) == 2
+    assert len(memos.memories.list(cube=names.cube_of_user("alice"))) == 2
 
 
 def test_the_short_class_has_its_own_cap(talking: Any) -> None:
@@ -250,7 +253,7 @@ def test_a_wrong_exchange_is_refused_whole(memos: MemOS) -> None:
         with pytest.raises(InvalidInput) as caught:
             memory.add_memory(**given)
         assert caught.value.field.split(".")[0] == name
-    assert memos.list(cube=names.cube_of_user("alice")) == []
+    assert memos.memories.list(cube=names.cube_of_user("alice")) == []
 
 
 def test_metadata_that_refers_to_itself_is_refused(memos: MemOS) -> None:
@@ -315,8 +318,8 @@ memory.add_memory("I live in Paris.", "A fine city.")
     )
     assert (done.returncode, done.stderr) == (0, "")
     with MemOS.open(tmp_path) as memos:
-        assert len(memos.list(cube="memoryos-user-alice")) == 2
-        assert memos.verify().clean
+        assert len(memos.memories.list(cube="memoryos-user-alice")) == 2
+        assert memos.maintenance.verify().clean
 
 
 def test_a_forced_analysis_reads_the_mid_tier(memos: MemOS, at_once: None) -> None:
@@ -326,9 +329,9 @@ def test_a_forced_analysis_reads_the_mid_tier(memos: MemOS, at_once: None) -> No
     for number in range(10):
         memory.add_memory(f"Exchange {number} about nothing.", "I see.")
     memory.force_mid_term_analysis()
-    derived = memos.list(cube=names.cube_of_user("alice"), filter={"tier": "long"})
+    derived = memos.memories.list(cube=names.cube_of_user("alice"), filter={"tier": "long"})
     assert any("peanuts" in item.memory or "Paris" in item.memory for item in derived)
     assert "tea" in memory.get_user_profile_summary()
     assert memory.get_memory_stats()["has_user_profile"]
     memory.force_mid_term_analysis()
-    assert memos.list(cube=names.cube_of_user("alice"), filter={"tier": "long"}) == derived
+    assert memos.memories.list(cube=names.cube_of_user("alice"), filter={"tier": "long"}) == derived

@@ -76,7 +76,7 @@ def test_add_search_update_correct_delete_erase_verify(open_: Open) -> None:
         memos.add("A puppy called Bruno lives here too.", cube="other")
         assert {hit.item.cube for hit in memos.search("puppy Bruno").hits} == {"default"}
         where = {"and": [{"memory": {"like": "PUPPY"}}, {"room": {"gte": 6.5}}, {"tags": {"contains": "pets"}}]}
-        assert {item.id for item in memos.list(filter=where)} == {puppy, name}
+        assert {item.id for item in memos.memories.list(filter=where)} == {puppy, name}
         assert {hit.item.id for hit in memos.search("a puppy", filter=where).hits} == {puppy, name}
 
         before = memos.get(home).updated_at
@@ -89,7 +89,7 @@ def test_add_search_update_correct_delete_erase_verify(open_: Open) -> None:
         assert home in corrected.superseded
         memos.delete(name)
         assert name not in {hit.item.id for hit in memos.search("lovely name").hits}
-        memos.rollback(name, 1)
+        memos.memories.rollback(name, 1)
         assert name in {hit.item.id for hit in memos.search("lovely name").hits}
 
         receipt = memos.erase(puppy)
@@ -97,16 +97,16 @@ def test_add_search_update_correct_delete_erase_verify(open_: Open) -> None:
         assert puppy not in {hit.item.id for hit in memos.search("puppy Bruno").hits}
         with pytest.raises(NotFound, match=receipt.id):
             memos.get(puppy)
-        report = memos.verify()
+        report = memos.maintenance.verify()
         assert report.differences == ()
         assert report.checked["vector"] >= report.items
         assert report.checked["graph"] == report.items
-        assert memos.reindex() == report.items
+        assert memos.maintenance.reindex() == report.items
         hits = [hit.item.id for hit in memos.search("Caroline lives").hits]
     with open_() as again:
-        assert again.verify().differences == ()
+        assert again.maintenance.verify().differences == ()
         assert [hit.item.id for hit in again.search("Caroline lives").hits] == hits
-        assert [version.reason for version in again.history(home)][:2] == ["added", "updated"]
+        assert [version.reason for version in again.memories.history(home)][:2] == ["added", "updated"]
         gone = again.cubes.drop("other")
         assert gone.state == "purged"
         assert [cube.id for cube in again.cubes.list()] == ["default"]
@@ -115,10 +115,10 @@ def test_add_search_update_correct_delete_erase_verify(open_: Open) -> None:
 def test_what_an_index_lost_is_found_and_mended(open_: Open) -> None:
     with open_() as memos:
         ids = memos.add(TALK, conversation="c").item_ids
-        memos._parts.vector.prune({ids[0]: None})
-        memos._parts.graph.delete([ids[1]])
-        assert {(d.store, d.kind, d.subject) for d in memos.verify().differences} == {
+        memos._installation.vector.prune({ids[0]: None})
+        memos._installation.graph.delete([ids[1]])
+        assert {(d.store, d.kind, d.subject) for d in memos.maintenance.verify().differences} == {
             ("vector", "missing", ids[0]), ("graph", "missing", ids[1]),
         }  # fmt: skip
-        assert memos.verify(repair=True).differences == ()
+        assert memos.maintenance.verify(repair=True).differences == ()
         assert memos.search("puppy Bruno", top_k=1).hits[0].item.id == ids[0]

@@ -74,7 +74,7 @@ def test_list_pages_as_python_would(memos: tuple[MemOS, list[Item]], raw: Any, l
     opened, ordered = memos
     shown = [state for state in ordered if (raw and "status" in str(raw)) or state.status is not Status.DELETED]
     expected = [state for state in shown if matches(parse(raw), items.record_of(state))]
-    assert opened.list(cube="a", filter=raw, limit=limit, offset=offset) == expected[offset : offset + limit]
+    assert opened.memories.list(cube="a", filter=raw, limit=limit, offset=offset) == expected[offset : offset + limit]
 
 
 def test_like_takes_every_character_as_itself(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_the_largest_filters_stay_under_the_databases_limits(memos: tuple[MemOS,
     node = parse(raw)
     live = [state for state in ordered if state.status is not Status.DELETED]
     expected = [state for state in live if matches(node, items.record_of(state))]
-    assert opened.list(cube="a", filter=raw, limit=10_000) == expected
+    assert opened.memories.list(cube="a", filter=raw, limit=10_000) == expected
 
 
 def test_an_empty_or_holds_for_nothing_and_an_empty_and_for_everything(memos: tuple[MemOS, list[Item]]) -> None:

@@ -69,7 +69,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("few")
 def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: Path, server: LlamaServer) -> None:
     with opened(tmp_path, server, max_tokens=5) as memos:
-        memos.profile.use_template("default", TEMPLATE)
+        memos.profiles.use_template("default", TEMPLATE)
         receipt = memos.add([{"role": "user", "name": "Ana", "content": SAID}], conversation="c", mode="fine")
         assert receipt.task is not None
         failed_once(memos, receipt.task)
@@ -78,7 +78,7 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
         assert "Lyon" not in (task.error or "")
         assert task.tokens > 100
         intact(memos, receipt.item_ids)
-        assert memos.extractions(receipt.item_ids[0]) == ()
+        assert memos.memories.extractions(receipt.item_ids[0]) == ()
     with opened(tmp_path, server, max_tokens=250) as memos:
         if (tried := memos.tasks.get(receipt.task)).ended:
             memos.tasks.retry(tried.id)
@@ -86,12 +86,12 @@ def test_a_small_models_answers_are_read_retried_counted_and_grounded(tmp_path: 
         assert done.state is TaskState.DONE, done.error
         assert done.tokens > tried.tokens + 100
         intact(memos, receipt.item_ids)
-        [record] = memos.extractions(receipt.item_ids[0])
+        [record] = memos.memories.extractions(receipt.item_ids[0])
         if record.reader == "model/2":
             Found.model_validate_json(record.output or "")
         else:  # it repeated itself to the end of its room, and was asked about sentences: it could tell them, or not
             assert (record.reader, record.model) in [("choosing/1", "smollm2"), ("patterns/2", None)]
-            assert "Lyon" in {item.value for item in memos.list(filter={"type": "user"})}
+            assert "Lyon" in {item.value for item in memos.memories.list(filter={"type": "user"})}
         with memos.ledger.read() as connection:
             [row] = connection.execute(sa.select(t.usage).where(t.usage.c.purpose == "read"))
             here = sa.select(t.items.c.reading).where(t.items.c.id == receipt.item_ids[0])
@@ -112,16 +112,16 @@ def ended(memos: MemOS, task: str) -> Task:
 def intact(memos: MemOS, item_ids: tuple[str, ...]) -> None:
     """Assert that what was said is there as it was, found, and at its first version."""
     assert [memos.get(item).memory for item in item_ids] == [SAID]
-    assert [len(memos.history(item)) for item in item_ids] == [1]
+    assert [len(memos.memories.history(item)) for item in item_ids] == [1]
     assert item_ids[0] in {hit.item.id for hit in memos.search("moved to Lyon, allergic")}
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def grounded(memos: MemOS) -> None:
     """Assert that everything stored besides has a passage of what was said, and no number or address of its own."""
     statuses = [str(status) for status in Status if status is not Status.DELETED]
     kinds = {"and": [{"type": {"in": sorted(DERIVED)}}, {"status": {"in": statuses}}]}
-    for item in memos.list(filter=kinds):
+    for item in memos.memories.list(filter=kinds):
         sources = memos.get(item.id).sources
         assert sources
         assert all(source.passage and source.passage in SAID for source in sources)

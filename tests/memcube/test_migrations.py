@@ -74,7 +74,7 @@ def test_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
         assert memos.get(alone).said_at is not None
         assert [item.keywords for item in after] == [()] * 4
         assert memos.search("number 3").hits[0].item.id == ids[3]
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         later = memos.add(
             {"role": "user", "content": "and later", "chat_time": "2024-05-03T09:30"}, conversation="talk"
         ).item_ids[0]

@@ -22,8 +22,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     with MemOS.open(home, settings=Settings(limits=LimitSettings(min_free_bytes=1_000_000))) as memos:
         for day, place in ((1, "Lyon"), (9, "Bern")):
             said = say(memos, f"I live in {place} \x1b[31mnow.", day=day)
-            found = find_traits([said], [statement(said, "residence", place)], memos.profile.template(DEFAULT_CUBE))
-            memos.profile.put(DEFAULT_CUBE, found)
+            found = find_traits([said], [statement(said, "residence", place)], memos.profiles.template(DEFAULT_CUBE))
+            memos.profiles.put(DEFAULT_CUBE, found)
     return Store(home, {})
 
 

@@ -104,10 +104,10 @@ def test_said_no_it_is_not_asked(opened: Opened) -> None:
     memos = opened(reranker)
     say(memos, "Ann likes tea")
     assert memos.search("tea", rerank=False).hits
-    assert memos.recall("tea", {"memory": 5}, rerank=False)["memory"]  # type: ignore[index]
-    memos.working_memory()
+    assert memos.search.recall("tea", {"memory": 5}, rerank=False)["memory"]  # type: ignore[index]
+    memos.tiers.working_memory()
     assert reranker.asked == []
-    assert memos.recall("tea", {"memory": 5})["memory"]  # type: ignore[index]
+    assert memos.search.recall("tea", {"memory": 5})["memory"]  # type: ignore[index]
     assert len(reranker.asked) == 1
 
 
@@ -286,11 +286,11 @@ def test_what_is_erased_meanwhile_is_no_hit(opened: Opened) -> None:
 def test_why_not_runs_as_the_search_does(opened: Opened) -> None:
     memos = opened(WordReranker(prefers("oolong")))
     plain, best = say(memos, "Ann does like tea, which tea?"), say(memos, "It is oolong that she drinks")
-    told = memos.why_not(best, ASKED, top_k=1)
+    told = memos.search.why_not(best, ASKED, top_k=1)
     assert (told.stage, told.place) == ("found", 1)
     assert "rerank" in {vote.arm for vote in told.arms}
-    assert memos.why_not(plain, ASKED, top_k=1).stage == "rank"
-    assert memos.why_not(best, ASKED, top_k=1, rerank=False).stage == "rank"
+    assert memos.search.why_not(plain, ASKED, top_k=1).stage == "rank"
+    assert memos.search.why_not(best, ASKED, top_k=1, rerank=False).stage == "rank"
 
 
 def test_hostile_memories_reach_a_judge_as_data(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_cross_encoder_in_a_folder_orders(tmp_path: Path) -> None:
         found = memos.search("green tea", explain=True)
         assert ids(found)[0] == best
         assert "rerank" in {vote.arm for vote in found.hits[0].arms}
-        ranked = memos.rerank("green tea", ["bus", "green tea"], top_n=1)
+        ranked = memos.search.rerank("green tea", ["bus", "green tea"], top_n=1)
     assert ranked.model == "model"
     assert [each.index for each in ranked.results] == [1]
     assert 0 <= ranked.results[0].score <= 1
@@ -338,11 +338,11 @@ def test_a_cross_encoder_in_a_folder_orders(tmp_path: Path) -> None:
 
 def test_texts_of_a_caller_are_put_in_order_by_the_reranker(opened: Opened) -> None:
     memos = opened(WordReranker(lambda _, texts: [-800.0, 0.0, 800.0]))
-    ranked = memos.rerank("x", ["a", "b", "c"])
+    ranked = memos.search.rerank("x", ["a", "b", "c"])
     assert [(each.index, each.score) for each in ranked.results] == [(2, 1.0), (1, 0.5), (0, 0.0)]
     assert ranked.model == "words"
     with pytest.raises(ModelError, match="scores"):
-        memos.rerank("x", ["a"])
+        memos.search.rerank("x", ["a"])
 
 
 def test_what_is_set_wrongly_is_told_at_opening(tmp_path: Path) -> None:

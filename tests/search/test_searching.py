@@ -78,7 +78,7 @@ def test_a_graph_that_is_down_is_named_and_the_rest_answers(memos: MemOS, monkey
     def down(*_: object, **__: object) -> None:
         raise BackendUnavailable("the graph is down")
 
-    monkeypatch.setattr(type(memos._parts.graph), "adjacent", down)
+    monkeypatch.setattr(type(memos._installation.graph), "adjacent", down)
     found = memos.search("tea")
     assert ids(found) == [item]
     assert found.missing_arms == ("graph",)
@@ -89,23 +89,23 @@ def test_a_graph_that_is_down_is_named_and_the_rest_answers(memos: MemOS, monkey
 
 def test_why_an_item_is_found(memos: MemOS) -> None:
     item = say(memos, "Ann likes tea")
-    told = memos.why_not(item, "tea")
+    told = memos.search.why_not(item, "tea")
     assert (told.stage, told.place) == ("found", 1)
     assert told.score == pytest.approx(memos.search("tea").hits[0].score)
 
 
 def test_why_not_names_the_failing_condition(memos: MemOS) -> None:
     item = say(memos, "Ann likes tea", tags=["drinks"])
-    told = memos.why_not(item, "tea", filter={"and": [{"tags": "food"}, {"speaker": "Ann"}]})
+    told = memos.search.why_not(item, "tea", filter={"and": [{"tags": "food"}, {"speaker": "Ann"}]})
     assert told.stage == "filter"
     assert "tags eq 'food'" in told.reason
     assert "drinks" in told.reason
     assert "speaker" not in told.reason
     memos.update(item, status="pending")
-    assert "it is pending" in memos.why_not(item, "tea").reason
-    either = memos.why_not(item, "tea", filter={"or": [{"tier": "long"}, {"tags": "x"}], "status": "pending"})
+    assert "it is pending" in memos.search.why_not(item, "tea").reason
+    either = memos.search.why_not(item, "tea", filter={"or": [{"tier": "long"}, {"tags": "x"}], "status": "pending"})
     assert "tier eq 'long'" in either.reason
-    negated = memos.why_not(item, "tea", filter={"not": {"tags": "drinks"}, "status": "pending"})
+    negated = memos.search.why_not(item, "tea", filter={"not": {"tags": "drinks"}, "status": "pending"})
     assert "not (tags eq 'drinks')" in negated.reason
 
 
@@ -113,22 +113,22 @@ def test_why_not_knows_deleted_duplicate_rank_and_budget(memos: MemOS) -> None:
     first = say(memos, "Ann likes tea")
     second = say(memos, "ann  likes TEA")
     other = say(memos, "Ann likes tea and coffee and water and juice")
-    copies = {memos.why_not(item, "Ann likes tea").stage for item in (first, second)}
+    copies = {memos.search.why_not(item, "Ann likes tea").stage for item in (first, second)}
     assert copies == {"found", "duplicate"}
     last = memos.search("Ann likes tea", top_k=2).hits[1].item.id
     assert last == other
-    ranked = memos.why_not(other, "Ann likes tea", top_k=1)
+    ranked = memos.search.why_not(other, "Ann likes tea", top_k=1)
     assert (ranked.stage, ranked.place) == ("rank", 2)
     assert "place 2 of 2" in ranked.reason
-    assert memos.why_not(other, "Ann likes tea", token_budget=17).stage == "budget"
+    assert memos.search.why_not(other, "Ann likes tea", token_budget=17).stage == "budget"
     memos.delete(other)
-    assert memos.why_not(other, "Ann likes tea").stage == "ledger"
+    assert memos.search.why_not(other, "Ann likes tea").stage == "ledger"
 
 
 def test_why_not_says_what_stands_in_its_place(memos: MemOS) -> None:
     item = say(memos, "I live in Oslo.")
     new = memos.feedback("No, I moved to Bergen.", speaker="Ann", item_ids=[item]).item_id
-    told = memos.why_not(item, "Where does Ann live?")
+    told = memos.search.why_not(item, "Where does Ann live?")
     assert told.stage == "filter"
     assert f"it is superseded by {new}; a filter that names status" in told.reason
 
@@ -149,14 +149,14 @@ def test_every_vote_and_boost_of_a_search_is_explained_in_the_docs(memos: MemOS)
 def test_why_not_of_a_stranger(memos: MemOS) -> None:
     memos.cubes.create("b")
     item = say(memos, "Ann likes tea")
-    elsewhere = memos.why_not(item, "tea", cubes=["b"])
+    elsewhere = memos.search.why_not(item, "tea", cubes=["b"])
     assert (elsewhere.stage, elsewhere.reason) == ("cube", "it is in the cube default, which was not searched")
     with pytest.raises(NotFound):
-        memos.why_not("01890000-0000-7000-8000-000000000000", "tea")
+        memos.search.why_not("01890000-0000-7000-8000-000000000000", "tea")
     with pytest.raises(NotFound, match="no such item yet"):
-        memos.why_not(item, "tea", as_of="2020-01-01")
+        memos.search.why_not(item, "tea", as_of="2020-01-01")
     with pytest.raises(InvalidInput, match="query"):
-        memos.why_not(item, "  ")
+        memos.search.why_not(item, "  ")
 
 
 # Time
@@ -224,7 +224,7 @@ def test_keywords_and_times_can_be_filtered(memos: MemOS) -> None:
     assert "local hiking club" in memos.get(item).keywords
     assert ids(memos.search("hiking", filter={"keywords": {"contains": "local hiking club"}})) == [item]
     assert ids(memos.search("hiking", filter={"said_at": {"lt": "2024-06-06"}})) == [item]
-    assert [found.id for found in memos.list(filter={"said_at": {"lt": "2024-06-06"}})] == [item]
+    assert [found.id for found in memos.memories.list(filter={"said_at": {"lt": "2024-06-06"}})] == [item]
 
 
 def test_an_update_reads_the_new_text_at_the_time_it_was_said(memos: MemOS) -> None:
@@ -244,11 +244,11 @@ def test_a_message_from_the_ends_of_the_calendar_holds_up_nobody(memos: MemOS) -
     other = say(memos, "hello")
     assert ids(memos.search("poison", cubes=["ny", "kiritimati"])) in ([first, last], [last, first])
     assert ids(memos.search("hello")) == [other]
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_an_item_an_index_cannot_be_given_is_parked(memos: MemOS, monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = memos._parts.vector_follower
+    follower = memos._installation.vector_follower
     project = type(follower).project
 
     def refuses(self: object, item_ids: list[str]) -> None:
@@ -264,7 +264,7 @@ def test_an_item_an_index_cannot_be_given_is_parked(memos: MemOS, monkeypatch: p
     assert other in ids(memos.search("hello"))
     for _ in range(memos.settings.index.park_after):
         say(memos, "again")
-    [parked] = [d for d in memos.verify().differences if d.kind == "parked"]
+    [parked] = [d for d in memos.maintenance.verify().differences if d.kind == "parked"]
     assert "ZeroDivisionError: odd" in parked.detail
 
 
@@ -304,7 +304,7 @@ def test_why_not_agrees_with_the_search_it_explains(memos: MemOS) -> None:
     for question in ("cat dog", "when did Ann see the blue river?"):
         hits = ids(memos.search(question, top_k=5))
         for item in every:
-            told = memos.why_not(item, question, top_k=5)
+            told = memos.search.why_not(item, question, top_k=5)
             if item in hits:
                 assert (told.stage, told.place) == ("found", hits.index(item) + 1)
             else:

@@ -55,8 +55,8 @@ def test_what_an_assistant_says_of_itself_does_not_stand(opened: MemOS) -> None:
 
 
 def test_it_is_explained_why_it_is_there(opened: MemOS) -> None:
-    [item] = [item for item in opened.list(limit=100) if item.memory == CALM]
-    told = opened.why_not(item.id, REQUEST, top_k=10)
+    [item] = [item for item in opened.memories.list(limit=100) if item.memory == CALM]
+    told = opened.search.why_not(item.id, REQUEST, top_k=10)
     assert told.stage == "found"
 
 
@@ -97,7 +97,7 @@ def test_what_is_told_of_oneself_counts_before_it_is_indexed_too(tmp_path: Path)
     settings = Settings(index=IndexSettings(wait_s=0), limits=LimitSettings(min_free_bytes=0))
     with MemOS.open(tmp_path, settings=settings) as memos:
         memos._worker.stop()
-        with memos._vector._lock:  # the writer is busy: nothing can be applied
+        with memos._context.indexes.vector._lock:  # the writer is busy: nothing can be applied
             memos.add([{"role": "user", "content": f"The hotel in Las Vegas number {n} is fine."} for n in range(30)])
             memos.add(told)
             [hit] = [hit for hit in memos.search(REQUEST, top_k=4, explain=True) if hit.item.memory == told]

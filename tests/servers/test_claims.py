@@ -73,7 +73,7 @@ def test_after_another_folder_was_alone_a_process_stops_and_its_indexes_are_fill
                 call()
         assert "open this installation again" in str(refused.value)
     with opened(mine) as memos:
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         assert [hit.item.memory for hit in memos.search("said secret late")] == ["said by the other process"]
         assert secret.encode() not in b"".join(
             path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()
@@ -89,7 +89,7 @@ def test_a_claim_nobody_else_took_is_made_again(tmp_path: Path, postgres_server:
         end_claims(postgres_server, url)
         memos.ledger._hold._renewed_at = -1e9  # type: ignore[union-attr]
         assert memos.add("after").indexed
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
 
 
 def test_a_copy_of_a_database_has_indexes_of_its_own(
@@ -104,14 +104,14 @@ def test_a_copy_of_a_database_has_indexes_of_its_own(
         postgres_server.sql("postgres", f"CREATE DATABASE {original}_copy TEMPLATE {original}")
         copy = settings.model_copy(update={"ledger_url": SecretStr(f"{url}_copy")})
         with opened(copy) as memos:
-            assert memos.verify().clean
+            assert memos.maintenance.verify().clean
             assert memos.erase(ids[0]).state == "purged"
             assert [hit.item.id for hit in memos.search("apple")] == [ids[1]]
         with opened(settings) as memos:
-            assert memos.verify().clean
+            assert memos.maintenance.verify().clean
             assert {hit.item.id for hit in memos.search("apple")} == set(ids)
         with opened(copy) as memos:
-            assert memos.verify().clean
+            assert memos.maintenance.verify().clean
 
 
 @pytest.mark.parametrize(

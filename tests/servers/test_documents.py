@@ -29,16 +29,16 @@ def test_documents_on_postgresql(postgres_server: PostgresServer, tmp_path: Path
         large = put(memos, "big.txt", big, cube="kb")
         assert memos.documents.content(large.id) == big
         assert memos.documents.markdown(large.id).encode() == big
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         memos.erase(memos.search("leather gloves", cubes=["kb"])[0].item.id)
         with pytest.raises(NotFound, match="erased"):
             memos.documents.content(new.id)
         memos.documents.delete(large.id)
         assert len(texts(memos, "kb")) == 1
-        assert memos.verify().clean
+        assert memos.maintenance.verify().clean
         with memos.ledger.write() as connection:
             connection.exec_driver_sql("UPDATE files SET bytes = bytes + 1 WHERE id = %(id)s", {"id": old.id})
-        [found] = memos.verify().differences
+        [found] = memos.maintenance.verify().differences
         assert (found.store, found.subject) == ("files", old.id)
         with memos.ledger.write() as connection:
             connection.exec_driver_sql("UPDATE files SET bytes = bytes - 1 WHERE id = %(id)s", {"id": old.id})

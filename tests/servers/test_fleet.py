@@ -129,8 +129,8 @@ def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
             memos.tasks.wait(timeout_s=120)
             with memos.ledger.read() as connection:
                 assert not tasks.unended(connection, None)
-            stored = memos.list(cube="admin", limit=1_000, filter={"type": "message"})
+            stored = memos.memories.list(cube="admin", limit=1_000, filter={"type": "message"})
             assert Counter(item.memory for item in stored) == {f"fact number {n}": 1 for n in range(MESSAGES)}
             assert {item.id for item in stored} == {item for _, item in done}
-            assert sum(segment.pages for segment in memos.segments(cube="admin")) > 0
-            assert memos.verify().differences == ()
+            assert sum(segment.pages for segment in memos.tiers.segments(cube="admin")) > 0
+            assert memos.maintenance.verify().differences == ()

@@ -114,7 +114,7 @@ def test_the_proxy_and_a_chat_have_a_real_model_answer_with_memory(server: Llama
             pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
         assert whole.choices[0].message.content
         assert len([piece for piece in pieces if piece]) > 1
-        answers = [item.memory for item in memos.list() if item.role == "assistant"]
+        answers = [item.memory for item in memos.memories.list() if item.role == "assistant"]
         ended = whole.choices[0].finish_reason == "stop"
         assert answers[: int(ended)] == [whole.choices[0].message.content.strip()][: int(ended)]
         assert "".join(pieces).strip() in (answers or ["".join(pieces).strip()])

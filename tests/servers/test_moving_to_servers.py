@@ -24,8 +24,8 @@ def embedded(home: Path) -> Settings:
 def told(memos: MemOS, ids: tuple[str, ...]) -> list[object]:
     """Return what an installation says of these items: their history, and the answers to a few questions."""
     answers = [[(hit.item.id, hit.item.version) for hit in memos.search(q).hits] for q in ("violin", "attic", ODD)]
-    then = [hit.item.memory for hit in memos.search("violin", as_of=memos.history(ids[0])[0].recorded_at).hits]
-    return [*(memos.history(item) for item in ids), answers, then, [cube.id for cube in memos.cubes.list()]]
+    then = [hit.item.memory for hit in memos.search("violin", as_of=memos.memories.history(ids[0])[0].recorded_at).hits]
+    return [*(memos.memories.history(item) for item in ids), answers, then, [cube.id for cube in memos.cubes.list()]]
 
 
 def test_to_servers_and_back(tmp_path: Path, postgres_server: PostgresServer, neo4j_server: Neo4jServer) -> None:
@@ -35,7 +35,7 @@ def test_to_servers_and_back(tmp_path: Path, postgres_server: PostgresServer, ne
         ids = memos.add(said, conversation="c", idempotency_key="k").item_ids
         memos.update(ids[0], "The violin was sold.")
         memos.delete(ids[1])
-        memos.rollback(ids[1], 1)
+        memos.memories.rollback(ids[1], 1)
         memos.erase(ids[2])
         memos.cubes.create("empty")
         before = told(memos, ids[:2])
@@ -45,7 +45,7 @@ def test_to_servers_and_back(tmp_path: Path, postgres_server: PostgresServer, ne
         assert moved.differences == ()
         with opened(servers) as there:
             assert told(there, ids[:2]) == before
-            assert there.verify().differences == ()
+            assert there.maintenance.verify().differences == ()
             replayed = there.add(said, conversation="c", idempotency_key="other")
             assert len(replayed.item_ids) == 3
             with pytest.raises(BackendUnavailable, match="a move, or an embedded index, needs it alone"):
@@ -54,5 +54,5 @@ def test_to_servers_and_back(tmp_path: Path, postgres_server: PostgresServer, ne
         assert migrate(servers, back, embedder=WordEmbedder()).differences == ()
     with opened(back) as memos:
         assert told(memos, ids[:2]) == after
-        assert memos.verify().differences == ()
+        assert memos.maintenance.verify().differences == ()
     assert not (tmp_path / "unused").exists()

@@ -39,7 +39,7 @@ def load(memos: MemOS, first: int, count: int) -> list[bool]:
 
 
 def check_whole(memos: MemOS, count: int) -> None:
-    report = memos.verify()
+    report = memos.maintenance.verify()
     assert report.differences == ()
     assert report.items == count
     assert report.checked["graph"] == count
@@ -60,7 +60,7 @@ def test_neo4j_is_stopped_in_the_middle_of_a_load(
             found = memos.search("parcel number12", top_k=1)
             assert found.hits[0].item.memory == "the parcel number12 arrived"
             assert found.missing_arms == ("graph",)
-            assert {(d.store, d.kind) for d in memos.verify().differences} == {("graph", "unavailable")}
+            assert {(d.store, d.kind) for d in memos.maintenance.verify().differences} == {("graph", "unavailable")}
         finally:
             neo4j_server.start()
         until(lambda: memos.search("parcel").missing_arms == () and not _waiting(memos))
@@ -107,7 +107,10 @@ def test_connections_that_drop_again_and_again_lose_nothing(cut_off: tuple[Setti
 
 
 def _waiting(memos: MemOS) -> list[str]:
-    return [*memos._vector.pending(["default"], 1_000), *memos._graph.pending(["default"], 1_000)]
+    return [
+        *memos._context.indexes.vector.pending(["default"], 1_000),
+        *memos._context.indexes.graph.pending(["default"], 1_000),
+    ]
 
 
 def test_postgresql_restarts_under_load(
@@ -158,9 +161,9 @@ def test_reads_go_on_while_connections_to_the_ledger_drop(
 
                 for call in (
                     lambda: memos.get(item).id,
-                    lambda: memos.history(item)[0].after.id,
+                    lambda: memos.memories.history(item)[0].after.id,
                     lambda: memos.search("parcel").hits[0].item.id,
-                    lambda: memos.list()[0].id,
+                    lambda: memos.memories.list()[0].id,
                 ):
                     proxy.drop()
                     assert call() == item
@@ -181,7 +184,7 @@ def test_a_connection_lost_inside_a_transaction_keeps_nothing_of_it(
                 kept = _keyed(memos, 0)
                 with (
                     pytest.raises(BackendUnavailable) as told,
-                    memos._change(memos._scopes.of(["default"], "me", right=Right.WRITE)) as change,
+                    memos._context.change(memos._context.scopes.check(["default"], "me", right=Right.WRITE)) as change,
                 ):
                     change.connection.exec_driver_sql("DELETE FROM outbox")
                     proxy.drop()

@@ -165,7 +165,7 @@ def test_an_embedded_installation_may_keep_its_ledger_on_a_server(
     # Another folder has no index of it, and gets one.
     with MemOS.open(tmp_path / "other", settings=settings, embedder=WordEmbedder()) as memos:
         assert memos.search("kept").hits[0].item.memory == "kept on a server"
-        assert memos.verify().differences == ()
+        assert memos.maintenance.verify().differences == ()
     assert not (tmp_path / "home" / "ledger.db").exists()
 
 

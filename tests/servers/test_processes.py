@@ -86,7 +86,9 @@ def test_four_processes_write_one_conversation_and_two_of_them_are_killed(settin
             assert pipe is not None
             pipe.close()
     with opened(settings) as memos:
-        said = sorted(memos.list(filter={"conversation": "together"}, limit=1_000), key=lambda item: item.position or 0)
+        said = sorted(
+            memos.memories.list(filter={"conversation": "together"}, limit=1_000), key=lambda item: item.position or 0
+        )
         assert [item.position for item in said] == list(range(len(said)))
         # An exchange is one page, whoever wrote in between.
         for question, answer in zip(said[::2], said[1::2], strict=True):
@@ -98,7 +100,7 @@ def test_four_processes_write_one_conversation_and_two_of_them_are_killed(settin
         for name in names:
             assert {f"question {name} {number}" for number in done[name]} <= set(stored)
         assert [number for number in range(exchanges) if f"question carol {number}" in stored] == list(range(exchanges))
-        report = memos.verify()
+        report = memos.maintenance.verify()
         assert report.differences == ()
         assert report.items == len(said)
         # Its neighbours hold the same words but one, and who wrote beside whom differs from run to run.
@@ -118,7 +120,7 @@ def test_what_one_process_changes_the_other_sees_at_once(settings: Settings) -> 
         assert other.search("violin", cubes=["mine"]).hits == ()
         other.erase(item)
         assert one.search("violin").hits == ()
-        assert one.verify().differences == () == other.verify().differences
+        assert one.maintenance.verify().differences == () == other.maintenance.verify().differences
 
 
 def test_a_process_with_an_embedded_index_wants_the_ledger_for_itself(settings: Settings, tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ def test_more_threads_than_connections_take_turns(settings: Settings) -> None:
             thread.join(timeout=60)
             assert not thread.is_alive()
         assert unlike == []
-        assert memos.verify().differences == ()
+        assert memos.maintenance.verify().differences == ()
 
 
 def test_clocks_that_differ_keep_record_times_rising(settings: Settings) -> None:
@@ -231,7 +233,7 @@ def test_clocks_that_differ_keep_record_times_rising(settings: Settings) -> None
         late.update(item, "second")
         one.update(item, "third")
         late.update(item, "fourth")
-        times = [version.recorded_at for version in one.history(item)]
+        times = [version.recorded_at for version in one.memories.history(item)]
         assert times == sorted(times)
         assert len(set(times)) == 4
-        assert one.verify().differences == ()
+        assert one.maintenance.verify().differences == ()

@@ -37,7 +37,7 @@ def definition(name: str = "search_flights", description: str = "Finds flights."
 
 
 def of_type(memos: MemOS, kind: str, **where: Any) -> list[Item]:
-    return memos.list(filter={"type": kind}, limit=1000, **where)
+    return memos.memories.list(filter={"type": kind}, limit=1000, **where)
 
 
 def trajectories(memos: MemOS, **where: Any) -> list[Item]:

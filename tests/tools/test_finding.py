@@ -73,7 +73,7 @@ def test_what_was_done_before_is_found_first_by_the_real_embedder(tmp_path: Path
 
 def test_a_call_that_was_deleted_stands_before_nothing(memos: MemOS) -> None:
     talk(memos)
-    memos.delete([item.id for item in memos.list(filter={"type": "tool_trajectory"})])
+    memos.delete([item.id for item in memos.memories.list(filter={"type": "tool_trajectory"})])
     found = {hit.item.type for hit in memos.search(ASKED[0][0])}
     assert "message" in found  # beside it a skill, when one was made already
     assert "tool_trajectory" not in found

@@ -57,7 +57,7 @@ def test_three_runs_make_one_skill_with_all_of_their_messages_as_evidence(memos:
     sources = memos.get(item.id).sources
     assert len(sources) == 15
     assert {source.conversation for source in sources} == {"talk0", "talk1", "talk2"}
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_a_fourth_run_is_the_next_version_and_looking_again_changes_nothing(memos: MemOS) -> None:
@@ -66,9 +66,9 @@ def test_a_fourth_run_is_the_next_version_and_looking_again_changes_nothing(memo
         idle(memos)
     [item] = skills(memos)
     assert (item.version, item.info["skill"]["runs"]) == (2, 4)
-    ids = [message.id for message in memos.list(filter={"role": "tool", "type": "message"})]
+    ids = [message.id for message in memos.memories.list(filter={"role": "tool", "type": "message"})]
     # The task again, as after a crash.
-    with memos._change(memos._scopes.of(["default"], "local", right=Right.WRITE)) as change:
+    with memos._context.change(memos._context.scopes.check(["default"], "local", right=Right.WRITE)) as change:
         tool_tasks.enqueue(change.connection, "default", ids, change.now)
     idle(memos)
     [again] = skills(memos)
@@ -157,7 +157,7 @@ def test_with_less_than_three_runs_left_a_skill_is_taken_back_and_comes_back(mem
     memos.delete(ids[1][taken])
     idle(memos)
     assert skills(memos) == []
-    memos.rollback(ids[1][taken], 1)
+    memos.memories.rollback(ids[1][taken], 1)
     trip(memos, 3)
     idle(memos)
     [item] = skills(memos)
@@ -191,7 +191,7 @@ def test_an_erased_run_leaves_no_trace_and_the_others_make_the_skill_anew(memos:
     idle(memos)
     assert [item.info["skill"]["runs"] for item in skills(memos)]
     assert not any("bittersweet" in str(item.info) for item in skills(memos))
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     memos.close()
     held = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
     assert b"bittersweet" not in held

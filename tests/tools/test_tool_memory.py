@@ -44,7 +44,7 @@ def test_a_call_with_its_outcome_is_one_item_with_both_messages_as_sources(memos
     ]  # fmt: skip
     assert {source.trust for source in whole.sources} == {Trust.TRUSTED, Trust.UNTRUSTED}
     assert memos.get(asked).type == memos.get(answered).type == "message"
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_message_by_message_is_the_same_as_at_once(memos: MemOS) -> None:
@@ -63,7 +63,7 @@ def test_the_same_call_again_is_the_next_version(memos: MemOS) -> None:
     assert (item.info["ok"], item.info["error_type"]) == (False, "TimeoutError")
     assert "failed: TimeoutError: no answer (called 2 times, 1 worked)" in item.memory
     assert len(memos.get(item.id).sources) == 4
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_results_that_never_come_leave_no_item_and_late_ones_do(memos: MemOS) -> None:
@@ -93,7 +93,7 @@ def test_fifty_parallel_calls_are_fifty_items_whatever_the_order_of_results(memo
     assert {item.info["arguments"]: item.info["result"] for item in found} == {
         f'{{"n":{number}}}': f"is {number * number}" for number in range(50)
     }
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_several_outcomes_count_once_and_the_last_one_stands(memos: MemOS) -> None:
@@ -165,7 +165,7 @@ def test_what_worked_after_a_failure_is_the_lesson_of_both(memos: MemOS) -> None
     assert [item.info["lesson"] for item in trajectories(memos)] == [lesson, lesson]
     [use] = memos.tools.list()
     assert (use.calls, use.success_rate, use.lesson) == (2, 0.5, lesson)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_a_users_message_in_between_makes_it_no_lesson(memos: MemOS) -> None:
@@ -197,7 +197,7 @@ def test_any_arguments_are_kept_and_found_again(memos: MemOS, arguments: Any) ->
     assert found is not None
     assert (found.info["calls"], found.info["tool"]) == (2, ODD)
     assert len(found.memory) < 3_000
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_arguments_that_are_none_are_no_arguments(memos: MemOS) -> None:
@@ -231,7 +231,7 @@ def test_many_calls_go_on_in_a_new_item_with_all_of_them_counted(memos: MemOS) -
     assert memos.tools.list()[0].calls == 60
     memos.erase(first.id)
     idle(memos)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 # Taking back
@@ -245,9 +245,9 @@ def test_deleting_a_result_recounts(memos: MemOS) -> None:
     assert (item.info["calls"], item.info["failures"], item.info["result"]) == (1, 0, "3 flights found")
     assert "closed" not in item.memory
     assert len(item.sources) == 2
-    memos.rollback(answered, 1)
+    memos.memories.rollback(answered, 1)
     assert (one(memos).info["calls"], one(memos).info["failures"]) == (2, 1)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
 
 
 def test_deleting_the_only_call_takes_the_item_and_bringing_it_back_brings_it_back(memos: MemOS) -> None:
@@ -255,7 +255,7 @@ def test_deleting_the_only_call_takes_the_item_and_bringing_it_back_brings_it_ba
     memos.delete(asked)
     assert memos.tools.called("search_flights", FLIGHTS) is None
     assert trajectories(memos) == []
-    memos.rollback(asked, 1)
+    memos.memories.rollback(asked, 1)
     assert one(memos).info["calls"] == 1
 
 
@@ -289,7 +289,7 @@ def test_erasing_a_message_erases_what_quotes_it_and_the_rest_is_read_again(
     idle(memos)
     item = one(memos)
     assert (item.info["calls"], item.info["result"], item.version) == (1, "3 flights found", 1)
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     memos.close()
     held = b"".join(path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file())
     assert b"xylophone" not in held
@@ -344,7 +344,7 @@ def test_a_definition_is_one_item_and_its_change_the_next_version(memos: MemOS) 
     sources = memos.get(item.id).sources
     assert [source.trust for source in sources] == [Trust.UNTRUSTED] * 2
     assert "Finds cheap flights." in sources[-1].passage
-    assert memos.verify().clean
+    assert memos.maintenance.verify().clean
     assert memos.search("which tool finds cheap flights?")[0].item.id == item.id
 
 
@@ -387,7 +387,7 @@ for _ in range(2_000):
 def test_a_bad_definition_is_refused_and_nothing_is_stored(memos: MemOS, tools: Any, field: str) -> None:
     with pytest.raises(InvalidInput, match=field):
         memos.add("hello", tools=tools)
-    assert memos.list() == []
+    assert memos.memories.list() == []
 
 
 def test_a_definition_is_part_of_a_repeated_request(memos: MemOS) -> None:

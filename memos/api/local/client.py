@@ -99,8 +99,8 @@ class _Part:
         self._part = part
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        full = f"{self._part}.{name}" if self._part else name
-        if not self._part and name in routes.ALONE:
+        full = f"{self._part}.{name}"
+        if full in routes.ALONE:
             raise BackendUnavailable(
                 f"`memos {name}` needs the folder for itself: stop the server that has it open, then run it again."
             )
@@ -112,16 +112,20 @@ class _Part:
         return _called(self._client, self._part, *given, **named)
 
 
-class RemoteMemOS(_Part):
+class RemoteMemOS:
     """An installation that a server has open. The local owner makes each call there. Thread-safe."""
 
+    memories: _Part
+
     def __init__(self, client: httpx2.Client, settings: Settings) -> None:
-        super().__init__(client, "")
+        self._client = client
         self.home = settings.home
         self.settings = settings
         self.clock = SystemClock()
-        for part in filter(None, routes.PARTS):
+        for part in routes.PARTS:
             setattr(self, part, _Part(client, part))
+        self.add, self.get, self.update = self.memories.add, self.memories.get, self.memories.update
+        self.feedback, self.delete, self.erase = self.memories.feedback, self.memories.delete, self.memories.erase
 
     def __enter__(self) -> Self:
         return self

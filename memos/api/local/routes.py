@@ -1,4 +1,4 @@
-"""`/local`: methods of `MemOS` by name, for programs of the person who can read the data folder.
+"""`/local`: methods of the services of `MemOS` by name, for programs of the person who can read the data folder.
 
 One route makes any call and answers with lines of JSON: progress, entries, then the result or the error.
 """
@@ -33,56 +33,81 @@ from memos.api.v1.common import error_response
 from memos.core.types import Fact
 from memos.errors import InvalidInput, MemosError, PermissionDenied, shown
 from memos.kernel.access.service import Keys, Sharing, Users
-from memos.kernel.adapters.service import Adapters
+from memos.kernel.adapters.service import AdapterService
 from memos.kernel.chat.chat import Chat, ChatStream
 from memos.kernel.chat.results import ChatResult
-from memos.kernel.conversations import Exchanges
-from memos.kernel.cubes import Cubes, Knowledge
+from memos.kernel.conversations import Conversations
+from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
-from memos.kernel.kv import Kv
+from memos.kernel.kv import KvService
+from memos.kernel.maintenance import Maintenance
+from memos.kernel.memories import Memories
 from memos.kernel.memos import MemOS
 from memos.kernel.profiles import Profiles
 from memos.kernel.retention import Retention
 from memos.kernel.review import Review
-from memos.kernel.statistics import Overview
+from memos.kernel.search import SearchService
+from memos.kernel.statistics import Overview, Statistics
 from memos.kernel.tasks import Tasks
-from memos.kernel.tools import ToolMemory
-from memos.kernel.totals import Totals
-from memos.kernel.transfer import Travel
+from memos.kernel.tiers import Tiers
+from memos.kernel.tools import Tools
+from memos.kernel.transfer import Transfer
 from memos.scheduler.task import waiting_until
 from memos.version import __version__
 
 PARTS: Mapping[str, type] = MappingProxyType(
     {
-        "": MemOS,
+        "adapters": AdapterService,
+        "chat": Chat,
+        "conversations": Conversations,
         "cubes": Cubes,
-        "users": Users,
-        "keys": Keys,
-        "sharing": Sharing,
-        "tasks": Tasks,
-        "profile": Profiles,
+        "documents": Documents,
         "events": Events,
         "images": Images,
+        "keys": Keys,
+        "knowledge": KnowledgeBases,
+        "kv": KvService,
+        "maintenance": Maintenance,
+        "memories": Memories,
+        "profiles": Profiles,
         "retention": Retention,
         "review": Review,
-        "tools": ToolMemory,
-        "documents": Documents,
-        "knowledge": Knowledge,
-        "chat": Chat,
-        "totals": Totals,
-        "exchanges": Exchanges,
-        "travel": Travel,
-        "kv": Kv,
-        "adapters": Adapters,
+        "search": SearchService,
+        "sharing": Sharing,
+        "statistics": Statistics,
+        "tasks": Tasks,
+        "tiers": Tiers,
+        "tools": Tools,
+        "transfer": Transfer,
+        "users": Users,
     }
 )
-"""The parts of the façade by the names they have there; without a name, itself."""
+"""The services of `MemOS` by their names."""
 
-ALONE = frozenset({"reembed"})
+INTERNAL = frozenset(
+    {
+        "cubes.create_home",
+        "kv.job",
+        "maintenance.finish_erasure",
+        "maintenance.forget_if_due",
+        "maintenance.jobs",
+        "maintenance.optimise",
+        "maintenance.purge",
+        "maintenance.purge_if_due",
+        "maintenance.start",
+        "maintenance.use_current_embedder",
+        "memories.read",
+        "search.related",
+        "search.related_facts",
+    }
+)
+"""Methods that services call on each other; nobody else does."""
+
+ALONE = frozenset({"maintenance.reembed"})
 """Methods that another process cannot call: its settings say what they do, so the folder has to be its own."""
 
-_NEVER = frozenset({"open", "close"}) | ALONE
+_NEVER = INTERNAL | ALONE
 _VALUES: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in (Fact, Overview)})
 
 
@@ -111,18 +136,18 @@ class Call:
 
     def bound(self, memos: Any) -> Callable[..., Any]:
         """Return the method of an installation."""
-        found: Callable[..., Any] = getattr(getattr(memos, self.part) if self.part else memos, self.method)
+        found: Callable[..., Any] = getattr(getattr(memos, self.part), self.method)
         return found
 
 
 @cache
 def names() -> frozenset[str]:
-    """Return the names that can be called, such as `add`, `tasks.list` and the callable service `chat`."""
+    """Return the names that can be called, such as `memories.add`, `tasks.list` and the callable service `chat`."""
     return frozenset(
-        part if method == "__call__" else f"{part}.{method}" if part else method
+        part if method == "__call__" else f"{part}.{method}"
         for part, kind in PARTS.items()
         for method, found in inspect.getmembers(kind, inspect.isfunction)
-        if method == "__call__" or not (method.startswith("_") or method in _NEVER)
+        if method == "__call__" or not (method.startswith("_") or f"{part}.{method}" in _NEVER)
     )
 
 

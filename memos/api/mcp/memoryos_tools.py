@@ -112,10 +112,10 @@ def retrieve_memory(
     context = current_context()
     for name, text in (("relationship_with_user", relationship_with_user), ("style_hint", style_hint)):
         check_text(name, text, _STYLE_CHARS)
-    recent = context.memos.exchanges.newest(CONVERSATION, cube=context.home, actor=context.actor, limit=_RECENT)
+    recent = context.memos.conversations.newest(CONVERSATION, cube=context.home, actor=context.actor, limit=_RECENT)
     shown = {message for exchange in recent for message in exchange.messages}
     hits = _found(context, query, (ItemType.MESSAGE,), max_results * _HITS_AN_EXCHANGE)
-    around = context.memos.exchanges.around([hit.item.id for hit in hits], cube=context.home, actor=context.actor)
+    around = context.memos.conversations.around([hit.item.id for hit in hits], cube=context.home, actor=context.actor)
     pages = [_page(exchange) for exchange in around if not shown & set(exchange.messages)][:max_results]
     of_user = [_known(hit.item, hit) for hit in _found(context, query, _USER, max_results)]
     of_assistant = [_known(hit.item, hit) for hit in _found(context, query, _ASSISTANT, max_results)]
@@ -161,9 +161,9 @@ def _now(context: ToolContext) -> str:
 
 def _profile(context: ToolContext) -> str:
     """Return the profiles of everybody the cube knows: the user, and those spoken of."""
-    subjects = context.memos.profile.subjects(context.home, actor=context.actor)
+    subjects = context.memos.profiles.subjects(context.home, actor=context.actor)
     told = [
-        context.memos.profile.render(context.home, subject, _PROFILE_TOKENS, actor=context.actor)
+        context.memos.profiles.render(context.home, subject, _PROFILE_TOKENS, actor=context.actor)
         for subject in subjects[:10]
     ]
     return "\n".join(text for text in told if text)
@@ -177,7 +177,7 @@ def _found(context: ToolContext, query: str, types: tuple[ItemType, ...], most: 
 
 def _listed(context: ToolContext, types: tuple[ItemType, ...]) -> list[Knowledge]:
     wanted = {"and": [{"type": {"in": [str(type_) for type_ in types]}}, {"status": "active"}]}
-    found = context.memos.list(cube=context.home, actor=context.actor, filter=wanted, limit=_MOST)
+    found = context.memos.memories.list(cube=context.home, actor=context.actor, filter=wanted, limit=_MOST)
     return [_known(context.memos.get(item.id, actor=context.actor)) for item in found]
 
 

@@ -107,7 +107,7 @@ def _with_errors_as(function: Callable[..., Any], kind: type[Exception]) -> Call
 
 def _status() -> str:
     context = current_context()
-    context.memos.check_ready()
+    context.memos.maintenance.check_ready()
     cubes = context.memos.cubes.list(actor=context.actor)
     tasks = context.memos.tasks.counts(actor=context.actor)
     return _json(

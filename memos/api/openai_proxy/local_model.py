@@ -147,8 +147,9 @@ class _Reading:
             if error.permanent:  # the prompt is too long
                 raise
             # An answer that was cut off, or that is empty, is one for these clients: they are told so.
-            self.finish = "length" if error.tokens.completion else "stop"
-            self.usage = _usage(error.tokens)
+            tokens = error.tokens or Tokens()
+            self.finish = "length" if tokens.completion else "stop"
+            self.usage = _usage(tokens)
             return None
 
 

@@ -64,7 +64,7 @@ def extract(body: ExtractBody, memos: CurrentMemos, caller: CurrentCaller) -> di
         memos.clock.now(),
         settings.limits,
         settings.mask_secrets,
-        asker=lambda: memos.reader,
+        asker=lambda: memos.models.reader,
     )
     given = messages if isinstance(messages, list) else [messages]
     found = preview(Given(tuple(given), (None,) * len(given)), reading)
@@ -87,7 +87,7 @@ def rerank(body: RerankBody, memos: CurrentMemos, caller: CurrentCaller) -> dict
     query, documents = required("query", body.query), required("documents", body.documents)
     check_tokens("query", query, _QUERY_TOKENS)
     check_tokens("documents", "\n".join(documents), _TEXTS_TOKENS)
-    ranked = memos.rerank(query, documents, top_n=body.top_n)
+    ranked = memos.search.rerank(query, documents, top_n=body.top_n)
     results = [
         {"index": one.index, "document": {"text": documents[one.index]}, "relevance_score": one.score}
         for one in ranked.results
@@ -134,12 +134,12 @@ def bind_template(body: BindBody, memos: CurrentMemos, caller: CurrentCaller) ->
     bindings = required("bind_list", body.bind_list)
     if len(bindings) > _MOST_BINDINGS:
         raise InvalidInput("bind_list", f"has {len(bindings)} entries, at most {_MOST_BINDINGS} are taken")
-    known = memos.profile.templates(actor=caller.identity.id)
+    known = memos.profiles.templates(actor=caller.identity.id)
     chosen = [(binding, _template(binding, known)) for binding in bindings]
     people = [(shapes.subject(memos, caller, binding, new=True), template) for binding, template in chosen]
     for acting, template in people:
         given = None if template is standard() else template.model_dump(mode="json", exclude_defaults=True)
-        memos.profile.use_template(acting.home, given, actor=acting.actor)
+        memos.profiles.use_template(acting.home, given, actor=acting.actor)
     return ok({"success": True})
 
 
@@ -153,7 +153,7 @@ def edit_profile(body: EditBody, memos: CurrentMemos, caller: CurrentCaller) -> 
         raise InvalidInput("metadata", f"has over {_MOST_FIELDS} fields")
     given = {name: _text(name, value) for name, value in values.items()}
     acting, subject = _profile(memos, caller, body, body.profile_template_id)
-    memos.profile.edit(acting.home, subject, given, removed, actor=acting.actor)
+    memos.profiles.edit(acting.home, subject, given, removed, actor=acting.actor)
     return ok({"success": True})
 
 
@@ -162,7 +162,7 @@ def delete_profile(body: DeleteProfileBody, memos: CurrentMemos, caller: Current
     """Take everything out of a profile; what was said stays, and so does the template."""
     acting, subject = _profile(memos, caller, body, body.profile_template_id)
     with deleting():
-        memos.profile.clear(acting.home, subject, actor=acting.actor)
+        memos.profiles.clear(acting.home, subject, actor=acting.actor)
     return ok({"success": True})
 
 
@@ -181,10 +181,10 @@ def _profile(memos: MemOS, caller: Caller, body: Subject, template: str | None) 
     """Return whose profile it is, and the subject's name in the cube. Raises: NotFound."""
     name = required("profile_template_id", template)
     acting = shapes.subject(memos, caller, body)
-    own = memos.profile.template(acting.home, actor=acting.actor)
+    own = memos.profiles.template(acting.home, actor=acting.actor)
     if name != own.name and not (name == STANDARD and own.name == standard().name):
         raise NotFound("profile template", name, f"The profile follows {own.name!r}.")
-    subjects = memos.profile.subjects(acting.home, actor=acting.actor)
+    subjects = memos.profiles.subjects(acting.home, actor=acting.actor)
     usual = str(Role.USER if body.user_id else Role.ASSISTANT)
     return acting, subjects[0] if len(subjects) == 1 and usual not in subjects else usual
 

@@ -158,7 +158,9 @@ def get_memory(body: PageBody, memos: CurrentMemos, caller: CurrentCaller) -> di
     if acting is not None and kinds:
         types: Json = {"type": {"in": sorted(str(kind) for kind in kinds)}}
         narrowed = {"and": [types, body.filter]} if body.filter else types
-        page = memos.page(cube=acting.home, actor=acting.actor, filter=narrowed, limit=size, offset=(number - 1) * size)
+        page = memos.memories.page(
+            cube=acting.home, actor=acting.actor, filter=narrowed, limit=size, offset=(number - 1) * size
+        )
         total, lists = page.total, details.sorted_out((item, None) for item in page.items)
         _only(lists, body.include_memory_view)
     return ok({**lists, "total": total, "size": size, "current": number, "pages": -(-total // size)})
@@ -278,7 +280,7 @@ def _delete_named(memos: MemOS, caller: Caller, ids: Sequence[str], types: froze
     if len(ids) > _DELETED_AT_ONCE:
         raise InvalidInput("memory_ids", f"names {len(ids):,}, at most {_DELETED_AT_ONCE:,} are taken")
     for id_ in dict.fromkeys(ids):
-        item = memos.history(id_, actor=actor)[-1].after  # one that is deleted already is no error
+        item = memos.memories.history(id_, actor=actor)[-1].after  # one that is deleted already is no error
         if types is None or item.type in types:
             by_cube.setdefault(item.cube, []).append(id_)
     for cube, named in by_cube.items():
@@ -290,7 +292,7 @@ def _delete_all(memos: MemOS, actor: str, cube: str, chosen: Json, types: frozen
     if types is not None:
         parts.append({"type": {"in": sorted(str(kind) for kind in types)}})
     narrowed = {"and": parts} if parts else None
-    while found := memos.page(cube=cube, actor=actor, filter=narrowed, limit=_DELETED_AT_ONCE).items:
+    while found := memos.memories.page(cube=cube, actor=actor, filter=narrowed, limit=_DELETED_AT_ONCE).items:
         gone = memos.delete([item.id for item in found], cube=cube, actor=actor)
         if not gone:  # the filter names deleted ones
             break

@@ -118,7 +118,7 @@ def get_message(body: MessagesBody, memos: CurrentMemos, caller: CurrentCaller) 
         if body.source is not None:
             wanted["source"] = body.source
         limit = most if body.conversation_id is not None else _LOOKED_AT
-        page = memos.page(cube=acting.home, actor=acting.actor, filter=wanted, limit=limit)
+        page = memos.memories.page(cube=acting.home, actor=acting.actor, filter=wanted, limit=limit)
         latest = list(dict.fromkeys(item.conversation for item in page.items))[:conversations]
         shown = [item for item in page.items if item.conversation in latest][:most]
         found = [details.message(item) for item in reversed(shown)]

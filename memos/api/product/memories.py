@@ -94,7 +94,7 @@ def _stored(memos: MemOS, actor: str, receipts: Sequence[AddReceipt]) -> list[di
     for receipt in receipts:
         for item in receipt.item_ids:
             found.append(memos.get(item, cube=receipt.cube, actor=actor))
-            found.extend(memos.derived(item, cube=receipt.cube, actor=actor))
+            found.extend(memos.memories.derived(item, cube=receipt.cube, actor=actor))
     unique = {item.id: item for item in found}
     return [
         {"memory": item.memory, "memory_id": item.id, "memory_type": memory_type(item), "cube_id": item.cube}
@@ -132,7 +132,7 @@ def delete_memory(body: DeleteBody, memos: CurrentMemos, caller: CurrentCaller) 
         session: list[Json] = [] if body.session_id is None else [{"conversation": body.session_id}]
         wanted = {"and": [*session, *([body.filter] if body.filter else [])]} if session or body.filter else None
         for cube in cubes:
-            while found := memos.list(cube=cube, actor=actor, filter=wanted, limit=_AT_ONCE):
+            while found := memos.memories.list(cube=cube, actor=actor, filter=wanted, limit=_AT_ONCE):
                 memos.delete([item.id for item in found], cube=cube, actor=actor)
     return done({"status": "success"})
 
@@ -254,7 +254,7 @@ def search_memories(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller
         Kind.TOOL: body.tool_mem_top_k if body.search_tool_memory else 0,
         Kind.SKILL: body.skill_mem_top_k if body.include_skill_memory else 0,
     }
-    found = memos.recall(
+    found = memos.search.recall(
         body.query,
         limits,
         cubes=cubes,
@@ -307,7 +307,9 @@ def get_memories(body: GetBody, memos: CurrentMemos, caller: CurrentCaller) -> d
         found: list[Item] = []
         if wanted[name]:
             chosen = only(kind, body.filter)
-            found = memos.list(cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped)
+            found = memos.memories.list(
+                cube=body.mem_cube_id, actor=acting.actor, filter=chosen, limit=size, offset=skipped
+            )
         data[name] = [bucket(body.mem_cube_id, [memory(item) for item in found])]
     return done(data)
 
@@ -352,7 +354,7 @@ def get_all(body: GetAllBody, memos: CurrentMemos, caller: CurrentCaller) -> dic
             hits = memos.search(body.search_query, cubes=[cube], actor=acting.actor, top_k=100, filter=chosen).hits
             items = [hit.item for hit in hits]
         else:
-            items = memos.list(cube=cube, actor=acting.actor, filter=chosen, limit=_PER_CUBE)
+            items = memos.memories.list(cube=cube, actor=acting.actor, filter=chosen, limit=_PER_CUBE)
         shown.append({"cube_id": cube, "memories": [_graph(items)], "memory_statistics": _counts(items)})
     return done(shown)
 

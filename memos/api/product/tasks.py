@@ -74,7 +74,9 @@ def suggestions(body: SuggestionsBody, memos: CurrentMemos, caller: CurrentCalle
     acting = resolve_identity(memos, caller, body.user_id, new=False)
     cube = body.mem_cube_id or acting.home
     stats = memos.cubes.get(cube, actor=acting.actor)
-    newest = memos.list(cube=cube, actor=acting.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT))
+    newest = memos.memories.list(
+        cube=cube, actor=acting.actor, limit=_LOOKED_AT, offset=max(0, stats.items - _LOOKED_AT)
+    )
     names: dict[str, None] = {}
     for item in reversed(newest):
         names.update(dict.fromkeys(item.entities))
@@ -183,5 +185,5 @@ def _status_of(memos: MemOS, acting: RequestIdentity, task_id: str) -> str:
     try:
         return _STATUS[memos.tasks.get(task_id, actor=acting.actor).state]
     except NotFound:
-        receipt = memos.receipt(task_key(task_id), cube=acting.home, actor=acting.actor)
+        receipt = memos.memories.receipt(task_key(task_id), cube=acting.home, actor=acting.actor)
     return _PROGRESS[memos.submissions.read_so_far(receipt.item_ids)]

@@ -87,7 +87,7 @@ def overview(
     cube: Annotated[list[str], Query(description="Cubes; default: the busiest one may read")] = [],  # noqa: B006
 ) -> Overview:
     """Return how full the tiers are, and what the background does."""
-    return memos.overview(cube or None, actor=acting.actor)
+    return memos.statistics.overview(cube or None, actor=acting.actor)
 
 
 # What ends in a word comes first: a cube's id may have slashes.
@@ -96,14 +96,14 @@ def overview(
 @router.get("/cubes/{cube:path}/stats")
 def stats(cube: CubeId, memos: CurrentMemos, acting: CurrentIdentity) -> Overview:
     """Return how full a cube's tiers are, and what the background does in it."""
-    return memos.overview([cube], actor=acting.actor)
+    return memos.statistics.overview([cube], actor=acting.actor)
 
 
 @router.post("/cubes/{cube:path}/verify")
 def verify(cube: CubeId, body: VerifyBody, memos: CurrentMemos, caller: CurrentCaller) -> VerifyReport:
     """Compare a cube with itself and its indexes."""
     actor = resolve_identity(memos, caller, body.user, new=False).actor
-    return memos.verify(cubes=[cube], actor=actor, repair=body.repair)
+    return memos.maintenance.verify(cubes=[cube], actor=actor, repair=body.repair)
 
 
 @router.get("/cubes/{cube:path}/grants")

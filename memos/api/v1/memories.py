@@ -61,14 +61,14 @@ def erase_memories(body: EraseBody, memos: CurrentMemos, caller: CurrentCaller) 
 @evidence_router.get("/erasures/{receipt}", name="erase_receipt")
 def get_erase_receipt(receipt: ReceiptId, memos: CurrentMemos, acting: CurrentIdentity) -> EraseReceipt:
     """Return an erasure's receipt as it stands."""
-    return memos.erase_receipt(receipt, actor=acting.actor)
+    return memos.memories.erase_receipt(receipt, actor=acting.actor)
 
 
 @evidence_router.post("/memories/used", status_code=204, name="used")
 def mark_used(body: UsedBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Say that an answer was made from memories: they get hot. Ids that are none count nothing."""
     target = target_of(memos, caller, body, new=False)
-    memos.used(body.item_ids, cube=target.cube, actor=target.actor, confirmed=body.confirmed)
+    memos.tiers.used(body.item_ids, cube=target.cube, actor=target.actor, confirmed=body.confirmed)
 
 
 @evidence_router.get("/memories/{item}/sources", name="sources")
@@ -85,7 +85,7 @@ def memory_extractions(
     item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None
 ) -> Sequence[ExtractionRecord]:
     """Return what read a message into facts, or read a fact."""
-    return memos.extractions(item, cube=cube, actor=acting.actor)
+    return memos.memories.extractions(item, cube=cube, actor=acting.actor)
 
 
 @evidence_router.get("/memories/{item}/images", name="images")
@@ -99,13 +99,13 @@ def memory_images(
 @evidence_router.put("/memories/{item}/pin", status_code=204, name="pin")
 def pin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Keep a memory in working memory."""
-    memos.pin(item, cube=target.cube, actor=target.actor)
+    memos.tiers.pin(item, cube=target.cube, actor=target.actor)
 
 
 @evidence_router.delete("/memories/{item}/pin", status_code=204, name="unpin")
 def unpin_memory(item: ItemId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Let a memory leave working memory again."""
-    memos.pin(item, cube=target.cube, actor=target.actor, pinned=False)
+    memos.tiers.pin(item, cube=target.cube, actor=target.actor, pinned=False)
 
 
 Offset = Annotated[int, Query(description="Memories to pass over first")]
@@ -179,7 +179,9 @@ def list_memories(
     memos: CurrentMemos, target: CurrentTarget, filter: FilterText = None, limit: Limit = 100, offset: Offset = 0
 ) -> list[Item]:
     """Return a cube's memories, oldest first; deleted ones only when the filter names a status."""
-    return memos.list(cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset)
+    return memos.memories.list(
+        cube=target.cube, actor=target.actor, filter=read_filter(filter), limit=limit, offset=offset
+    )
 
 
 @router.post("/delete", name="delete_several")
@@ -220,13 +222,13 @@ def delete_memory(
 @router.get("/{item}/history", name="history")
 def memory_history(item: ItemId, memos: CurrentMemos, acting: CurrentIdentity, cube: ItemCube = None) -> list[Version]:
     """Return every version of a memory, also of a deleted one: who, when, why, before and after."""
-    return memos.history(item, cube=cube, actor=acting.actor)
+    return memos.memories.history(item, cube=cube, actor=acting.actor)
 
 
 @router.post("/{item}/rollback", name="rollback")
 def rollback_memory(item: ItemId, body: RollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Item:
     """Write a new version equal to an old one."""
-    return memos.rollback(
+    return memos.memories.rollback(
         item,
         body.to_version,
         cube=body.cube,

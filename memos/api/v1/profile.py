@@ -55,13 +55,13 @@ def get(
     as_of: Annotated[str | None, Query(description=f"As it was recorded at this moment: {_MOMENT}")] = None,
 ) -> Profile:
     """Return a profile; an empty one when nothing is known."""
-    return memos.profile.get(target.cube, subject, as_of=moment(as_of), actor=target.actor)
+    return memos.profiles.get(target.cube, subject, as_of=moment(as_of), actor=target.actor)
 
 
 @router.get("/subjects")
 def subjects(memos: CurrentMemos, target: CurrentTarget) -> list[str]:
     """Return whom a cube has a profile of."""
-    return list(memos.profile.subjects(target.cube, actor=target.actor))
+    return list(memos.profiles.subjects(target.cube, actor=target.actor))
 
 
 @router.get("/history")
@@ -69,7 +69,7 @@ def history(
     memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
 ) -> Sequence[TraitEntry]:
     """Return everything that was written in one dimension, oldest first."""
-    return memos.profile.history(target.cube, dimension, subject, actor=target.actor)
+    return memos.profiles.history(target.cube, dimension, subject, actor=target.actor)
 
 
 @router.get("/diff")
@@ -81,7 +81,7 @@ def diff(
     subject: Subject = None,
 ) -> ProfileDiff:
     """Return what became known, changed and ended between two moments."""
-    return memos.profile.diff(target.cube, moment(since), moment(until), subject=subject, actor=target.actor)
+    return memos.profiles.diff(target.cube, moment(since), moment(until), subject=subject, actor=target.actor)
 
 
 @router.get("/text")
@@ -92,21 +92,21 @@ def text(
     max_tokens: Annotated[int, Query(description="Most tokens")] = 500,
 ) -> TextShape:
     """Return a profile as text for a prompt."""
-    return TextShape(text=memos.profile.render(target.cube, subject, max_tokens, actor=target.actor))
+    return TextShape(text=memos.profiles.render(target.cube, subject, max_tokens, actor=target.actor))
 
 
 @router.post("/rollback")
 def rollback(body: TraitRollbackBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
     """Let a trait be again what an entry of its history says."""
     target = target_of(memos, caller, body, new=False)
-    return memos.profile.rollback(target.cube, body.dimension, body.version, body.subject, actor=target.actor)
+    return memos.profiles.rollback(target.cube, body.dimension, body.version, body.subject, actor=target.actor)
 
 
 @router.put("/static")
 def set_static(body: StaticBody, memos: CurrentMemos, caller: CurrentCaller) -> Trait:
     """Give a trait that nothing but taking it back changes."""
     target = target_of(memos, caller, body)
-    return memos.profile.set_static(target.cube, body.dimension, body.value, body.subject, actor=target.actor)
+    return memos.profiles.set_static(target.cube, body.dimension, body.value, body.subject, actor=target.actor)
 
 
 @router.delete("/static")
@@ -114,23 +114,23 @@ def remove_static(
     memos: CurrentMemos, target: CurrentTarget, dimension: Dimension, subject: Subject = None
 ) -> Trait | None:
     """Take back a trait given by hand; returns what was found and now counts again."""
-    return memos.profile.remove_static(target.cube, dimension, subject, actor=target.actor)
+    return memos.profiles.remove_static(target.cube, dimension, subject, actor=target.actor)
 
 
 @router.get("/template")
 def template(memos: CurrentMemos, target: CurrentTarget) -> TemplateShape:
     """Return the template of a cube."""
-    return TemplateShape.model_validate(memos.profile.template(target.cube, actor=target.actor))
+    return TemplateShape.model_validate(memos.profiles.template(target.cube, actor=target.actor))
 
 
 @router.put("/template")
 def use_template(body: TemplateBody, memos: CurrentMemos, caller: CurrentCaller) -> TemplateShape:
     """Give a cube a template of its own."""
     target = target_of(memos, caller, body)
-    return TemplateShape.model_validate(memos.profile.use_template(target.cube, body.template, actor=target.actor))
+    return TemplateShape.model_validate(memos.profiles.use_template(target.cube, body.template, actor=target.actor))
 
 
 @router.delete("/template")
 def standard_template(memos: CurrentMemos, target: CurrentTarget) -> TemplateShape:
     """Let a cube have the standard template again."""
-    return TemplateShape.model_validate(memos.profile.use_template(target.cube, None, actor=target.actor))
+    return TemplateShape.model_validate(memos.profiles.use_template(target.cube, None, actor=target.actor))

@@ -77,7 +77,7 @@ def search(body: SearchBody, memos: CurrentMemos, caller: CurrentCaller) -> Sear
 def why_not(body: WhyNotBody, memos: CurrentMemos, caller: CurrentCaller) -> WhyNot:
     """Say at which stage of such a search a memory falls out, or at which place it is found."""
     acting = resolve_identity(memos, caller, body.user, new=False)
-    return memos.why_not(
+    return memos.search.why_not(
         body.item,
         body.query,
         cubes=body.cubes,
@@ -99,7 +99,7 @@ def working_memory(
     max_tokens: Annotated[int, Query(description="Most tokens of its text")] = 1_000,
 ) -> WorkingMemory:
     """Return the small set a prompt begins with."""
-    return memos.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
+    return memos.tiers.working_memory(conversation, cube=target.cube, actor=target.actor, max_tokens=max_tokens)
 
 
 @router.post("/feedback", status_code=201)

@@ -46,51 +46,51 @@ class TaskIdsShape(Shape):
 @router.get("/segments")
 def segments(memos: CurrentMemos, target: CurrentTarget, limit: Limit = 100) -> Sequence[Segment]:
     """Return the topics of a cube's older pages, the hottest first."""
-    return memos.segments(cube=target.cube, actor=target.actor, limit=limit)
+    return memos.tiers.segments(cube=target.cube, actor=target.actor, limit=limit)
 
 
 @router.post("/segments/{segment}/move", status_code=204)
 def move(segment: SegmentId, body: MoveBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Send a segment to another tier by hand."""
     target = target_of(memos, caller, body, new=False)
-    memos.move(segment, body.tier, cube=target.cube, actor=target.actor)
+    memos.tiers.move(segment, body.tier, cube=target.cube, actor=target.actor)
 
 
 @router.put("/segments/{segment}/pin", status_code=204)
 def pin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Keep a segment out of the archive."""
-    memos.pin(segment, cube=target.cube, actor=target.actor)
+    memos.tiers.pin(segment, cube=target.cube, actor=target.actor)
 
 
 @router.delete("/segments/{segment}/pin", status_code=204)
 def unpin_segment(segment: SegmentId, memos: CurrentMemos, target: CurrentTarget) -> None:
     """Let a segment go into the archive again."""
-    memos.pin(segment, cube=target.cube, actor=target.actor, pinned=False)
+    memos.tiers.pin(segment, cube=target.cube, actor=target.actor, pinned=False)
 
 
 @router.post("/analyse", status_code=202)
 def analyse(body: AnalyseBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have pages read into long-term memory in the background."""
     target = target_of(memos, caller, body, new=False)
-    memos.analyse(cube=target.cube, actor=target.actor, everything=body.everything)
+    memos.tiers.analyse(cube=target.cube, actor=target.actor, everything=body.everything)
 
 
 @router.post("/consolidate", status_code=202)
 def consolidate(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have a cube's facts put in order in the background; it happens once a day by itself."""
     target = target_of(memos, caller, body, new=False)
-    memos.consolidate(cube=target.cube, actor=target.actor)
+    memos.tiers.consolidate(cube=target.cube, actor=target.actor)
 
 
 @router.post("/reflect", status_code=202)
 def reflect(body: CubeBody, memos: CurrentMemos, caller: CurrentCaller) -> None:
     """Have the chat model conclude in the background what several facts show together."""
     target = target_of(memos, caller, body, new=False)
-    memos.reflect(cube=target.cube, actor=target.actor)
+    memos.tiers.reflect(cube=target.cube, actor=target.actor)
 
 
 @router.post("/read-finely", status_code=202)
 def read_finely(body: ReadFinelyBody, memos: CurrentMemos, caller: CurrentCaller) -> TaskIdsShape:
     """Have messages that were added roughly read into facts in the background."""
     target = target_of(memos, caller, body, new=False)
-    return TaskIdsShape(tasks=list(memos.read_finely(body.conversation, cube=target.cube, actor=target.actor)))
+    return TaskIdsShape(tasks=list(memos.memories.read_finely(body.conversation, cube=target.cube, actor=target.actor)))

@@ -84,7 +84,7 @@ def dump(
     """Return a cube as a file, with its history; its owners may."""
     actor = resolve_identity(memos, caller, user, new=False).actor
     out = open_dump(
-        memos.travel, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, adapters=adapters, actor=actor
+        memos.transfer, cube, passphrase=_decoded(passphrase), vectors=vectors, kv=kv, adapters=adapters, actor=actor
     )
     size = out.seek(0, 2)
     out.seek(0)
@@ -112,12 +112,12 @@ async def load(
     passphrase: Passphrase = None,
 ) -> Loaded:
     """Load a dump, sent as the body, as a new cube of the user's or into one that is there; all of it or nothing."""
-    with scratch_file(memos.travel) as file:
+    with scratch_file(memos.transfer) as file:
         await _take(request, memos, file)
 
         def loaded() -> Loaded:
             actor = resolve_identity(memos, caller, user, new=False).actor
-            return memos.travel.load(
+            return memos.transfer.load(
                 file,
                 cube=cube,
                 merge=merge,
@@ -135,11 +135,11 @@ async def inspect(
     request: Request, memos: CurrentMemos, caller: CurrentCaller, passphrase: Passphrase = None
 ) -> DumpShape:
     """Read a whole dump, sent as the body, and say what it is of; nothing is loaded."""
-    with scratch_file(memos.travel) as file:
+    with scratch_file(memos.transfer) as file:
         await _take(request, memos, file)
 
         def inspected() -> DumpShape:
-            found = memos.travel.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
+            found = memos.transfer.inspect(file, passphrase=_decoded(passphrase), actor=caller.identity.id)
             return DumpShape.model_validate(found)
 
         return await to_thread.run_sync(inspected)
@@ -150,7 +150,7 @@ async def _take(request: Request, memos: MemOS, file: IO[bytes]) -> None:
     most, size, held = memos.settings.limits.dump_bytes, 0, bytearray()
 
     def write() -> None:
-        write_scratch(memos.travel, file, held)
+        write_scratch(memos.transfer, file, held)
 
     async for chunk in request.stream():
         size += len(chunk)

@@ -264,7 +264,7 @@ class OpenAIChat:
         try:
             yield used
         except ModelError as error:
-            used(error.tokens)
+            used(error.tokens or Tokens())
             raise
         finally:
             self._limit.settle(reserved, spent)

@@ -31,7 +31,7 @@ def run_demo(memos: MemOS, console: Console) -> None:
     _correct(memos, plan["correction"], ids, console)
     _update(memos, plan["update"], ids, console)
     _erase(memos, plan["erase"], ids, console)
-    report = memos.verify()
+    report = memos.maintenance.verify()
     state = "clean" if report.clean else f"{len(report.differences)} differences"
     console.print(f"\n[bold]verify[/bold]: {report.items} items, ledger and indexes {state}.")
 
@@ -118,7 +118,7 @@ def _history(memos: MemOS, item_id: str, console: Console) -> None:
     for name in ("v", "when", "who", "why", "status"):
         table.add_column(name, no_wrap=True)
     table.add_column("memory", ratio=1, overflow="fold")
-    for entry in memos.history(item_id):
+    for entry in memos.memories.history(item_id):
         row = (str(entry.version), f"{entry.recorded_at:%H:%M:%S}", cut(entry.actor, 22), cut(entry.reason, 22))
         table.add_row(*row, entry.after.status, cut(entry.after.memory, 400))
     console.print(table)

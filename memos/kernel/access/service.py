@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import fields
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from memos.core.clock import Clock, new_id
+from memos.core.clock import new_id
 from memos.core.identities import (
     EVERYONE,
     Caller,
@@ -27,11 +27,10 @@ from memos.core.identities import (
 from memos.core.text.validation import check_name, check_new_id, check_text
 from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied, shown
-from memos.kernel.access.guard import Guard, caller
-from memos.kernel.access.quotas import Quotas
+from memos.kernel.access.guard import caller
+from memos.kernel.context import Context
 from memos.memcube.ledger import access as rows
 from memos.memcube.ledger.cubes import record_event
-from memos.memcube.ledger.engine import Ledger
 from memos.reader.arguments import member_of, members_of, within
 
 _PREFIX = "mst_"
@@ -47,27 +46,15 @@ Identities = list[Identity]  # `list` is a method here
 Keys_ = list[Key]
 
 
-@dataclass(frozen=True, slots=True)
-class Doors:
-    """What `MemOS` lends to this: the ledger, a transaction in it, and how a cube is made."""
-
-    ledger: Ledger
-    clock: Clock
-    guard: Guard
-    writing: Callable[[], AbstractContextManager[sa.Connection]]
-    check_open: Callable[[], None]
-    make_home: Callable[[sa.Connection, str, bool], str]
-    quotas: Quotas
-
-
 class Users:
     """The users, agents and groups of an installation.
 
     Making the first identity closes the installation to names that are none; the local owner may always do everything.
     """
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
+    def __init__(self, context: Context, create_home: Callable[[sa.Connection, str, bool], str]) -> None:
+        self._context = context
+        self._create_home = create_home
 
     def create(
         self, id_: str, *, kind: str = "user", name: str = "", acts_for: str | None = None, admin: bool = False,
@@ -79,7 +66,7 @@ class Users:
         An agent that acts for a user has that user's roles besides its own.
         Raises: InvalidInput, Conflict (the id is taken), NotFound (`acts_for`), PermissionDenied (no admin).
         """
-        doors, kind_ = self._doors, member_of("kind", kind, IdentityKind)
+        context, kind_ = self._context, member_of("kind", kind, IdentityKind)
         id_ = check_new_id("id", id_)
         if id_ in (LOCAL_OWNER, EVERYONE):
             raise InvalidInput("id", f"{id_!r} has a meaning of its own; choose another")
@@ -89,13 +76,13 @@ class Users:
             raise InvalidInput("admin", "is for users and agents, not for a group")
         self._check_admin(actor)
         name, actor = check_text("name", name, 1_000) or id_, check_name("actor", actor, 128)
-        with doors.guard.changing(), doors.writing() as connection:
+        with context.access.changing(), context.write() as connection:
             if rows.find_identity(connection, id_) is not None:
                 raise Conflict(f"There is a user, agent or group {id_!r} already; choose another id.")
             if acts_for is not None and rows.require_identity(connection, acts_for).kind is not IdentityKind.USER:
                 raise InvalidInput("acts_for", f"{shown(acts_for)} is no user")
-            home = None if kind_ is IdentityKind.GROUP else doors.make_home(connection, id_, adopt)
-            made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, doors.clock.now())
+            home = None if kind_ is IdentityKind.GROUP else self._create_home(connection, id_, adopt)
+            made = Identity(id_, kind_, name, admin, False, home, acts_for, actor, context.clock.now())
             rows.add_identity(connection, made)
         return made
 
@@ -105,9 +92,9 @@ class Users:
         Raises: NotFound, PermissionDenied.
         """
         id_, actor = check_name("id", id_, 128), check_name("actor", actor, 128)
-        self._doors.check_open()
-        self._doors.guard.readable(actor)
-        with self._doors.ledger.read() as connection:
+        self._context.lifecycle.check_open()
+        self._context.access.readable(actor)
+        with self._context.ledger.read() as connection:
             found, me = rows.find_identity(connection, id_), rows.find_identity(connection, actor)
         close = found is not None and me is not None and (found.acts_for == actor or me.acts_for == id_)
         if not close and actor != id_:
@@ -122,13 +109,13 @@ class Users:
         """Return identities by id; `after` continues behind one. Raises: PermissionDenied, InvalidInput."""
         self._check_admin(actor)
         wanted = None if kind is None else member_of("kind", kind, IdentityKind)
-        with self._doors.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             return rows.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
 
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
         """Let an identity do what its roles allow, or, with `enabled=False`, nothing. Raises: NotFound."""
         self._check_admin(actor)
-        with self._doors.guard.changing(), self._doors.writing() as connection:
+        with self._context.access.changing(), self._context.write() as connection:
             rows.require_identity(connection, check_name("id", id_, 128))
             rows.change_identity(connection, id_, disabled=not enabled)
         return self.get(id_)
@@ -136,49 +123,49 @@ class Users:
     def join(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Make a user or agent a member of a group. Raises: NotFound, InvalidInput, PermissionDenied."""
         self._check_admin(actor)
-        with self._doors.guard.changing(), self._doors.writing() as connection:
+        with self._context.access.changing(), self._context.write() as connection:
             if rows.require_identity(connection, check_name("group", group, 128)).kind is not IdentityKind.GROUP:
                 raise InvalidInput("group", f"{shown(group)} is no group")
             if rows.require_identity(connection, check_name("member", member, 128)).kind is IdentityKind.GROUP:
                 raise InvalidInput("member", "is a group; groups have users and agents")
-            rows.join(connection, group, member, self._doors.clock.now())
+            rows.join(connection, group, member, self._context.clock.now())
 
     def leave(self, group: str, member: str, *, actor: str = LOCAL_OWNER) -> None:
         """Take a member out of a group. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
-        with self._doors.guard.changing(), self._doors.writing() as connection:
+        with self._context.access.changing(), self._context.write() as connection:
             rows.require_identity(connection, check_name("group", group, 128))
             rows.leave(connection, group, check_name("member", member, 128))
 
     def members(self, group: str, *, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Return a group's members by id. Raises: NotFound, PermissionDenied."""
         self._check_admin(actor)
-        with self._doors.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             rows.require_identity(connection, check_name("group", group, 128))
             return tuple(rows.members(connection, group))
 
     def _check_admin(self, actor: str) -> None:
-        self._doors.check_open()
-        self._doors.guard.check_admin(check_name("actor", actor, 128))
+        self._context.lifecycle.check_open()
+        self._context.access.check_admin(check_name("actor", actor, 128))
 
 
 class Sharing:
     """Who may do what with the cubes of an installation, besides their owners."""
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def grant(self, cube: str, identity: str, role: str = "reader", *, actor: str = LOCAL_OWNER) -> Grant:
         """Give an identity a role on a cube, "*" everyone; an owner of the cube may. Raises: NotFound, InvalidInput."""
-        doors, role_ = self._doors, member_of("role", role, CubeRole)
+        context, role_ = self._context, member_of("role", role, CubeRole)
         identity = check_name("identity", identity, 128)
         if identity == EVERYONE and role_ is CubeRole.OWNER:
             raise InvalidInput("role", "owner cannot be everyone's; share as reader or editor")
         self._check_owner(cube, actor)
-        with doors.guard.changing(), doors.writing() as connection:
+        with context.access.changing(), context.write() as connection:
             if identity != EVERYONE:
                 rows.require_identity(connection, identity)
-            given = Grant(cube, identity, role_, actor, doors.clock.now())
+            given = Grant(cube, identity, role_, actor, context.clock.now())
             rows.grant(connection, given)
             told = {"identity": identity, "role": str(role_)}
             record_event(connection, cube, given.created_at, actor, "share", None, told)
@@ -187,32 +174,32 @@ class Sharing:
     def revoke(self, cube: str, identity: str, *, actor: str = LOCAL_OWNER) -> bool:
         """Take a role back; False when there was none. Raises: NotFound (cube), PermissionDenied."""
         self._check_owner(cube, actor)
-        with self._doors.guard.changing(), self._doors.writing() as connection:
+        with self._context.access.changing(), self._context.write() as connection:
             taken = rows.ungrant(connection, cube, check_name("identity", identity, 128))
             if taken:
                 told = {"identity": identity}
-                record_event(connection, cube, self._doors.clock.now(), actor, "unshare", None, told)
+                record_event(connection, cube, self._context.clock.now(), actor, "unshare", None, told)
         return taken
 
     def grants(self, cube: str, *, actor: str = LOCAL_OWNER) -> tuple[Grant, ...]:
         """Return who was given which role on a cube; an owner of it may ask. Raises: NotFound, PermissionDenied."""
         self._check_owner(cube, actor)
-        with self._doors.ledger.read() as connection:
+        with self._context.ledger.read() as connection:
             return tuple(rows.grants_of(connection, cube))
 
     def _check_owner(self, cube: str, actor: str) -> None:
-        doors = self._doors
-        doors.check_open()
-        doors.guard.check(check_name("actor", actor, 128), [check_name("cube", cube, 128)], Right.OWN)
-        with doors.ledger.read() as connection:
+        context = self._context
+        context.lifecycle.check_open()
+        context.access.check(check_name("actor", actor, 128), [check_name("cube", cube, 128)], Right.OWN)
+        with context.ledger.read() as connection:
             rows.require_cube(connection, cube)
 
 
 class Keys:
     """The keys of an installation's users and agents."""
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def create(
         self, identity: str, name: str, *, rights: Collection[str] = ("read", "write", "own"),
@@ -223,13 +210,13 @@ class Keys:
         Only admins set limits; a key that is made with a key of somebody else uses up what that may use.
         Raises: InvalidInput, NotFound (identity), PermissionDenied.
         """
-        doors, now = self._doors, self._doors.clock.now()
+        context, now = self._context, self._context.clock.now()
         self._check_self(identity, actor)
         wanted = members_of("rights", list(rights), Right)
         if not wanted:
             raise InvalidInput("rights", f"is empty; give some of {', '.join(Right)}")
         for right in (Right.OWN, *wanted):  # a key makes none that may do more than itself
-            doors.guard.check_key(right)
+            context.access.check_key(right)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput("expires_at", "must be a time in the future, with its offset")
         allowed, counts_for = self._limits(limits, actor)
@@ -238,7 +225,7 @@ class Keys:
             new_id(), identity, check_name("name", name), secret[:_HINT_CHARS], wanted, actor, now, expires_at,
             limits=allowed, counts_for=counts_for,
         )  # fmt: skip
-        with doors.writing() as connection:
+        with context.write() as connection:
             if rows.require_identity(connection, identity).kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; keys are for users and agents")
             rows.add_key(connection, key, _digest(secret))
@@ -247,47 +234,47 @@ class Keys:
     def list(self, identity: str | None = None, *, actor: str = LOCAL_OWNER) -> Keys_:
         """Return an identity's keys, or all. Raises: PermissionDenied."""
         self._check_self(identity, actor)
-        self._doors.guard.check_key(Right.READ)
-        with self._doors.ledger.read() as connection:
+        self._context.access.check_key(Right.READ)
+        with self._context.ledger.read() as connection:
             return rows.keys_of(connection, identity)
 
     def limit(self, key: str, limits: Mapping[str, int], *, actor: str = LOCAL_OWNER) -> Key:
         """Set a key's limits, in place of those it has. Raises: NotFound, InvalidInput, PermissionDenied (no admin)."""
-        doors = self._doors
+        context = self._context
         self._check_self(None, actor)
         wanted = _limits(limits)
-        with doors.writing() as connection:
+        with context.write() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
             rows.change_key(connection, found.id, limits=rows.limits_row(wanted))
             return rows.require_key(connection, found.id)
 
     def used(self, key: str, *, actor: str = LOCAL_OWNER) -> dict[str, int]:
         """Return the items, bytes and tokens that a key used today, as far as they are limited. Raises: NotFound."""
-        self._doors.check_open()
-        with self._doors.ledger.read() as connection:
+        self._context.lifecycle.check_open()
+        with self._context.ledger.read() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
         self._check_self(found.identity, actor)
-        return self._doors.quotas.used(found)
+        return self._context.quotas.used(found)
 
     def revoke(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
         """Let a key open nothing any more. Raises: NotFound, PermissionDenied."""
-        self._doors.check_open()
-        with self._doors.ledger.read() as connection:
+        self._context.lifecycle.check_open()
+        with self._context.ledger.read() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
             raise NotFound("key", key)  # as if there were none
-        self._doors.guard.check_key(Right.OWN)
-        with self._doors.writing() as connection:
+        self._context.access.check_key(Right.OWN)
+        with self._context.write() as connection:
             if found.revoked_at is None:
-                rows.change_key(connection, found.id, revoked_at=self._doors.clock.now())
+                rows.change_key(connection, found.id, revoked_at=self._context.clock.now())
             return rows.require_key(connection, found.id)
 
     def authenticate(self, secret: str) -> Caller:
         """Return whom a key stands for. Raises: PermissionDenied, saying nothing of what was wrong with it."""
-        doors = self._doors
-        doors.check_open()
-        now = doors.clock.now()
-        with doors.ledger.read() as connection:
+        context = self._context
+        context.lifecycle.check_open()
+        now = context.clock.now()
+        with context.ledger.read() as connection:
             # Looked up by digest: how long that takes tells nothing of a secret.
             key = rows.key_with(connection, _digest(secret))
             identity = None if key is None else rows.find_identity(connection, key.identity)
@@ -295,31 +282,31 @@ class Keys:
             raise PermissionDenied(_CLOSED)
         if key.last_used_at is None or now - key.last_used_at >= _USE_NOTED_EVERY:
             # A disk that is full leaves what is stored to be read.
-            with suppress(BackendUnavailable), doors.writing() as connection:
+            with suppress(BackendUnavailable), context.write() as connection:
                 rows.change_key(connection, key.id, last_used_at=now)
         return Caller(identity, key)
 
     def check(self, key: str) -> None:
         """Let a call that lasts go on with a key. Raises: PermissionDenied once that opens nothing any more."""
-        doors = self._doors
-        doors.check_open()
-        with doors.ledger.read() as connection:
+        context = self._context
+        context.lifecycle.check_open()
+        with context.ledger.read() as connection:
             found = rows.require_key(connection, key)
             identity = rows.find_identity(connection, found.identity)
-        if identity is None or not _opens(found, identity, doors.clock.now()):
+        if identity is None or not _opens(found, identity, context.clock.now()):
             raise PermissionDenied(_CLOSED)
 
     def get(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
         """Return a key, without its secret. Raises: NotFound."""
-        self._doors.check_open()
-        with self._doors.ledger.read() as connection:
+        self._context.lifecycle.check_open()
+        with self._context.ledger.read() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
         if not self._is_its(found, actor):
             raise NotFound("key", key)
         return found
 
     def _is_its(self, key: Key, actor: str) -> bool:
-        return self._doors.guard.readable(check_name("actor", actor, 128)) is None or actor == key.identity
+        return self._context.access.readable(check_name("actor", actor, 128)) is None or actor == key.identity
 
     def _limits(self, limits: Mapping[str, int] | None, actor: str) -> tuple[KeyLimits, str | None]:
         asking = caller()
@@ -328,14 +315,14 @@ class Keys:
                 raise PermissionDenied("Only an admin sets the limits of a key: leave them out.")
             return asking.key.limits, asking.key.counts_as
         if limits:
-            self._doors.guard.check_admin(check_name("actor", actor, 128))
+            self._context.access.check_admin(check_name("actor", actor, 128))
         return _limits(limits or {}), None
 
     def _check_self(self, identity: str | None, actor: str) -> None:
-        self._doors.check_open()
-        self._doors.guard.readable(check_name("actor", actor, 128))
+        self._context.lifecycle.check_open()
+        self._context.access.readable(check_name("actor", actor, 128))
         if identity is None or actor != check_name("identity", identity, 128):
-            self._doors.guard.check_admin(actor)
+            self._context.access.check_admin(actor)
 
 
 def _opens(key: Key, identity: Identity, now: datetime) -> bool:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from memos.core.lora import taught_alike
 from memos.core.settings import Settings
 from memos.core.types import Item, ItemType, Json, Status
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube.ledger import adapter_exclusions, items
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
@@ -82,13 +82,13 @@ CONSIDERED = (Status.ACTIVE, Status.PENDING)
 class Choosing:
     """Reads what is stable and how it is divided; `embed` returns vectors of texts."""
 
-    handles: Handles
+    context: Context
     settings: Settings
     embed: Callable[[Sequence[str]], Vectors]
 
     def selected(self, connection: sa.Connection, cube: str) -> Selected:
         """Return what is stable among a cube's hottest facts, in order of id."""
-        now = self.handles.clock.now()
+        now = self.context.clock.now()
         rules = CubeRules(self.settings.heat).of(connection, cube)
         query = (
             sa.select(
@@ -117,7 +117,7 @@ class Choosing:
 
         One whose training was ended comes first; one that was refused by this recipe with the same facts, last.
         """
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             rows = adapter_rows.of(connection, cube)
             newest = {row.shard: row for row in reversed(rows)}
             seen = {

@@ -5,7 +5,7 @@ An adapter is derived, as an index is: the ledger says what it saw, and whether 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,16 +23,17 @@ from memos.kernel.adapters import comparison as adapter_diff
 from memos.kernel.adapters import comparison as adapter_standing
 from memos.kernel.adapters import transfer as adapter_export
 from memos.kernel.adapters.comparison import AdapterDiff
+from memos.kernel.adapters.serving import AdapterRemoval
 from memos.kernel.adapters.training import AdapterTraining, Progress, activated, check_allowed
 from memos.kernel.adapters.transfer import Exported
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import items as item_rows
 from memos.memcube.ledger.adapters import TRAINED, AdapterRow, AdapterState
-from memos.memcube.parametric.forgetting import Forgotten, plan_again
+from memos.memcube.parametric.forgetting import plan_again
 from memos.memcube.parametric.selection import LeftOut
 from memos.reader.arguments import ids_of
 
@@ -86,18 +87,16 @@ Found = list[Adapter]  # `list` is a method here
 
 
 @dataclass(frozen=True, slots=True)
-class Adapters:
+class AdapterService:
     """The adapters of an installation.
 
-    `drop` removes the files of what is no more, and what was kept under it in some cubes; `enqueue` has a cube learned
-    in the background; `base` says by its digest which model adapters answer on, None where there is none.
+    `enqueue` has a cube learned in the background.
     """
 
-    handles: Handles
-    drop: Callable[[Collection[str]], Sequence[Forgotten]]
+    context: Context
+    removal: AdapterRemoval
     training: AdapterTraining
     enqueue: Callable[[str, str], str]
-    base: Callable[[], str | None]
 
     def allow(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> None:
         """Allow that memories of a cube are learned, which they are not otherwise; its owner does.
@@ -121,13 +120,13 @@ class Adapters:
             if adapter_rows.is_allowed(change.connection, change.cube):
                 adapter_rows.disallow(change.connection, change.cube)
                 changes.record(change, "disallow_learning", {"adapters": [row.id for row in rows]})
-        self.drop([cube])
+        self.removal.drop([cube])
         return len(rows)
 
     def forget(self, items: str | Sequence[str], cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Unlearned:
         """Have these memories leave what was learned, and never be learned again; they themselves stay.
 
-        Adapters that saw one are removed, with their files and the KV under them; train again for the rest.
+        AdapterService that saw one are removed, with their files and the KV under them; train again for the rest.
         Raises: NotFound, PermissionDenied, InvalidInput, BackendUnavailable (files that cannot be removed: repeat).
         """
         ids = ids_of(items)
@@ -143,7 +142,7 @@ class Adapters:
                 changes.record(change, "exclude_learning", {"items": [*new], "adapters": [*saw]})
             if answered:
                 plan_again(change.connection, change.cube, self.training.settings.parametric.night, change.now)
-        gone = [each for each in self.drop([cube] if saw else []) if each.adapter in saw]
+        gone = [each for each in self.removal.drop([cube] if saw else []) if each.adapter in saw]
         size = sum(each.size_bytes for each in gone)
         return Unlearned(cube, tuple(ids), tuple(saw), sum(each.files for each in gone), size)
 
@@ -162,9 +161,9 @@ class Adapters:
 
     def list(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Found:
         """Return a cube's adapters, the newest first. Raises: NotFound, PermissionDenied."""
-        [cube] = self.handles.scoping([cube], actor, embeds=False).cubes
+        [cube] = self.context.scopes.check([cube], actor, embeds=False).cubes
         whole_name = self._owns(cube, actor)
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             stale = {row.id for row in adapter_rows.outdated(connection, [cube])}
             rows = adapter_rows.of(connection, cube)
             return [_told(connection, row, row.id in stale, whole_name=whole_name) for row in rows]
@@ -179,8 +178,8 @@ class Adapters:
 
     def preview(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Learnable:
         """Return what would be learned now, and why other memories would not. Raises: NotFound, PermissionDenied."""
-        [cube] = self.handles.scoping([cube], actor, embeds=False).cubes
-        with self.handles.ledger.read() as connection:
+        [cube] = self.context.scopes.check([cube], actor, embeds=False).cubes
+        with self.context.ledger.read() as connection:
             chosen = self.training.selected(connection, cube)
             others = {
                 LeftOut.KIND: adapter_standing.of_other_kinds(connection, cube),
@@ -233,8 +232,8 @@ class Adapters:
         None where a training is due, which is its owner's to know. Raises: NotFound, PermissionDenied, InvalidInput
         (the model cannot be loaded).
         """
-        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN).cubes
-        with self.handles.ledger.read() as connection:
+        [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN).cubes
+        with self.context.ledger.read() as connection:
             rows = adapter_standing.answering(self.training, connection, cube)
         if not rows or any(self._unfit(row) for row in rows):
             return None
@@ -246,9 +245,9 @@ class Adapters:
         Without `other` it is the one before that passed its examination. Raises: NotFound, InvalidInput.
         """
         row = self._row(id_, actor)
-        self.handles.scoping([row.cube], actor, embeds=False)
+        self.context.scopes.check([row.cube], actor, embeds=False)
         second = None if other is None else self._row(other, actor)
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             return adapter_diff.diff(connection, row, second or adapter_diff.before(connection, row))
 
     def export(self, id_: str, folder: str | Path, *, actor: str = LOCAL_OWNER) -> Exported:
@@ -268,8 +267,8 @@ class Adapters:
         damaged, or of another model than is configured).
         """
         row = self._row(id_, actor)
-        self.handles.scoping([row.cube], actor, embeds=False, right=Right.OWN)
-        with self.handles.ledger.read() as connection:
+        self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)
+        with self.context.ledger.read() as connection:
             check_allowed(connection, row.cube)
             may = row.state in TRAINED and row.id not in {each.id for each in adapter_rows.stale(connection, row.cube)}
         if may and (why := self._unfit(row)) is not None:
@@ -281,8 +280,8 @@ class Adapters:
 
         Raises: NotFound, PermissionDenied, Conflict (there is none).
         """
-        [cube] = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN).cubes
-        with self.handles.ledger.read() as connection:
+        [cube] = self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN).cubes
+        with self.context.ledger.read() as connection:
             check_allowed(connection, cube)
             stale = {row.id for row in adapter_rows.stale(connection, cube)}
             rows = adapter_rows.of(connection, cube)
@@ -302,7 +301,7 @@ class Adapters:
         with self._deciding(row.cube, actor) as change:
             adapter_rows.remove(change.connection, id_)
             changes.record(change, "unlearn", {"adapters": [id_]})
-        self.drop([row.cube])
+        self.removal.drop([row.cube])
 
     def _activated(self, row: AdapterRow, actor: str) -> Adapter:
         with self._deciding(row.cube, actor) as change:
@@ -310,18 +309,18 @@ class Adapters:
             return _told(change.connection, activated(change, row.id), stale=False, whole_name=True)
 
     def _unfit(self, row: AdapterRow) -> str | None:
-        return adapter_standing.unfit(self.training, row, self.base)
+        return adapter_standing.unfit(self.training, row, self._base)
 
     def _handed(self, id_: str, actor: str) -> adapter_export.Source:
         """Return what may be handed out of an adapter. Raises: as `export`."""
         row = self._row(id_, actor)
-        self.handles.scoping([row.cube], actor, embeds=False, right=Right.OWN)
+        self.context.scopes.check([row.cube], actor, embeds=False, right=Right.OWN)
         if self.training.folder is None:
             raise InvalidInput("id", "names an adapter that this process has no files of: export it where it answers")
 
         def check() -> None:
             now = self._row(id_, actor)
-            with self.handles.ledger.read() as connection:
+            with self.context.ledger.read() as connection:
                 check_allowed(connection, row.cube)
                 stale = {each.id for each in adapter_rows.stale(connection, row.cube)}
             if now.state not in TRAINED or id_ in stale:
@@ -331,18 +330,32 @@ class Adapters:
         check()
         return adapter_export.Source(id_, self.training.folder / id_, row.digest, check)
 
+    def _base(self) -> str | None:
+        """Return the digest of the model that adapters answer on, None if there is none.
+
+        Of a model behind an endpoint it is the digest that the base had when an adapter was trained on it last, ""
+        before.
+        """
+        settings = self.context.settings
+        if (local := settings.local_chat) is not None:
+            return self.removal.activations.base(local)
+        if (learning := settings.learning_model) is None:
+            return None
+        with self.context.ledger.read() as connection:
+            return adapter_rows.newest_base(connection, str(learning.model)) or ""
+
     def _owns(self, cube: str, actor: str) -> bool:
         try:
-            self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+            self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         except PermissionDenied:
             return False
         return True
 
     def _row(self, id_: str, actor: str) -> AdapterRow:
         """Return an adapter that an actor decides about. Raises: NotFound (also where it may not), PermissionDenied."""
-        self.handles.check_open()
-        readable = self.handles.readable(check_name("actor", actor, 128))
-        with self.handles.ledger.read() as connection:
+        self.context.lifecycle.check_open()
+        readable = self.context.scopes.readable(check_name("actor", actor, 128))
+        with self.context.ledger.read() as connection:
             row = adapter_rows.get(connection, check_name("id", id_, 64))
         if row is None or (readable is not None and row.cube not in readable):
             raise NotFound("adapter", id_)
@@ -350,13 +363,13 @@ class Adapters:
 
     @contextmanager
     def _deciding(self, cube: str, actor: str) -> Iterator[Change]:
-        scope = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
-        with self.handles.changing(scope) as change:
+        scope = self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        with self.context.change(scope) as change:
             yield change
 
 
-def open_export(adapters: Adapters, id_: str, *, actor: str = LOCAL_OWNER) -> IO[bytes]:
-    """Return an adapter's files as an open zip, at its beginning; close it. Raises: as `Adapters.export`."""
+def open_export(adapters: AdapterService, id_: str, *, actor: str = LOCAL_OWNER) -> IO[bytes]:
+    """Return an adapter's files as an open zip, at its beginning; close it. Raises: as `AdapterService.export`."""
     source = adapters._handed(id_, actor)
     return adapter_export.to_zip(source, source.folder.parent.parent)
 

@@ -1,17 +1,30 @@
-"""Lends adapters to a model in this process: which one answers for a cube now, as the ledger says at each request."""
+"""Adapters in service: which one answers for a cube now, who trains one, and how files of former ones are removed."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+import sqlalchemy as sa
+
+from memos.core.clock import Clock
 from memos.core.kv_cache import Fill
 from memos.core.lora import LentAdapter
+from memos.core.settings import Settings
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.parametric import forgetting
+from memos.memcube.parametric.forgetting import Forgotten
+
+if TYPE_CHECKING:
+    from memos.kernel.local_models import Activations
+
+log = logging.getLogger("memos.engines")
 
 _MOST_FILLS = 64
 
@@ -121,3 +134,64 @@ class _Running:
         self.kill = kill
         self.thread = threading.get_ident()
         self.ended = threading.Event()
+
+
+class AdapterServer(Protocol):
+    """A server that was given adapters and can be told to unload them."""
+
+    def keep_only(self, may_answer: Callable[[str], bool]) -> None:
+        """Unload all adapters but those that may answer. Raises: BackendUnavailable."""
+        ...
+
+    def keep_only_if_due(self, may_answer: Callable[[str], bool]) -> None:
+        """Do so if the last time was long ago."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRemoval:
+    """Removes the files of adapters that may not answer any more, and unloads them from the servers that have them."""
+
+    ledger: Ledger
+    clock: Clock
+    settings: Settings
+    folder: Path | None
+    trainings: Trainings
+    lending: AdapterLending
+    served: AdapterServer | None
+    activations: Activations
+
+    def forget(self, cubes: Collection[str]) -> list[Forgotten]:
+        """Remove adapters of these cubes that saw a memory that is gone, and files without an adapter; return which.
+
+        Raises:
+            BackendUnavailable: A file cannot be removed.
+        """
+        found = forgetting.forget(self.ledger, self.folder, cubes, self.trainings.end, self._learn_again)
+        for gone in found:
+            log.info("forgot adapter %s: %d files, %d bytes", gone.adapter, gone.files, gone.size_bytes)
+        return found
+
+    def drop(self, cubes: Collection[str]) -> Sequence[Forgotten]:
+        """Remove the files of adapters that no longer exist, also from servers, and the KV of these cubes."""
+        gone = self.forget(())
+        self.activations.forget(cubes)
+        self.unload_stale()
+        return gone
+
+    def unload_stale(self) -> None:
+        """Make servers unload the adapters that may not answer any more.
+
+        Raises:
+            BackendUnavailable: A server is out of reach.
+        """
+        if self.served is not None:
+            self.served.keep_only(self.lending.may_answer)
+
+    def unload_stale_if_due(self) -> None:
+        """Do so from time to time."""
+        if self.served is not None:
+            self.served.keep_only_if_due(self.lending.may_answer)
+
+    def _learn_again(self, connection: sa.Connection, cube: str) -> None:
+        forgetting.plan_again(connection, cube, self.settings.parametric.night, self.clock.now())

@@ -21,8 +21,15 @@ from memos.core.settings import Night, Settings
 from memos.core.types import Json, Scope, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.kernel.adapters.rephrasing import PHRASINGS
-from memos.kernel.adapters.training import AdapterTraining, Attendance, NothingToLearn, Occupied, check_allowed, pruned
-from memos.kernel.context import Handles
+from memos.kernel.adapters.training import (
+    AdapterTraining,
+    NothingToLearn,
+    Occupied,
+    TrainingCallbacks,
+    check_allowed,
+    pruned,
+)
+from memos.kernel.context import Context
 from memos.llm.usage import Meter
 from memos.memcube import changes
 from memos.memcube.ledger import adapters as adapter_rows
@@ -53,7 +60,7 @@ class LearningTasks:
     `forget` removes the files of what is no more, and what was kept under it in some cubes.
     """
 
-    handles: Handles
+    context: Context
     settings: Settings
     training: Callable[[], AdapterTraining]
     forget: Callable[[Collection[str]], object]
@@ -62,8 +69,8 @@ class LearningTasks:
     def submit(self, cube: str, actor: str) -> str:
         """Have a cube learned, whatever the hour; return the task. Raises: as `Adapters.submit`."""
         self.training().check_ready(cube, actor)
-        scope = self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
-        with self.handles.changing(scope) as change:
+        scope = self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
+        with self.context.change(scope) as change:
             check_allowed(change.connection, change.cube)
             for task in tasks.find(change.connection, [change.cube], _UNENDED):
                 if task.state is TaskState.WAITING and adapter_rows.OF_NIGHT in task.payload:
@@ -99,7 +106,7 @@ class LearningTasks:
 
         try:
             row = training.train_by_consent(
-                cube, Attendance(tell, partial(_ended_with, run), run.check_held, partial(_meter, run))
+                cube, TrainingCallbacks(tell, partial(_ended_with, run), run.check_held, partial(_meter, run))
             )
         except Occupied as error:
             raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
@@ -107,7 +114,7 @@ class LearningTasks:
             run.note = str(error)
             return
         except Conflict as error:
-            with self.handles.ledger.read() as connection:
+            with self.context.ledger.read() as connection:
                 if not adapter_rows.is_allowed(connection, cube):
                     raise PermissionDenied(str(error)) from error  # no other attempt fares better
             raise
@@ -124,7 +131,7 @@ class LearningTasks:
         ends = None if night is None else night.end(run.clock.now())
         if night is None or ends is None or self._spent_s(run) >= self._budget_s:
             return
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             cubes = adapter_rows.allowed(connection)
         for place, cube in enumerate(cubes):
             run.go_on(place / len(cubes))
@@ -132,13 +139,13 @@ class LearningTasks:
                 self._plan(cube, ends - night.length)
 
     def _plan(self, cube: str, since: datetime) -> None:
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             if tasks.find(connection, [cube], _UNENDED) or _failed(connection, cube, since):
                 return
             chosen, wanted = self._wanted(connection, cube)
         if wanted is None:
             return
-        with self.handles.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
+        with self.context.change(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
             if not adapter_rows.is_allowed(change.connection, cube):
                 return
             if chosen:
@@ -194,7 +201,7 @@ class LearningTasks:
 
     def _spent_s(self, run: Run) -> float:
         """Return the seconds that trainings of all cubes took today, without the present one."""
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             return usage.seconds_today(connection, adapter_rows.LEARN, run.clock.now())
 
     def _check_hours(self, run: Run, before_s: float) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memos.backends.lora.trainer import AdapterTrainer
 from memos.core.identities import Right
 from memos.core.lora import Estimate, Recipe, next_seed, unwritten, wrong_with
 from memos.core.settings import ChatSettings, Settings
@@ -26,7 +25,7 @@ from memos.kernel.adapters.choosing import Choosing
 from memos.kernel.adapters.rephrasing import PHRASINGS
 from memos.kernel.adapters.serving import Trainings
 from memos.kernel.chat.prompting import SYSTEM
-from memos.kernel.context import Handles
+from memos.kernel.context import Context
 from memos.llm.usage import Meter
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -37,7 +36,7 @@ from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds, Measures
 from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import Selected, Vectors, superfluous
-from memos.memcube.parametric.training import Lessons
+from memos.memcube.parametric.training import Lessons, TrainerProcess
 from memos.scheduler.jobs.segments import ACTOR
 
 ATTEMPTS = 2
@@ -63,8 +62,8 @@ class Occupied(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Attendance:
-    """Who waits for a training: hears of its steps, and may raise there to end it.
+class TrainingCallbacks:
+    """Callbacks of one training: `progress` hears of its steps, and may raise to end it.
 
     While it goes on, `ending` has what ends it at once, from any thread. `check` is called in the transaction that
     keeps what came of it, and raises when that is wanted no more. `meter` counts for a cube what models are asked.
@@ -81,7 +80,7 @@ class _Ready:
     cube: str
     shard: str
     facts: tuple[KnownFact, ...]
-    trainer: AdapterTrainer
+    trainer: TrainerProcess
     recipe: Recipe
 
 
@@ -93,12 +92,13 @@ class AdapterTraining:
     texts, the file `remembered` has digests of models' weights, and `rephrase` asks for facts in other words.
     """
 
-    handles: Handles
+    context: Context
     settings: Settings
     folder: Path | None
     forget: Callable[[Collection[str]], object]
     trainings: Trainings
     embed: Callable[[Sequence[str]], Vectors]
+    new_trainer: Callable[[], TrainerProcess]
     remembered: Path | None = None
     rephrase: Rephrase = lambda *_: {}
     bounds: Bounds = field(default_factory=Bounds)
@@ -107,15 +107,15 @@ class AdapterTraining:
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
         """Return the adapter that was trained and examined; active if it passed. Raises: as `Adapters.train`."""
-        attendance = Attendance() if on_progress is None else Attendance(on_progress)
-        return self._learned(lambda: self._owned(cube, actor), attendance, anew=True)
+        callbacks = TrainingCallbacks() if on_progress is None else TrainingCallbacks(on_progress)
+        return self._learned(lambda: self._owned(cube, actor), callbacks, anew=True)
 
-    def train_by_consent(self, cube: str, attendance: Attendance) -> AdapterRow:
+    def train_by_consent(self, cube: str, callbacks: TrainingCallbacks) -> AdapterRow:
         """Train without a request, as the cube's owner allowed it; what answers already and learned the same is enough.
 
         Raises: as `Adapters.train`; NothingToLearn, Occupied.
         """
-        return self._learned(lambda: Scope(ACTOR, (cube,), right=Right.OWN), attendance, anew=False)
+        return self._learned(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks, anew=False)
 
     def check_ready(self, cube: str, actor: str) -> None:
         """See that an adapter could be trained now. Raises: as `Adapters.train`."""
@@ -129,43 +129,45 @@ class AdapterTraining:
         self._folder()
 
     def _owned(self, cube: str, actor: str) -> Scope:
-        return self.handles.scoping([cube], actor, embeds=False, right=Right.OWN)
+        return self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
 
     def estimate(self, cube: str, actor: str) -> Estimate:
         """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
         [cube] = self._owned(cube, actor).cubes
-        with self._ready(cube, Attendance()) as ready:
+        with self._ready(cube, TrainingCallbacks()) as ready:
             lessons = training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed)
             ready.trainer.prepare(lessons.exercises)
             return ready.trainer.estimate()
 
     def _facts(self, cube: str) -> tuple[KnownFact, ...]:
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             check_allowed(connection, cube)
             chosen = self.selected(connection, cube)
         if not chosen.facts:
             raise NothingToLearn(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
         return chosen.facts
 
-    def _learned(self, scope: Callable[[], Scope], attendance: Attendance, *, anew: bool) -> AdapterRow:
+    def _learned(self, scope: Callable[[], Scope], callbacks: TrainingCallbacks, *, anew: bool) -> AdapterRow:
         """Train, and again with the next seed where that may well pass; each attempt is in the registry."""
         for attempt in range(1, ATTEMPTS + 1):
-            row, may_pass = self._attempt(scope, attendance, anew=anew)
+            row, may_pass = self._attempt(scope, callbacks, anew=anew)
             if not may_pass or attempt == ATTEMPTS:
                 break
         return row
 
-    def _attempt(self, scope: Callable[[], Scope], attendance: Attendance, *, anew: bool) -> tuple[AdapterRow, bool]:
+    def _attempt(
+        self, scope: Callable[[], Scope], callbacks: TrainingCallbacks, *, anew: bool
+    ) -> tuple[AdapterRow, bool]:
         """Return what came of one training, and whether it failed by so little that another seed may pass."""
         [cube] = scope().cubes
         folder = self._folder()
-        with self._ready(cube, attendance) as ready:
+        with self._ready(cube, callbacks) as ready:
             if not anew and (same := self._known(ready, folder)) is not None:
-                with self.handles.changing(scope()) as change:
+                with self.context.change(scope()) as change:
                     removed = pruned(change)  # whatever can be learned is: what is stale is of nothing that stays
                 self._forget_removed(cube, removed)
                 return same, False
-            lessons = self._lessons(ready, attendance)
+            lessons = self._lessons(ready, callbacks)
             new = NewAdapter(
                 cube, str(self._model().model), ready.trainer.base, training.told_recipe(ready.recipe),
                 lessons.data_hash, ready.shard,
@@ -173,7 +175,7 @@ class AdapterTraining:
             row = self._begun(new, ready.facts)
             with self.trainings.running(row.id, ready.trainer.kill):
                 try:
-                    return self._trained(ready.trainer, lessons, row, folder / row.id, attendance, scope)
+                    return self._trained(ready.trainer, lessons, row, folder / row.id, callbacks, scope)
                 except Exception as error:  # raised below, whatever it is; only what it means may change
                     if self._is_unwanted(row):
                         self.throw_away(row, folder / row.id)
@@ -181,33 +183,33 @@ class AdapterTraining:
                     raise
 
     @contextmanager
-    def _ready(self, cube: str, attendance: Attendance) -> Iterator[_Ready]:
+    def _ready(self, cube: str, callbacks: TrainingCallbacks) -> Iterator[_Ready]:
         """Yield a model that is loaded, and the facts it is to be taught. Raises: as `Adapters.train`."""
         model = self._model()
         with self.alone():
             usual = training.told_recipe(self.recipe)
             shard, facts = self.choosing.next_shard(cube, self._facts(cube), usual)
-            with self.handles.ledger.read() as connection:
+            with self.context.ledger.read() as connection:
                 failed = adapter_earlier.refused(connection, cube, shard, facts, usual)
             recipe = self.recipe if failed is None else replace(self.recipe, seed=next_seed(self.recipe, failed.recipe))
-            with AdapterTrainer() as trainer, attendance.ending(trainer.kill):
+            with self.new_trainer() as trainer, callbacks.ending(trainer.kill):
                 trainer.open(str(model.local), recipe, remembered=self.remembered)
                 yield _Ready(cube, shard, facts, trainer, recipe)
 
-    def _lessons(self, ready: _Ready, attendance: Attendance) -> Lessons:
+    def _lessons(self, ready: _Ready, callbacks: TrainingCallbacks) -> Lessons:
         """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
         if (kept := self._kept(ready)) is not None:
             return kept
         seen = seen_of(ready.facts)
 
         def check() -> None:
-            self.handles.check_open()
-            attendance.progress(0, 1)
-            with self.handles.ledger.read() as connection:
+            self.context.lifecycle.check_open()
+            callbacks.progress(0, 1)
+            with self.context.ledger.read() as connection:
                 check_allowed(connection, ready.cube)
                 adapter_rows.check_current(connection, ready.cube, seen)
 
-        more = self.rephrase(ready.facts, attendance.meter(ready.cube), check)
+        more = self.rephrase(ready.facts, callbacks.meter(ready.cube), check)
         return training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed, more)
 
     @contextmanager
@@ -223,7 +225,7 @@ class AdapterTraining:
     @property
     def choosing(self) -> Choosing:
         """What chooses the facts."""
-        return Choosing(self.handles, self.settings, self.embed)
+        return Choosing(self.context, self.settings, self.embed)
 
     def selected(self, connection: sa.Connection, cube: str) -> Selected:
         """Return what is stable among a cube's hottest facts, in order of id."""
@@ -231,7 +233,7 @@ class AdapterTraining:
 
     def _kept(self, ready: _Ready) -> Lessons | None:
         told = training.told_recipe(ready.recipe)
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             row = adapter_earlier.ended(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
         if row is None:
             return None
@@ -240,13 +242,13 @@ class AdapterTraining:
     def _known(self, ready: _Ready, folder: Path) -> AdapterRow | None:
         """Return the adapter that answers and learned the very same in the same way, if its files are whole."""
         told = training.told_recipe(ready.recipe)
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             row = adapter_earlier.serving(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
         return None if row is None or wrong_with(folder / row.id, row.digest) else row
 
     def _begun(self, new: NewAdapter, facts: Sequence[KnownFact]) -> AdapterRow:
         """Return the row of the training: a new one, or that of one which was ended and learns the very same."""
-        with self.handles.ledger.write() as connection:
+        with self.context.ledger.write() as connection:
             cubes.lock(connection, new.cube)  # before any row, as whoever changes a cube's adapters does
             for row in adapter_rows.of(connection, new.cube):
                 if row.state is AdapterState.TRAINING and row.shard == new.shard:
@@ -254,22 +256,22 @@ class AdapterTraining:
                         return row
                     adapter_rows.remove(connection, row.id)
             new = replace(new, parent=adapter_earlier.answering(connection, new.cube, new.shard))
-            row = adapter_rows.begin(connection, new, seen_of(facts), self.handles.clock.now())
+            row = adapter_rows.begin(connection, new, seen_of(facts), self.context.clock.now())
         self.forget(())  # what those others had written
         return row
 
     def _trained(
-        self, trainer: AdapterTrainer, lessons: Lessons, row: AdapterRow, folder: Path, attendance: Attendance,
+        self, trainer: TrainerProcess, lessons: Lessons, row: AdapterRow, folder: Path, callbacks: TrainingCallbacks,
         scope: Callable[[], Scope],
     ) -> tuple[AdapterRow, bool]:  # fmt: skip
         def tell(step: int, steps: int) -> None:
-            attendance.progress(step, steps)
-            self.handles.check_open()
+            callbacks.progress(step, steps)
+            self.context.lifecycle.check_open()
             if step % _LOOK_EVERY < 2:
-                with self.handles.ledger.read() as connection:
+                with self.context.ledger.read() as connection:
                     self._check_wanted(connection, row)
 
-        with self.handles.ledger.read() as connection:  # who erases from now on finds that it is under way
+        with self.context.ledger.read() as connection:  # who erases from now on finds that it is under way
             self._check_wanted(connection, row)
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -278,8 +280,8 @@ class AdapterTraining:
             outcome = self.outcome(trainer, found[-1], row, folder)
         except OSError as error:
             raise unwritten(error.strerror or error) from error
-        with self.handles.changing(scope()) as change:
-            attendance.check(change.connection)
+        with self.context.change(scope()) as change:
+            callbacks.check(change.connection)
             self._check_wanted(change.connection, row)
             done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
             passed = done.state is AdapterState.READY
@@ -298,12 +300,12 @@ class AdapterTraining:
             with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
                 self.forget([cube])
 
-    def outcome(self, trainer: AdapterTrainer, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
+    def outcome(self, trainer: TrainerProcess, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
         """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
         told = training.told_measures(measures)
         if failures := measures.failures(self.bounds):
             return Outcome(AdapterState.REFUSED, told, reason="; ".join(failures))
-        with self.handles.ledger.read() as connection:
+        with self.context.ledger.read() as connection:
             manifest = _manifest(connection, row, told)
         digest, size = training.save(trainer, folder, manifest)
         return Outcome(AdapterState.READY, told, digest, size)
@@ -311,15 +313,15 @@ class AdapterTraining:
     def _is_unwanted(self, row: AdapterRow) -> bool:
         """Say whether what is being learned is no more as it was; False where nobody can say."""
         try:
-            self.handles.check_open()
-            with self.handles.ledger.read() as connection:
+            self.context.lifecycle.check_open()
+            with self.context.ledger.read() as connection:
                 return is_outdated(connection, row)
         except BackendUnavailable:
             return False
 
     def throw_away(self, row: AdapterRow, folder: Path) -> None:
         """Remove an adapter that came to nothing, with what there is of its files."""
-        with self.handles.ledger.write() as connection:
+        with self.context.ledger.write() as connection:
             adapter_rows.remove(connection, row.id)
         shutil.rmtree(folder, ignore_errors=True)  # what is left the next erasure, or opening, removes
 

@@ -19,7 +19,6 @@ from typing import IO
 
 import sqlalchemy as sa
 
-from memos.backends.lora.trainer import AdapterTrainer
 from memos.core.clock import new_id
 from memos.core.identities import Right
 from memos.core.lora import (
@@ -52,6 +51,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.parametric import training
 from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import Stable, select
+from memos.memcube.parametric.training import TrainerProcess
 
 # Hands a trained adapter out: what peft, vLLM and others load, whole and as it was examined, or nothing.
 
@@ -236,7 +236,7 @@ class _Arriving:
         facts = self._facts(seen)
         if facts is None:
             return "not all that they saw stands here as they saw it, or would be learned here"
-        with self.learner.alone(), AdapterTrainer() as trainer:
+        with self.learner.alone(), self.learner.new_trainer() as trainer:
             trainer.open(self.base, recipe)
             if trainer.base != self.carried.base:
                 return f"another model than {self.base} is under them, or one of other weights, tokenizer or template"
@@ -251,15 +251,15 @@ class _Arriving:
 
     def _facts(self, seen: Sequence[Seen]) -> Sequence[KnownFact] | None:
         """Return what it knows as facts; None where something of it reads otherwise here, or is nothing to learn."""
-        handles, cube = self.learner.handles, self.work.target.cube
-        with handles.ledger.read() as connection:
+        context, cube = self.learner.context, self.work.target.cube
+        with context.ledger.read() as connection:
             states = items.with_sources(connection, [cube], [each.item for each in seen])
         for each in seen:
             state = states.get(each.item)
             if state is None or hashlib.sha256(state.memory.encode()).hexdigest() != each.digest:
                 return None
         # How hot they are here says nothing yet.
-        facts = select([(state, None) for state in states.values()], _ALWAYS, handles.clock.now()).facts
+        facts = select([(state, None) for state in states.values()], _ALWAYS, context.clock.now()).facts
         return facts if {fact.item for fact in facts} == states.keys() else None
 
     def _begun(self, base: str, recipe: Recipe, seen: Sequence[Seen]) -> AdapterRow:
@@ -267,12 +267,12 @@ class _Arriving:
         new = NewAdapter(
             self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard
         )  # fmt: skip
-        with self.learner.handles.ledger.write() as connection:
-            return adapter_rows.begin(connection, new, seen, self.learner.handles.clock.now(), arrived=True)
+        with self.learner.context.ledger.write() as connection:
+            return adapter_rows.begin(connection, new, seen, self.learner.context.clock.now(), arrived=True)
 
-    def _finished(self, trainer: AdapterTrainer, row: AdapterRow, facts: Sequence[KnownFact]) -> AdapterRow:
-        handles, target, folder = self.learner.handles, self.work.target, self.folder / row.id
-        with handles.ledger.read() as connection:  # who erases from now on finds that it is under way
+    def _finished(self, trainer: TrainerProcess, row: AdapterRow, facts: Sequence[KnownFact]) -> AdapterRow:
+        context, target, folder = self.learner.context, self.work.target, self.folder / row.id
+        with context.ledger.read() as connection:  # who erases from now on finds that it is under way
             _check_wanted(connection, row)
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -287,8 +287,8 @@ class _Arriving:
             outcome = replace(outcome, measures={**outcome.measures, adapter_rows.ARRIVED: True})
         except OSError as error:
             raise BackendUnavailable(f"they could not be written ({error.strerror or error})") from error
-        scope = handles.scoping([target.cube], target.actor, embeds=False, right=Right.OWN)
-        with handles.changing(scope) as change:
+        scope = context.scopes.check([target.cube], target.actor, embeds=False, right=Right.OWN)
+        with context.change(scope) as change:
             _check_wanted(change.connection, row)
             done = adapter_rows.finish(change.connection, row.id, outcome, change.now)
             passed = done.state is AdapterState.READY

@@ -22,6 +22,10 @@ from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.prompting import history_of, request_of
 from memos.kernel.chat.recalling import Recalling
 from memos.kernel.chat.results import ChatOptions, ChatResult, Question, Recalled, RecallOptions, Reference
+from memos.kernel.context import Context
+from memos.kernel.memories import Memories
+from memos.kernel.models import Models
+from memos.kernel.tiers import Tiers
 from memos.llm.client import Asker
 from memos.llm.usage import Meter
 from memos.reader.arguments import info_of, member_of, tags_of
@@ -84,15 +88,6 @@ _Asking = Callable[..., Generator[str | ChatReply, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
-    """The calls of `MemOS` that a chat makes."""
-
-    asker: Callable[[str | None], Asker | None]
-    add: Callable[..., AddReceipt]
-    used: Callable[..., None]
-
-
-@dataclass(frozen=True, slots=True)
 class _Ready:
     """A question that was checked, with all that the model is asked."""
 
@@ -113,8 +108,13 @@ class _Ready:
 class Chat:
     """Chats of one open installation: `memos.chat("…")` and `memos.chat.stream("…")`. Thread-safe."""
 
-    def __init__(self, doors: Doors, recalling: Recalling) -> None:
-        self._doors = doors
+    def __init__(
+        self, context: Context, models: Models, memories: Memories, tiers: Tiers, recalling: Recalling
+    ) -> None:
+        self._context = context
+        self._models = models
+        self._memories = memories
+        self._tiers = tiers
         self._recalling = recalling
 
     def __call__(self, query: str, **options: Unpack[ChatOptions]) -> ChatResult:
@@ -151,39 +151,39 @@ class Chat:
 
         An empty query is one without words: only what stands is recalled. Raises: InvalidInput, NotFound.
         """
-        question = Question(check_text("query", query, self._recalling.handles.limits.message_bytes), **options)
+        question = Question(check_text("query", query, self._context.settings.limits.message_bytes), **options)
         return self._recalling(question, marks=marks)
 
     def check_store(self, cube: str, *, actor: str) -> None:
         """See that an actor may store exchanges in a cube. Raises: NotFound, PermissionDenied, Conflict."""
-        self._recalling.handles.scoping([cube], actor, right=Right.WRITE)
+        self._context.scopes.check([cube], actor, right=Right.WRITE)
 
     def _ready(self, question: Question) -> _Ready:
-        handles = self._recalling.handles
-        asker = self._doors.asker(question.model)
+        context = self._context
+        asker = self._models.chat_named(question.model)
         if asker is None:
             raise BackendUnavailable(
                 "There is no language model to answer: where this installation is opened, by a server if one runs, set "
                 "MEMOS_CHAT_MODEL__BASE_URL and MEMOS_CHAT_MODEL__MODEL, or the latter to local:PATH.",
                 permanent=True,
             )
-        if not check_text("query", question.query, handles.limits.message_bytes).strip():
+        if not check_text("query", question.query, context.settings.limits.message_bytes).strip():
             raise InvalidInput("query", "is empty; ask something")
-        scope = handles.scoping(question.cubes, question.actor)
+        scope = context.scopes.check(question.cubes, question.actor)
         cube = scope.cubes[0] if question.store_in is None else question.store_in
         if question.store:  # before anything is paid for
             self.check_store(cube, actor=question.actor)
             tags_of(question.tags)
-            info_of(question.info, handles.limits)
+            info_of(question.info, context.settings.limits)
             member_of("mode", question.mode, Mode)
         zone = ZoneInfo(scope.time_zone)
-        history = history_of(question, zone, handles.clock.now(), handles.limits)
+        history = history_of(question, zone, context.clock.now(), context.settings.limits)
         if history:
             known = {question.query, *(message.content for message in history)}
             question = replace(question, recent=False, known=known)
         recalled = self._recalling(question, marks=True)
-        position = self._recalling.settings.position
-        request = request_of(question, recalled, history, position, handles.limits, cube=scope.cubes[0])
+        position = self._context.settings.recall.position
+        request = request_of(question, recalled, history, position, context.settings.limits, cube=scope.cubes[0])
         return _Ready(question, asker, cube, recalled, request)
 
     def _pieces(self, ready: _Ready, asked: _Asking) -> Generator[str, None, ChatResult]:
@@ -228,7 +228,7 @@ class Chat:
             by_cube.setdefault(reference.cube, []).append(reference.item)
         for cube, ids in by_cube.items():
             try:
-                self._doors.used(ids, cube=cube, actor=actor)
+                self._tiers.used(ids, cube=cube, actor=actor)
             except (NotFound, BackendUnavailable) as error:  # dropped, or closed, while the model was answering
                 log.info("citations not counted: %s", error.code)
 
@@ -242,7 +242,7 @@ class Chat:
             {"role": "assistant", "content": answer, "trust": trust},
         ]
         try:
-            receipt = self._doors.add(
+            receipt = self._memories.add(
                 said, cube=ready.cube, actor=question.actor, conversation=question.conversation, tags=question.tags,
                 info=question.info, mode=question.mode,
             )  # fmt: skip

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, Self
 
 from pydantic import TypeAdapter
 
-from memos.core.lora import CARD, MANIFEST, Exercise, Recipe, card_of, digests
+from memos.core.lora import CARD, MANIFEST, Estimate, Exercise, Recipe, card_of, digests
 from memos.core.ports import ChatMessage
 from memos.core.types import Json
 from memos.errors import IntegrityError
@@ -136,6 +136,35 @@ class Trainer(Examined, Protocol):
     def save(self, folder: Path) -> None:
         """Write peft's files."""
         ...
+
+
+class TrainerProcess(Trainer, Protocol):
+    """Opens a base model for a training; what trains in it can be killed from any thread."""
+
+    @property
+    def base(self) -> str:
+        """The base model's digest: an adapter fits the model that has the same."""
+        ...
+
+    def open(self, name: str, recipe: Recipe, *, remembered: Path | None = None) -> None:
+        """Load a model, a folder or a name at the hub. Raises: InvalidInput, BackendUnavailable."""
+        ...
+
+    def load(self, file: Path) -> None:
+        """Take the weights of an adapter that was trained elsewhere. Raises: IntegrityError."""
+        ...
+
+    def estimate(self) -> Estimate:
+        """Return what the steps that are left will take."""
+        ...
+
+    def kill(self) -> None:
+        """End the training at once; every call fails from then on."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,8 +244,8 @@ def test_an_erasure_that_was_cut_off_is_finished_with_its_adapters(tmp_path: Pat
         assert serving(memos.ledger) == []
         assert place.exists()
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
-        memos._upkeep.purge()
-        assert memos.erase_receipt(receipt.id).stores["parametric"] == "purged"
+        memos.maintenance.purge()
+        assert memos.memories.erase_receipt(receipt.id).stores["parametric"] == "purged"
     assert not place.exists()
 
 

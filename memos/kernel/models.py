@@ -1,0 +1,51 @@
+"""`MemOS.models`: the language models that an installation is configured with."""
+
+from __future__ import annotations
+
+from memos.core.ports import ChatModel
+from memos.errors import InvalidInput
+from memos.kernel.context import Context
+from memos.kernel.local_models import Activations
+from memos.llm.client import Asker, Askers
+
+
+class Models:
+    """The language models of one open installation."""
+
+    def __init__(self, context: Context, askers: Askers, activations: Activations) -> None:
+        self._context = context
+        self._askers = askers
+        self._activations = activations
+
+    @property
+    def chat(self) -> Asker | None:
+        """The model that answers in a chat, None if none is configured. Raises: BackendUnavailable (closed)."""
+        self._context.lifecycle.check_open()
+        return self._askers.chat
+
+    @property
+    def reader(self) -> Asker | None:
+        """The model that reads facts out of messages, None if none does. Raises: BackendUnavailable (closed)."""
+        self._context.lifecycle.check_open()
+        return self._askers.reader
+
+    @property
+    def local(self) -> ChatModel:
+        """The configured chat model if it runs in this process. Raises: InvalidInput, BackendUnavailable."""
+        self._context.lifecycle.check_open()
+        return self._activations.model(self._context.settings.chat_model)
+
+    def chat_named(self, model: str | None) -> Asker | None:
+        """Return the chat model that a request names: one in this process (`local:…`), or None for the configured one.
+
+        Raises:
+            InvalidInput: The name is of another model than the configured one, and not `local:`.
+        """
+        configured = self._context.settings.chat_model
+        if model is None or model == configured.model:
+            return self.chat
+        self._context.lifecycle.check_open()
+        settings = configured.model_copy(update={"base_url": None, "model": model})
+        if settings.local is None or not settings.local:
+            raise InvalidInput("model", "must be local: and a folder or a hub name; others are set, not named")
+        return self._askers.of(settings)
