@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 
@@ -35,14 +35,14 @@ class ToolUse:
     item of its definition.
     """
 
-    tool: str
-    description: str
-    calls: int
-    successes: int
-    failures: int
-    success_rate: float | None
-    lesson: str | None
-    last_used: datetime | None
+    tool: Annotated[str, "Its name"]
+    description: Annotated[str, "Its description, if it is defined"]
+    calls: Annotated[int, "How often it was called"]
+    successes: Annotated[int, "How often it worked"]
+    failures: Annotated[int, "How often it did not"]
+    success_rate: Annotated[float | None, "0 to 1; null when of no call it is clear"]
+    lesson: Annotated[str | None, "The newest lesson"]
+    last_used: Annotated[datetime | None, "When it was called last"]
     schema: str | None
 
 

@@ -13,7 +13,7 @@ from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.serialization import error_view
 from memos.api.streaming import CurrentRunner, encode_event
 from memos.api.v1.common import ERRORS, Body, Moment
-from memos.api.v1.shapes import AddReceiptShape, Shape, mirrors
+from memos.api.v1.shapes import Shape, mirrors
 from memos.core.kv_cache import Activation
 from memos.errors import MemosError
 from memos.kernel.chat.results import ChatOptions, ChatResult, Reference
@@ -61,20 +61,10 @@ class ActivationShape(Shape):
     """What a model did for the prompt until the first token of its answer."""
 
 
+@mirrors(ChatResult)
 class ChatShape(Shape):
     """An answer made with memory."""
 
-    text: str = Field(description="The answer")
-    model: str = Field(description="Name of the model")
-    cited: list[ReferenceShape] = Field(description="Memories the answer cites; they get hot")
-    shown: list[ReferenceShape] = Field(description="All memories the model was shown")
-    receipt: AddReceiptShape | None = Field(description="What was stored of the exchange")
-    not_stored: str | None = Field(description="Why nothing was stored although it should have been")
-    memory_tokens: int = Field(description="Tokens of the memory section, estimated")
-    prompt_tokens: int = Field(description="Tokens of the whole prompt")
-    completion_tokens: int = Field(description="Tokens of the answer")
-    tokens_estimated: bool = Field(description="True when the endpoint did not count them")
-    timings_ms: dict[str, float] = Field(description="Time of each stage in milliseconds")
     activation: ActivationShape | None = Field(None, description="What was kept of the prompt, where that is known")
     adapter: str | None = Field(None, description="Id of the adapter that the model answered with")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from datetime import datetime
 from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -35,6 +34,7 @@ from memos.core.types import (
 )
 from memos.kernel.cubes import KnowledgeBase
 from memos.kernel.tiers import WorkingMemory
+from memos.kernel.tools import ToolUse
 from memos.memcube.profiles.views import Evidence, Profile, ProfileDiff, Trait, TraitChange, TraitEntry, TraitGroup
 
 
@@ -241,17 +241,10 @@ class PendingShape(Shape):
     """A memory that awaits review."""
 
 
+@mirrors(ToolUse)
 class ToolUseShape(Shape):
     """What is known of one tool."""
 
-    tool: str = Field(description="Its name")
-    description: str = Field(description="Its description, if it is defined")
-    calls: int = Field(description="How often it was called")
-    successes: int = Field(description="How often it worked")
-    failures: int = Field(description="How often it did not")
-    success_rate: float | None = Field(description="0 to 1; null when of no call it is clear")
-    lesson: str | None = Field(description="The newest lesson")
-    last_used: datetime | None = Field(description="When it was called last")
     schema_: str | None = Field(
         description="Id of the memory that is its definition", validation_alias="schema", serialization_alias="schema"
     )

@@ -10,9 +10,10 @@ from pydantic import Field
 
 from memos.api.families import CurrentCaller, CurrentMemos
 from memos.api.v1.common import ERRORS, CubeBody, CurrentTarget, IdempotencyKey, Limit, creation, target_of
-from memos.api.v1.shapes import ItemIdsShape, ToolUseShape
+from memos.api.v1.shapes import ItemIdsShape
 from memos.api.v1.shapes_cubes import ValueRoute
 from memos.core.types import Item
+from memos.kernel.tools import ToolUse
 
 router = APIRouter(route_class=ValueRoute, prefix="/tools", tags=["tools"], responses=ERRORS)
 
@@ -32,9 +33,9 @@ class CalledBody(CubeBody):
 
 
 @router.get("")
-def list_(memos: CurrentMemos, target: CurrentTarget) -> list[ToolUseShape]:
+def list_(memos: CurrentMemos, target: CurrentTarget) -> Sequence[ToolUse]:
     """Return the tools of a cube, by name."""
-    return [ToolUseShape.model_validate(use) for use in memos.tools.list(cube=target.cube, actor=target.actor)]
+    return memos.tools.list(cube=target.cube, actor=target.actor)
 
 
 @router.post("", status_code=201)

@@ -50,17 +50,17 @@ class ChatResult:
     no receipt although the exchange was to be stored.
     """
 
-    text: str
-    model: str
-    cited: tuple[Reference, ...]
-    shown: tuple[Reference, ...]
-    receipt: AddReceipt | None
-    not_stored: str | None
-    memory_tokens: int
-    prompt_tokens: int
-    completion_tokens: int
-    tokens_estimated: bool
-    timings_ms: Mapping[str, float]
+    text: Annotated[str, "The answer"]
+    model: Annotated[str, "Name of the model"]
+    cited: Annotated[tuple[Reference, ...], "Memories the answer cites; they get hot"]
+    shown: Annotated[tuple[Reference, ...], "All memories the model was shown"]
+    receipt: Annotated[AddReceipt | None, "What was stored of the exchange"]
+    not_stored: Annotated[str | None, "Why nothing was stored although it should have been"]
+    memory_tokens: Annotated[int, "Tokens of the memory section, estimated"]
+    prompt_tokens: Annotated[int, "Tokens of the whole prompt"]
+    completion_tokens: Annotated[int, "Tokens of the answer"]
+    tokens_estimated: Annotated[bool, "True when the endpoint did not count them"]
+    timings_ms: Annotated[Mapping[str, float], "Time of each stage in milliseconds"]
     activation: Activation | None = None
     adapter: str | None = None
 
