@@ -129,7 +129,6 @@ def _memories(items: str | Sequence[str], cube: str | None, user: str | None) ->
 
 
 # A server loads the model, computes a whole prefix, or reads a whole disk tier before it says anything.
-_SILENT_S = 300.0
 
 
 def show_prefix(cube: str | None = None, *, user: str | None = None) -> Call[values.CubePrefix]:
