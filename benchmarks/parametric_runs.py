@@ -24,7 +24,7 @@ from memos.backends.lora.training import LoraTraining
 from memos.core.lora import ADAPTER_FILE, Exercise, LentAdapter, Recipe
 from memos.core.ports import ChatMessage
 from memos.core.settings import ParametricSettings
-from memos.kernel.chat.prompting import SYSTEM, request_of
+from memos.kernel.chat.prompts import SYSTEM, request_of
 from memos.kernel.chat.results import Question
 from memos.memcube.parametric import data as general
 from memos.memcube.parametric import training

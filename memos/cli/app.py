@@ -31,12 +31,11 @@ from typer.models import TyperInfo
 from memos.api.serialization import error_view
 from memos.cli.chat import chat_app
 from memos.cli.cli_doctor import doctor_app
-from memos.cli.cli_kv import kv_app
 from memos.cli.cubes import cubes_app, travel_app
 from memos.cli.installation import moving_app, upkeep_app
 from memos.cli.knowledge import kb_app, preview_app
 from memos.cli.memories import memories_app, reading_app
-from memos.cli.models import adapters_app
+from memos.cli.models import adapters_app, kv_app
 from memos.cli.profile import profile_app
 from memos.cli.review import retention_app, review_app
 from memos.cli.server import mcp_app, serve_app

@@ -21,7 +21,7 @@ from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
 from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
 from memos.memcube.installation import FolderLock
-from memos.memcube.ledger.looking import Look, check_schema, look_at_file, look_at_server
+from memos.memcube.ledger.engine import Look, check_schema, look_at_file, look_at_server
 
 _ANSWER_S = 5.0
 _EXTRAS = {

@@ -17,8 +17,8 @@ from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.errors import ConnectionLost, InvalidInput
 from memos.kernel.context import Context
-from memos.memcube.ledger import events as rows
-from memos.memcube.ledger.events import Wanted
+from memos.memcube.ledger import cubes as rows
+from memos.memcube.ledger.cubes import Wanted
 from memos.reader.arguments import seconds_of, within
 
 _POLL_S = 0.5

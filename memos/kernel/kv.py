@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.ports import ChatRequest
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import BackendUnavailable, UnfitAnswer
-from memos.kernel.chat.prompting import request_of
+from memos.kernel.chat.prompts import request_of
 from memos.kernel.chat.results import Question, Recalled
 from memos.kernel.context import Context
 from memos.kernel.local_models import Activations

@@ -26,7 +26,7 @@ from memos.kernel.adapters.tasks import LearningTasks
 from memos.kernel.adapters.training import AdapterTraining
 from memos.kernel.adapters.transfer import AdapterArrival, remove_ended
 from memos.kernel.chat.chat import Chat
-from memos.kernel.chat.recalling import Recalling
+from memos.kernel.chat.prompts import Recalling
 from memos.kernel.context import Context, Lifecycle, Scopes
 from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
@@ -52,13 +52,13 @@ from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.files import READ
 from memos.memcube.prompt_prefix import COMPOSE
 from memos.scheduler.index_worker import Worker
+from memos.scheduler.jobs.files import ReadFileJob
 from memos.scheduler.jobs.prefix import ComposeJob
-from memos.scheduler.jobs.read_file import ReadFileJob
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.learning import Nearness
 from memos.scheduler.scheduler import Scheduler
 from memos.scheduler.task import Job
-from memos.search.patience import PatientReranker
+from memos.search.rerank import PatientReranker
 from memos.search.searcher import Searcher
 
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third

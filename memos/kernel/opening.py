@@ -58,15 +58,14 @@ from memos.kernel.local_models import Activations
 from memos.llm.client import Askers
 from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
-from memos.memcube.indexing.projection import Follower, OwnProjection, Projection
-from memos.memcube.indexing.shared_projection import SharedProjection
+from memos.memcube.indexing.projection import Follower, OwnProjection, Projection, SharedProjection
 from memos.memcube.installation import FolderLock
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import last_alone, set_alone
 from memos.memcube.parametric import forgetting
-from memos.search.chat_reranker import ChatReranker
+from memos.search.rerank import ChatReranker
 
 if TYPE_CHECKING:
     from memos.backends.openai.vllm import VllmAdapters

@@ -17,7 +17,7 @@ from memos.errors import InvalidInput, NotFound, shown
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import templates
+from memos.memcube.ledger import cubes as templates
 from memos.memcube.profiles import stored as traits
 from memos.memcube.profiles import views
 from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template, value_for

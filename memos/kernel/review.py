@@ -13,7 +13,8 @@ from memos.errors import Conflict
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, pending, tasks
+from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger import queries as pending
 from memos.memcube.ledger import tier_moves as moves
 from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, version_of, within

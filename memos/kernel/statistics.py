@@ -16,7 +16,7 @@ from memos.core.types import LOCAL_OWNER, Segment, Task, TaskState
 from memos.errors import InvalidInput
 from memos.kernel.context import Context, retry_read
 from memos.llm.client import Askers
-from memos.memcube.ledger import events
+from memos.memcube.ledger import cubes as events
 from memos.memcube.ledger import queries as counts
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger

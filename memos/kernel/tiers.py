@@ -27,7 +27,7 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.provenance import has_untrusted
+from memos.memcube.ledger.queries import has_untrusted
 from memos.reader.arguments import ids_of, within
 from memos.scheduler.heat import Access
 from memos.scheduler.jobs.segments import summary

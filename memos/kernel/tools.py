@@ -15,7 +15,7 @@ from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Draft, Item, ItemType, Json, Role
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
-from memos.memcube import tool_schemas
+from memos.memcube import tools as tool_schemas
 from memos.memcube import tools as trajectories
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items
@@ -128,7 +128,7 @@ class Tools:
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            defined = _of_kind(connection, scope.cubes[0], tool_schemas.KEY, ItemType.TOOL_SCHEMA)
+            defined = _of_kind(connection, scope.cubes[0], tool_schemas.SCHEMA_KEY, ItemType.TOOL_SCHEMA)
             called = _of_kind(connection, scope.cubes[0], trajectories.KEY, ItemType.TOOL_TRAJECTORY)
         by_tool: dict[str, list[Item]] = {}
         schemas = {str(state.info.get("tool")): state for state in defined}

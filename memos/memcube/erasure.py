@@ -21,7 +21,8 @@ from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats, templates
+from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats
+from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import idempotency as submissions
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers

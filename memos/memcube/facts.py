@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
-from memos.core.text.entities import entities
-from memos.core.text.keywords import keywords
+from memos.core.text.matching import entities, keywords
 from memos.core.text.times import time_expressions
 from memos.core.types import DERIVED, Fact, Item, ItemType, Json, LinkKind, Role, Span, Status, Tier, Trust
 from memos.errors import IntegrityError

@@ -11,8 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memos.core.settings import LimitSettings
-from memos.core.text.entities import entities
-from memos.core.text.keywords import keywords
+from memos.core.text.matching import entities, keywords
 from memos.core.text.statements import key_of, statements
 from memos.core.text.times import time_expressions
 from memos.core.text.validation import check_name, check_text, is_blank

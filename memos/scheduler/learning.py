@@ -78,7 +78,7 @@ def instructions(prompt: str) -> str:
     return (files("memos.scheduler") / "prompts" / f"{prompt}.txt").read_text(encoding="utf-8")
 
 
-def plain(text: str, chars: int) -> str:
+def shortened(text: str, chars: int) -> str:
     """Return the beginning of a text on one line that cannot close the fence around it."""
     return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
 
@@ -138,7 +138,7 @@ def _line(number: int, fact: Fact, item: Item) -> str:
 
 
 def _shown(text: str) -> str:
-    return plain(text, _SHOWN_CHARS)
+    return shortened(text, _SHOWN_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,9 @@ from memos.reader.masking import Masking
 from memos.scheduler.accesses import Accesses, Triggers, warmth_of
 from memos.scheduler.heat import Access
 from memos.scheduler.jobs import facts as tidy
-from memos.scheduler.jobs.facts import ConsolidateJob
+from memos.scheduler.jobs.facts import REFLECT, ConsolidateJob, ReflectJob, active, reflect_task
 from memos.scheduler.jobs.files import DescribeJob
 from memos.scheduler.jobs.read import AnalyseJob, ReadJob
-from memos.scheduler.jobs.reflect import REFLECT, ReflectJob, active
-from memos.scheduler.jobs.reflect import task as reflect_task
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.learning import Judge, Learner, NearOf

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memos.core.ports import Vector
-from memos.core.text.keywords import keywords as keywords_of
+from memos.core.text.matching import keywords as keywords_of
 from memos.memcube.ledger.segments import KEPT_KEYWORDS
 
 _COMPARED_KEYWORDS = 10

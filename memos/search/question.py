@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Op, Or
-from memos.core.text.entities import entities
-from memos.core.text.requests import is_request
+from memos.core.text.matching import entities
+from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
 
 # Which time a question asks about: what it names, and what it says of that ("the week before 3 May"). Pure.

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from memos.core.ports import ScoredPoint
+from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
-from memos.core.text.standing import instructs
 from memos.core.types import Arm, ItemType, Role
 from memos.memcube.ledger.items import Brief
 from memos.search.fusion import Fused, Vote

@@ -33,16 +33,16 @@ from memos.core.types import DERIVED, STANDING_OF, Arm, ArmScore, Boost, Hit, It
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
-from memos.memcube.ledger import items, speakers
+from memos.memcube.ledger import items
+from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger.engine import Ledger
 from memos.search.fusion import Fused, fuse
 from memos.search.hits import assemble, relevance, told_by_calls
-from memos.search.patience import PatientReranker
 from memos.search.question import Intent, Question, of_spans, put_to, read_question
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
 from memos.search.recall import Candidates, recall
 from memos.search.request import Rules, SearchRequest
-from memos.search.rerank import ARM, shown, with_scores
+from memos.search.rerank import ARM, PatientReranker, shown, with_scores
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from memos.core.types import Status
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes
-from memos.memcube.ledger import adapter_exclusions
+from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterState, Outcome

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.types import Status
 from memos.errors import Conflict, IntegrityError
-from memos.memcube.ledger import cubes, items, speakers
+from memos.memcube.ledger import cubes, items
+from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger, sqlite_url
 from tests.ledgers import BIG, ODD, Store

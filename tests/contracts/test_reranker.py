@@ -19,7 +19,7 @@ from memos.core.settings import RerankSettings
 from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.cache import ReplyCache
 from memos.llm.client import Asker
-from memos.search.chat_reranker import ChatReranker
+from memos.search.rerank import ChatReranker
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordReranker, shared_words
 from tests.scripted_chat import ScriptedChat

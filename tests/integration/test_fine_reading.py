@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from memos import MemOS, Settings
 from memos.core.settings import IndexSettings, LimitSettings
-from memos.core.text.passages import addresses, numbers
+from memos.core.text.matching import addresses, numbers
 from memos.core.types import DERIVED, Status, Task, TaskState
 from memos.memcube.ledger import schema as t
 from memos.reader.facts import answer

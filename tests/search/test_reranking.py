@@ -18,7 +18,7 @@ from memos import MemOS, Settings
 from memos.core.settings import RerankSettings
 from memos.core.types import SearchResult
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
-from memos.search.patience import AT_ONCE
+from memos.search.rerank import AT_ONCE
 from tests.backends.tiny_onnx import make_reranker
 from tests.contracts.test_reranker import graded
 from tests.fakes import FixedClock, WordEmbedder, WordReranker

@@ -16,7 +16,7 @@ import pytest
 from memos import MemOS, Settings
 from memos.core.settings import IndexSettings
 from memos.errors import BackendUnavailable
-from memos.memcube.indexing.shared_projection import SharedProjection
+from memos.memcube.indexing.projection import SharedProjection
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.core.text.commitments import commits, own_name
+from memos.core.text.instructions import commits, own_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.given import own_words
+from memos.core.text.sentences import own_words
 
 
 @pytest.mark.parametrize(

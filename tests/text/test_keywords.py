@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.keywords import keywords
+from memos.core.text.matching import keywords
 
 
 def test_phrases_without_stop_words_longest_first() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.of_self import tells_of_self
+from memos.core.text.sentences import tells_of_self
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.passages import addresses, find_passage, folded, numbers, shared_words
+from memos.core.text.matching import addresses, find_passage, folded, numbers, shared_words
 
 TEXT = "Well — I don’t  like\nCAFÉ au lait. 我住在 里昂！ 👩‍👧"
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from memos.core.text.requests import is_request
+from memos.core.text.sentences import is_request
 
 
 @pytest.mark.parametrize(

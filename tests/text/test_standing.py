@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.core.text.standing import instructs, stands
+from memos.core.text.instructions import instructs, stands
 
 
 @pytest.mark.parametrize(

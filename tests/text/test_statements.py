@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.core.text.entities import entities
+from memos.core.text.matching import entities
 from memos.core.text.statements import OfOther, key_of, past_statements, statements, statements_of_others
 
 STATED = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.tellings import Kind, tellings
+from memos.core.text.statements import Kind, tellings
 
 TOLD = [
     ("I'm a paediatric nurse, night shifts mostly.", Kind.SELF),

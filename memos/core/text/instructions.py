@@ -9,8 +9,75 @@ import re
 import unicodedata
 from functools import cache
 
+from memos.core.text.preferences import states_preference
 from memos.core.text.sentences import is_question, sentences
 from memos.core.text.validation import is_invisible
+
+# Says whether an assistant's sentence binds it from then on, or names it; advice and abilities do not. Pure.
+
+_VAGUE = r"(?!(?:that|this|it|you (?:updated|posted)|in mind|your (?:message|question|point)|up\b|going\b))"
+_COMMITTED_ONWARD = re.compile(
+    r"\b(?:from (?:now|here|today) on(?:wards?)?|from this point|going forward|in (?:the )?future|always|never|"
+    r"every (?:day|morning|evening|"
+    r"week|month|time|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|each (?:day|morning|week|time)|whenever|next "
+    r"time|no longer|"
+    r"any ?more|until (?:you|further)|for (?:all )?(?:the )?(?:rest|future))\b|以后|今后|从现在(?:起|开始)|往后|"
+    r"每次|每天|每周|每月|每个月|永远|一直|始终|下次|不再",
+    re.IGNORECASE,
+)
+# A deed that is itself for later, and one that lasts only when the sentence says so.
+_LATER = re.compile(
+    r"\bI(?:['’]ll| will| promise to| promise I['’]ll) (?:also |be sure to |make sure to |definitely |certainly |"
+    r"gladly )*"
+    rf"(?:remind you (?!(?:of why|why|that)\b)\w|remember (?:that |your |you |to )\w|notify you|follow up|get back "
+    rf"to you|"
+    rf"ping you|alert you|keep you (?:updated|posted|informed)|keep (?:an eye on|track of) {_VAGUE}\w|watch (?:for|"
+    rf"out for) {_VAGUE}\w|"
+    r"check (?:back|in) (?:with you|on|in|next|every)|have \w[^.!?\n]{1,60} (?:ready|done) (?:by|before|on)|"
+    r"(?:send|email|text|call|message) (?:it |them |you )[^.!?\n]{0,60}\b(?:tomorrow|on|by|next|every|tonight|in "
+    r"the|at \d|when))"
+    r"|我(?:会|将|一定会?|到时候?会?|[^，。！？]{0,8}会)[^，。！？\n]{0,14}(?:提醒[你您]|通知[你您]|叫[你您]|"
+    r"发给[你您]|跟进|回复[你您]|联系[你您])"
+    r"|我(?:会|已经?)(?:帮[你您])?(?:记住|记下|记得)(?!吗)[^，。！？\n]{2,}",
+    re.IGNORECASE,
+)
+_LASTING = re.compile(
+    r"\bI(?:['’]ll| will| promise to| won['’]t| will not) (?:be |not |always |never |also |no longer )*[a-z]+"
+    r"|\b(?:I promise|you have my word)\b"
+    r"|我(?:的[^，。！？]{1,6})?(?:就|都|一定|也|以后|今后)*(?:会|将|不会|保证|答应)",
+    re.IGNORECASE,
+)
+# A condition beside another's doing says nothing of a promise; nor does what is offered only.
+_ONLY_IF = re.compile(
+    r"\b(?:if you(?:['’]d)? (?:like|want|wish|prefer|need)|would you like|do you want|let me know if|happy to)\b"
+    r"|如果[你您]|需要的话",
+    re.IGNORECASE,
+)
+_HOLLOW = re.compile(
+    r"\balways (?:be )?(?:here|happy|available|love|cherish|remember)\b|\b(?:be|am) (?:always )?here\b"
+    r"|一直(?:都)?在|随时",
+    re.IGNORECASE,
+)
+_NAME = re.compile(
+    r"\b[Mm]y name is (?P<v>[A-Z][\w\u0300-\u036f'’\-]*)|我(?:的名字)?叫(?!我|你|您|做|了)"
+    r"(?P<h>[^，。！？,.!?\s]{1,12})"
+)
+
+
+def commits(sentence: str) -> bool:
+    """Return True for "I'll remind you on Friday" and "I will never do that again", not for "I'd recommend a train"."""
+    if _ONLY_IF.search(sentence) or _HOLLOW.search(sentence):
+        return False
+    return _LATER.search(sentence) is not None or (
+        _LASTING.search(sentence) is not None and _COMMITTED_ONWARD.search(sentence) is not None
+    )
+
+
+def own_name(sentence: str) -> str | None:
+    """Return the name that whoever says the sentence gives as theirs."""
+    match = _NAME.search(sentence)
+    return None if match is None else match.group("v") or match.group("h")
+
 
 # A pasted megabyte is no order; what hides an order deeper in a page has to get through the reader as a short fact.
 _SCAN_CHARS = 20_000
@@ -197,3 +264,46 @@ def _of_oneself(sentence: str, order: re.Match[str]) -> bool:
 def _plain(text: str) -> str:
     """Return text without invisible characters, which can split a word for a pattern and not for a model."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text) if not is_invisible(sign))
+
+
+# Says whether a text states what holds from now on: a taste, a need, a limit, or how its speaker wants things done.
+
+_PREFERENCE_SCAN_CHARS = 1_000
+
+_NO = r"(?:do not|don['’]?t|will not|won['’]?t|would not|wouldn['’]?t|cannot|can['’]?t|never|refuse to|no longer)"
+_STRONGLY = (
+    r"(?:(?:also|only|exclusively|strictly|strongly|really|always|usually|mostly|generally|particularly|especially|"
+    r"absolutely|firmly|very|quite|specifically|deliberately|intentionally|personally|typically|often|still) ){0,3}"
+)
+# Of the speaker, in any field of life: what is sought or shunned, what the body or a creed forbids, what is a must.
+_STANDS = re.compile(
+    rf"\bI {_STRONGLY}(?:{_NO}|only|exclusively|strictly) {_STRONGLY}(?:like|enjoy|want|care for|eat|drink|consume|buy|"
+    r"use|wear|watch|read|listen|play|book|stay|drive|fly|travel|visit|shop|consider|purchase|work|take|attend|engage|"
+    r"tolerate|support|own|keep|date|invest|do well)\b"
+    rf"|\bI {_STRONGLY}(?:despise|detest|loathe|prioriti[sz]e|value|insist|require|refuse|object|thrive|favou?r|"
+    r"steer clear|stay away|shy away|gravitate|struggle with|lean towards?|opt for|stick to|abstain|adhere|oppose)\b"
+    r"|\bI(?:['’]m| am) (?:\w+ ){0,2}(?:against|opposed to|uninterested|uncomfortable with|allergic|averse|"
+    r"committed to|passionate about|advocate|believer|environmentalist|minimalist|introvert|extrovert|perfectionist|"
+    r"picky|claustrophobic|colou?r ?blind|lactose|celiac|coeliac|diabetic)\b"
+    r"|\bI have (?:an? |no |some |very )?(?:\w+[ -]){0,4}(?:allerg(?:y|ies)|intoleranc\w+|aversion|phobia|bias|fear|"
+    r"diet|sensitivity|sensitive|preference|dislike|interest in|requirement|restriction|tolerance|disability|"
+    r"family|patience|condition)\b"
+    r"|\bI (?:follow|keep|maintain|observe|practi[sc]e) an? (?:\w+[ ,-]{1,2}){0,6}"
+    r"(?:diet|lifestyle|regimen|routine|faith)\b"
+    r"|\bI(?:['’]m| am) on an? (?:[\w-]+ ){0,4}diet\b"
+    r"|\bmy (?:\w+ ){0,3}(?:allerg(?:y|ies)|intolerance|phobia|diet)\b"
+    r"|\bI find (?:[^.!?\n]{1,80} )(?:un\w+ing|difficult|boring|tedious|stressful|overwhelming|distracting|exhausting|"
+    r"annoying|intimidating|too \w+|off-putting|uncomfortable|hard)\b|\bI find it (?:difficult|hard|tedious|boring)\b"
+    r"|\bI need (?:an? |my )?(?:[^.!?\n]{1,60} )?(?:with at least|that (?:is|has|are)|to be)\b",
+    re.IGNORECASE,
+)
+
+
+def stands(text: str) -> bool:
+    """Say whether a text states a taste, a need, a limit or a way to do things that holds on."""
+    return states_preference(text) or _STANDS.search(text[:_PREFERENCE_SCAN_CHARS]) is not None or instructs(text)
+
+
+def instructs(text: str) -> bool:
+    """Say whether a text tells its reader how to do something each time it comes up."""
+    return bool(standing_instructions(text[:_PREFERENCE_SCAN_CHARS]))

@@ -4,6 +4,46 @@ from __future__ import annotations
 
 import re
 
+# Finds what in a message is not its writer's own word: code, and text given to be worked on. Pure.
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_CODE_LINE = re.compile(
+    r"^[ \t]*(?:#|//|/\*|--[ ]|\$ |>>> |def |class |import |from \S+ import |const |let |var |function |return\b|"
+    r"public |"
+    r"private |SELECT |INSERT |UPDATE |DELETE FROM |CREATE |ALTER |if \(|for \(|while \(|else\b|try:|except\b|@\w+|"
+    r"</?\w)[^\n]*"
+    r"|^[^\n]*(?:[;{}][ \t]*$|=>|\bconsole\.log\(|==|!=|\w\(['\"])[^\n]*",
+    re.MULTILINE,
+)
+_TASK = re.compile(
+    r"\b(?:translate|proofread|rewrite|rephrase|paraphrase|summari[sz]e|edit|polish|correct|improve|review|shorten|"
+    r"analy[sz]e|"
+    r"explain|check|grade|format|classify)\b[^.!?\n]{0,20}?\b(?:this|these|the following|following|below|my|it|the "
+    r"(?:text|"
+    r"paragraph|email|essay|message|letter|sentence|passage))\b[^.!?\n]{0,60}[:\n]"
+    r"|(?:翻译|润色|改写|修改|总结|校对|概括|缩写|扩写|分析)[^。！？\n]{0,30}[：:]\s*|(?:翻译|润色|校对|改写)"
+    r"一?下(?:面|这)[^。！？\n]{0,20}\n",
+    re.IGNORECASE,
+)
+
+
+def own_words(text: str) -> str:
+    """Return a text of the same length with blanks where it is code or given material; lines stay lines."""
+    own = _FENCE.sub(_blank, text)
+    task = _TASK.search(own)
+    if task is not None:
+        own = own[: task.end()] + _blanks(own[task.end() :])
+    return _CODE_LINE.sub(_blank, own)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return _blanks(match.group(0))
+
+
+def _blanks(text: str) -> str:
+    return "".join("\n" if sign == "\n" else " " for sign in text)
+
+
 _END = re.compile(r"\n+|[。！？]+[」』”）]*|(?<![.!?…؟])[.!?…؟]+[\"'”’)\]]*(?=\s|$)")
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|vs|e\.g|i\.e|approx|[A-HJ-Z]))$")
 _COMPANY = re.compile(r"\b(?:Inc|Ltd|Co|Corp|etc|a\.m|p\.m)$")
@@ -112,3 +152,137 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     return start, max(start, start + len(piece.strip()))
+
+
+# Says whether a text asks for something to be done or advised, rather than what was told. Pure.
+
+_BEST = r"(?:best|(?:easi|quick|cheap|fast|simpl|saf|nic|smart)est|most (?!recent|often|common|of\b)\w+)"
+_HINTS = r"(?:tips?|ideas?|advice|recommendations?|suggestions?|pointers?)"
+_AT_ONCE = r"^\W{0,9}"  # no more signs than that: each would be tried from anew
+
+_ORDER = re.compile(
+    r"\b(?:can|could|would|will) you\b|\bplease\b"
+    r"|\b(?:help|show|teach|give|tell|walk|guide|point|talk) me\b"
+    rf"|{_AT_ONCE}(?:explain|describe|write|create|make|plan|find|get|design|draft|build|compare|summari[sz]e|choose|pick|"
+    r"recommend|suggest|advise)\b"
+    r"|(?<![申邀聘宴约我他她你们])请(?![假客哪谁了过我他她])|帮我|能不能|教我|给我(?:一|个|写|做|列|推荐)",
+    re.IGNORECASE,
+)
+_WISH = re.compile(
+    "|".join(
+        (
+            # For advice, by its name.
+            r"\b(?:do|would) you (?:suggest|recommend|advise|reckon)\b|\byou['’]d (?:suggest|recommend|advise)\b",
+            rf"\bany (?:\w+ )?(?:good|thoughts|{_HINTS})\b|\bI need (?:some |your )?(?:help|{_HINTS})\b",
+            rf"{_AT_ONCE}(?!what|which|who|how|where|when|whose)(?:\w+ ){{0,3}}(?:ideas|recommendations|suggestions)\b",
+            r"\bare there any\b|\bis there (?:an? )?(?:\w+ )?good\b|(?:\bwould|['’]d) love (?:your|some|any|a)\b",
+            # Of what I mean to do.
+            r"\bI(?:['’]m| am) (?:planning|looking|trying|thinking|considering|interested|struggling|after|torn|"
+            r"shopping|hunting|open to|in the market)\b|\bI(?:['’]d| would) (?:like|love)\b",
+            rf"{_AT_ONCE}looking for\b",
+            r"\bhow (?:can|do|should|would|could|might) (?:I|we)\b|\b(?:should|could|might|shall) (?:I|we|my|our)\b",
+            r"\b(?:where|what|which|who) can (?:I|we)\b|\bwhere do (?:I|we) (?:start|begin|find|buy|look)\b",
+            r"\b(?:which|what) (?:\w+ ){1,3}should\b",
+            # For what is good.
+            r"\bwhat are (?:some|your|my options)\b|\bis it worth\b",
+            r"\b(?:what|where)['’]s (?:good|(?:an?|some) (?:good|\w+ (?:way|spot|place|idea|option|choice)))\b",
+            r"\bwhat(?:['’]s| is| are| would be) (?:the |an? |some )?(?:best|good|right|great|nice|decent|ideal|"
+            rf"perfect|must|top)\b|{_AT_ONCE}(?:the )?best \w+ (?:for|in|to|near|under)\b",
+            r"可以.*吗|怎么(?:做|办)|(?<!得)怎么样|如何|推荐(?![过了的])|适合我|我应?该|有什么(?:好的?)?建议",
+        )
+    ),
+    re.IGNORECASE,
+)
+_RECALL = re.compile(
+    rf"{_AT_ONCE}(?:(?:did|does|was|were|has|had)\b|(?:have|do) you (?:know|remember|recall)\b|(?:please )?remind me\b|"
+    r"(?:can|could|would|will) you (?:please )?(?:remind|remember|recall)\b|"
+    r"(?:what|which|where|who|when|how|why)\b[^,;]{0,120}\b(?:did|was|were|has|had|have (?:I|we|you|they)|"
+    r"does)\b)",
+    re.IGNORECASE,
+)
+"""What was, has been or is so of somebody was told; what would be, or is best, was not."""
+
+_ASKS = re.compile(r"\b(?:what|which|where|how)\b", re.IGNORECASE)
+_JUDGES = re.compile(
+    rf"\b(?:suits? (?:me|us|my|our|an?)|worth \w+ing|must-\w+|(?:the|an?) {_BEST}|"
+    r"(?:is|are|be|works?|matters?) (?:best|most|better|nicest|easiest))\b",
+    re.IGNORECASE,
+)
+_WOULD = re.compile(r"\b(?:would|should|might|could)\b", re.IGNORECASE)
+_SELF = re.compile(r"\b(?:[Ii]|[Mm][ey]|[Ww]e|us|[Oo]ur)\b")  # the US is not us
+_SCAN_CHARS = 2_000
+
+
+def is_request(text: str) -> bool:
+    """Say whether a text asks for something to be done or advised; its first 2,000 characters are looked at."""
+    head = text[:_SCAN_CHARS]
+    of_self = _SELF.search(head) is not None
+    for start, end in sentences(head):
+        sentence = head[start:end]
+        if _RECALL.search(sentence):
+            continue
+        if orders(sentence) or _WISH.search(sentence) or _asks_to_judge(sentence, of_self=of_self):
+            return True
+    return False
+
+
+def orders(sentence: str) -> bool:
+    """Say whether a sentence tells its reader to do something."""
+    return _ORDER.search(sentence) is not None
+
+
+def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
+    """Say whether a sentence asks what is best, or what would be for one who speaks of themselves.
+
+    "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
+    """
+    asks = _ASKS.search(sentence)
+    if asks is None:
+        return False
+    judged = _JUDGES.search(sentence, asks.end()) is not None
+    return judged or (of_self and _WOULD.search(sentence, asks.end()) is not None)
+
+
+# Says whether a text is about its own speaker, in whatever words: "Two new knees have put paid to my marathons".
+
+_MOST_CHARS = 600
+"""Who tells more at once has pasted something."""
+
+_LEAST_SHARE = 1 / 3
+"""Of the characters stand in sentences about the speaker."""
+
+_SPEAKER = re.compile(
+    r"\bI(?![/.])\b|(?:^|[,;(] ?|\b(?:and|but|so|cause|because|since|when|if|that|then) )(?:i|im|ive)(?=['’ ])"
+    r"|\b(?:[Mm]e|[Mm]y|[Mm]yself|[Ww]e|us|[Oo]urs?|[Oo]urselves)\b"
+    r"(?! (?:code|function|script|query|program|essay|email|e-mail|text|error|output)\b)|[我咱俺](?!国)",
+)
+_PASSES = re.compile(
+    r"\bI(?:['’]ll| will) (?:provide|give|send|ask|type|paste)\b|\bI(?:['’]d| would) like\b"
+    r"|\bI (?:want|need) (?:you|to (?:know|understand|create|make|write|build|find|ask))\b"
+    r"|\bI(?:['’]m| am) (?:looking|trying|planning|thinking|considering|asking|wondering|working on)\b"
+    r"|\bI (?:think|guess|hope|suppose) (?:so|not)\b|\bI (?:tried|got|see|understand)\b|\bhelps? me\b|\bthank",
+    re.IGNORECASE,
+)
+"""What tells of the talk itself, or of the work that is asked for, and not of who asks for it."""
+
+_OF_OTHERS = re.compile(r"^\W{0,9}\w+(?: \w+)?: |\b(?:said|says|wrote|asked|told me)\b\W{0,3}[:\"“‘「]", re.IGNORECASE)
+"""Somebody else's words: "Tom said: I hate olives"."""
+
+
+def tells_of_self(text: str) -> bool:
+    """Say whether at least a third of a short text states something of the one who says it; questions state nothing."""
+    if len(text) > _MOST_CHARS:
+        return False
+    about = told = 0
+    for start, end in sentences(text):
+        told += end - start
+        if _states(text[start:end]):
+            about += end - start
+    return told > 0 and about / told >= _LEAST_SHARE
+
+
+def _states(sentence: str) -> bool:
+    """Say whether a sentence is about its speaker, and neither asks for something nor says another's words."""
+    if _SPEAKER.search(sentence) is None or _PASSES.search(sentence) or _OF_OTHERS.search(sentence):
+        return False
+    return not (is_question(sentence) or orders(sentence) or is_played(sentence))

@@ -12,8 +12,9 @@ from memos.core.lora import taught_alike
 from memos.core.settings import Settings
 from memos.core.types import Item, ItemType, Json, Status
 from memos.kernel.context import Context
-from memos.memcube.ledger import adapter_exclusions, items
+from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState
 from memos.memcube.parametric.quiz import KnownFact
@@ -108,7 +109,7 @@ class Choosing:
         states = items.with_sources(connection, [cube], list(heats))
         stable = Stable(rules.thresholds.promote_above, timedelta(days=self.settings.parametric.stable_days))
         memories: list[tuple[Item, float | None]] = [(state, heats[id_]) for id_, state in states.items()]
-        return select(memories, stable, now, adapter_exclusions.of(connection, cube))
+        return select(memories, stable, now, adapter_exclusions.excluded(connection, cube))
 
     def next_shard(
         self, cube: str, facts: Sequence[KnownFact], recipe: Mapping[str, Json]

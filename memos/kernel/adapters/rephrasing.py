@@ -74,7 +74,7 @@ class Rephrasing:
 
 
 def _question(facts: Sequence[KnownFact]) -> list[ChatMessage]:
-    asked = [prompting.plain(questions_of(fact)[0], _MOST_CHARS) for fact in facts]
+    asked = [prompting.shortened(questions_of(fact)[0], _MOST_CHARS) for fact in facts]
     return prompting.question(PROMPT, [f"{number}. {question}" for number, question in enumerate(asked, 1)])
 
 

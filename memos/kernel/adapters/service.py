@@ -29,7 +29,7 @@ from memos.kernel.adapters.transfer import Exported
 from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
-from memos.memcube.ledger import adapter_exclusions
+from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import items as item_rows
 from memos.memcube.ledger.adapters import TRAINED, AdapterRow, AdapterState

@@ -24,7 +24,7 @@ from memos.kernel.adapters import choosing as adapter_earlier
 from memos.kernel.adapters.choosing import Choosing
 from memos.kernel.adapters.rephrasing import PHRASINGS
 from memos.kernel.adapters.serving import Trainings
-from memos.kernel.chat.prompting import SYSTEM
+from memos.kernel.chat.prompts import SYSTEM
 from memos.kernel.context import Context
 from memos.llm.usage import Meter
 from memos.memcube import changes

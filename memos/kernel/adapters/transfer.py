@@ -37,7 +37,7 @@ from memos.core.lora import (
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError
 from memos.kernel.adapters.training import AdapterTraining, is_outdated, tidy
-from memos.kernel.chat.prompting import SYSTEM
+from memos.kernel.chat.prompts import SYSTEM
 from memos.memcube import changes
 from memos.memcube.backup.files import DigestedFile, created, disk_errors, sync_folder
 from memos.memcube.dump import adapters as dump_adapters

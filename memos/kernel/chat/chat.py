@@ -19,8 +19,7 @@ from memos.core.ports import ChatReply, ChatRequest
 from memos.core.text.validation import check_text
 from memos.core.types import AddReceipt, Json, Mode, Trust
 from memos.errors import BackendUnavailable, InvalidInput, MemosError, NotFound
-from memos.kernel.chat.prompting import history_of, request_of
-from memos.kernel.chat.recalling import Recalling
+from memos.kernel.chat.prompts import Recalling, history_of, request_of
 from memos.kernel.chat.results import ChatOptions, ChatResult, Question, Recalled, RecallOptions, Reference
 from memos.kernel.context import Context
 from memos.kernel.memories import Memories

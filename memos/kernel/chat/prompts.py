@@ -2,15 +2,94 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
+from zoneinfo import ZoneInfo
 
+from memos.core.kv_cache import Prefix
+from memos.core.ports import ChatMessage, ChatRequest
+from memos.core.settings import LimitSettings
 from memos.core.text import rendering as render
 from memos.core.text.rendering import NOTICE, fenced, is_untrusted, memory_section, remembered, speaker_of
+from memos.core.text.validation import check_name, check_text
 from memos.core.tokens import estimate_tokens
-from memos.core.types import Hit, Item, ItemType
-from memos.kernel.chat.results import Recalled, Reference
+from memos.core.types import Hit, Item, ItemType, Message, Role
+from memos.errors import InvalidInput
+from memos.kernel.chat.results import Question, Recalled, Reference
+from memos.kernel.context import Context
+from memos.kernel.search import SearchService
+from memos.kernel.tiers import Tiers
+from memos.memcube import prompt_prefix as prefix_text
+from memos.memcube.ledger import items
+from memos.memcube.ledger import tier_moves as paging
+from memos.memcube.prompt_prefix import PrefixText
+from memos.reader.arguments import within
+from memos.reader.messages import read_messages
+
+# Writes the prompt of a chat: instructions, the memory section, what was said before, the question. Pure.
+
+Position = Literal["system", "user"]
+
+SYSTEM = "You are a helpful assistant who remembers earlier talks with the user. Answer what you are asked, briefly."
+_CITE = "Where you use something remembered, put its mark right behind it, such as [m1]."
+
+
+def history_of(question: Question, zone: ZoneInfo, now: datetime, limits: LimitSettings) -> list[ChatMessage]:
+    """Return what was said before as a model is shown it. Raises: InvalidInput."""
+    if question.history is None or (isinstance(question.history, Sequence) and not question.history):
+        return []
+    try:
+        read = read_messages(question.history, zone, now, limits)
+    except InvalidInput as error:
+        raise InvalidInput(f"history{error.field.removeprefix('messages')}", error.reason) from error
+    return [_turn(place, message) for place, message in enumerate(read)]
+
+
+def _turn(place: int, message: Message) -> ChatMessage:
+    match message.role:
+        case Role.USER:
+            return ChatMessage("user", message.text)
+        case Role.ASSISTANT:
+            return ChatMessage("assistant", message.text)
+        case Role.SYSTEM:
+            return ChatMessage("system", message.text)
+        case other:
+            raise InvalidInput(f"history[{place}].role", f"{other} has no place here; use user, assistant or system")
+
+
+def request_of(
+    question: Question, recalled: Recalled, history: Sequence[ChatMessage], position: Position, limits: LimitSettings,
+    *, cube: str,
+) -> ChatRequest:  # fmt: skip
+    """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
+    given = question.system_prompt
+    system = SYSTEM if given is None else check_text("system_prompt", given, limits.message_bytes)
+    asked, part = question.query, recalled.prefix
+    starts: tuple[tuple[int, str], ...] = ()
+    if recalled.shown or part is not None:
+        system = f"{system}\n\n{_CITE}"
+    stable = len(system)
+    if part is not None:
+        begin = len(system) + 2
+        system = f"{system}\n\n{part.section}"
+        stable, starts = begin + part.stable, tuple((begin + char, id_) for char, id_ in part.starts)
+    if recalled.section:
+        if position == "system":
+            system = f"{system}\n\n{recalled.section}"
+        else:
+            asked = f"{recalled.section}\n\n{asked}"
+    head = [ChatMessage("system", system)] if system.strip() else []
+    return ChatRequest(
+        (*head, *history, ChatMessage("user", asked)),
+        question.max_tokens,
+        question.temperature,
+        top_p=question.top_p,
+        prefix=Prefix(cube, stable if head else 0, starts, recalled.found),
+    )
+
 
 _STANDING_SHARE, _RECENT_SHARE = 0.4, 0.35
 _LARGEST_ENTRY = 4
@@ -157,3 +236,102 @@ def _cut(text: str, tokens: int) -> str:
         else:
             long = middle
     return text[:short] + _CUT
+
+
+# Recalls what a prompt is given: working memory, what was said last, and what a search finds. Asks no model.
+
+_RECENT_PAGES = 6
+_STANDING_DIVISOR = 2
+_SAID = (Role.USER, Role.ASSISTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Recalling:
+    """Recalls what the prompt of a chat is given."""
+
+    context: Context
+    search: SearchService
+    tiers: Tiers
+
+    def __call__(self, question: Question, *, marks: bool) -> Recalled:
+        """Return the memory section for a question. Raises: InvalidInput, NotFound, PermissionDenied."""
+        began = time.perf_counter()
+        budget = self.context.settings.recall.tokens if question.token_budget is None else question.token_budget
+        budget = within("token_budget", budget, 1, 1_000_000)
+        scope = self.context.scopes.check(question.cubes, question.actor)
+        prefix = self._prefix(question, scope.cubes[0], budget, marks=marks)
+        there = set() if prefix is None else {item.id for _, item in prefix.shown}
+        standing = [entry for entry in self._standing(question, scope.cubes[0], budget) if _id(entry) not in there]
+        recent = self._recent(question, scope.cubes[0])
+        known, said = {*known_ids([*standing, *recent]), *there}, set(question.known)
+        hits = self._found(question)
+        found = [entry for entry in hits if entry.item is None or entry.item.id not in known]
+        found = [entry for entry in found if entry.text not in said]
+        recalled = section_of(standing, recent, found, budget, marks=marks, marked=0 if prefix is None else prefix.last)
+        if prefix is not None:
+            first = [_prefix_reference(number, item) for number, item in prefix.shown]
+            tokens = prefix.tokens + recalled.tokens
+            recalled = replace(recalled, prefix=prefix, shown=(*first, *recalled.shown), tokens=tokens)
+        ids = tuple(entry.item.id for entry in hits if entry.item is not None)
+        took_ms = round((time.perf_counter() - began) * 1000, 2)
+        return replace(recalled, found=ids, timings_ms={"recall": took_ms})
+
+    def _prefix(self, question: Question, cube: str, budget: int, *, marks: bool) -> PrefixText | None:
+        """Return what every prompt of the cube begins with, unless it is more than this one may have."""
+        if not (question.working and self.context.settings.prefix_room):
+            return None
+        with self.context.ledger.read() as connection:
+            part = prefix_text.read(
+                connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=marks
+            )
+        small = question.token_budget is not None and part is not None and part.tokens > budget
+        return None if small else part
+
+    def _standing(self, question: Question, cube: str, budget: int) -> list[Entry]:
+        if not question.working:
+            return []
+        most = max(1, budget // _STANDING_DIVISOR)
+        working = self.tiers.working_memory(question.conversation, cube=cube, actor=question.actor, max_tokens=most)
+        entries = [Entry.of(item) for item in working.items]
+        if working.topic:
+            entries.append(Entry.topic(working.topic, untrusted=working.topic_untrusted))
+        return entries
+
+    def _recent(self, question: Question, cube: str) -> list[Entry]:
+        """Return the messages of the newest pages of the conversation, oldest first."""
+        if question.conversation is None or not question.recent:
+            return []
+        scope = self.context.scopes.check([cube], question.actor)
+        name = self.context.scopes.masking(scope).name(
+            "conversation", check_name("conversation", question.conversation)
+        )
+        with self.context.ledger.read() as connection:
+            pages = paging.newest(connection, cube, name, _RECENT_PAGES)
+            said = [item.id for page in pages for item in page.messages if item.role in _SAID]
+            states = items.with_sources(connection, [cube], said)
+        return [Entry.of(states[id_]) for id_ in said if id_ in states]
+
+    def _found(self, question: Question) -> list[Entry]:
+        asked = question.query[: self.context.settings.limits.query_chars]
+        if not asked.strip():  # a picture alone
+            return []
+        least = self.context.settings.recall.relevance if question.relevance is None else question.relevance
+        if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
+            raise InvalidInput("relevance", "must be a number from 0 to 1")
+        found = self.search(
+            asked,
+            cubes=question.cubes,
+            actor=question.actor,
+            top_k=self.context.settings.recall.top_k if question.top_k is None else question.top_k,
+            filter=question.filter,
+            reference_time=question.reference_time,
+        )
+        return [Entry.found(hit) for hit in found.hits if hit.relevance >= least]
+
+
+def _id(entry: Entry) -> str | None:
+    return None if entry.item is None else entry.item.id
+
+
+def _prefix_reference(number: int, item: Item) -> Reference:
+    return Reference(f"m{number}", item.id, item.cube, item.memory, item.speaker, prefix_text.date_of(item))

@@ -14,7 +14,7 @@ from pathlib import Path
 from memos.errors import BackendUnavailable, IntegrityError
 from memos.memcube.activation import blocks
 from memos.memcube.activation.blocks import SUFFIX, Array, Block
-from memos.memcube.activation.policy import Heat
+from memos.memcube.activation.tiers import Heat
 
 log = logging.getLogger("memos.activation")
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvCache, KvShape, Prompt
-from memos.memcube.activation import policy
+from memos.memcube.activation import tiers as policy
 from memos.memcube.activation.blocks import COMPACT, Block, Tier, block_keys, usable_blocks
-from memos.memcube.activation.checkout import Checkout
-from memos.memcube.activation.policy import Rate
 from memos.memcube.activation.store import BlockStore
+from memos.memcube.activation.tiers import Checkout, Rate
 
 _LOOK_S = 0.02
 # Beyond that a prompt is computed beside the other: who began may never be asked for its next step.

@@ -17,12 +17,10 @@ from typing import Annotated, Protocol
 
 from memos.core.clock import Clock
 from memos.errors import IntegrityError
-from memos.memcube.activation import policy
+from memos.memcube.activation import tiers as policy
 from memos.memcube.activation.blocks import Array, Block, Tier, empty
-from memos.memcube.activation.checkout import Checkout
 from memos.memcube.activation.disk import DiskTier
-from memos.memcube.activation.policy import Rate
-from memos.memcube.activation.tiers import Entry, Shelves
+from memos.memcube.activation.tiers import Checkout, Entry, Rate, Shelves
 
 log = logging.getLogger("memos.activation")
 

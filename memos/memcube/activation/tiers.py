@@ -5,12 +5,87 @@ Keeps accounts and knows no locks, files or devices; the store calls it under it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, Self
 
-from memos.memcube.activation import policy
 from memos.memcube.activation.blocks import Block, Tier
-from memos.memcube.activation.policy import Heat
+
+# Decides what stays in a tier and whether a block is loaded or computed again. Pure: values in, values out.
+
+HALF_LIFE_S = 2 * 86_400.0
+"""Heat halves in two days: less is better where conversations come and go, more where habits last (docs/log.md)."""
+
+ADMITTED_USES = 2
+"""Uses before a block is written to disk: most prompts never come again."""
+
+_NEWS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """How much a block was used of late: `uses` as of `at` (seconds); a use counts one and halves in `HALF_LIFE_S`."""
+
+    uses: float
+    at: float
+
+    def now(self, now: float) -> float:
+        """Return the heat at a later moment; a clock that went back cools nothing."""
+        return self.uses * math.pow(0.5, max(0.0, now - self.at) / HALF_LIFE_S)
+
+    def used(self, now: float) -> Heat:
+        """Return the heat after one more use."""
+        return Heat(self.now(now) + 1.0, max(now, self.at))
+
+
+def retention_score(heat: Heat, saved_s: float, size_bytes: int, now: float) -> float:
+    """Return the seconds of computing that a byte is expected to save.
+
+    Source: cost over size as in Cao & Irani, Cost-Aware WWW Proxy Caching Algorithms, USENIX 1997, with decaying use
+    counts in place of their inflation.
+    """
+    return heat.now(now) * saved_s / max(1, size_bytes)
+
+
+def coldest(candidates: Iterable[str], worth_of: Callable[[str], float]) -> str | None:
+    """Return the key of least worth, the smaller key of equals; None of nothing."""
+    return min(candidates, key=lambda key: (worth_of(key), key), default=None)
+
+
+def blocks_to_load(load_s: Sequence[float], compute_s: Sequence[float]) -> int:
+    """Return how many of the leading blocks to load; the rest is computed.
+
+    Both are seconds by block, in order. Reuse ends where the first block is computed, so it is the number for which
+    loading those before and computing those behind takes the least time; of equals the larger.
+    """
+    best, best_s = 0, sum(compute_s)
+    total = best_s
+    for place, (load, compute) in enumerate(zip(load_s, compute_s, strict=True)):
+        total += load - compute
+        if total <= best_s:
+            best, best_s = place + 1, total
+    return best
+
+
+class Rate:
+    """A measured rate: units a second, newer measurements counting more. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.per_s: float | None = None
+
+    def measured(self, units: float, seconds: float) -> None:
+        """Take in that so many units took so many seconds."""
+        if units <= 0 or seconds <= 0:
+            return
+        seen = units / seconds
+        # Times are averaged, not rates: a rate near infinity would outweigh everything.
+        self.per_s = seen if self.per_s is None else 1 / ((1 - _NEWS) / self.per_s + _NEWS / seen)
+
+    def seconds(self, units: float) -> float:
+        """Return how long so many units should take; 0 while nothing was measured, so that it is tried."""
+        return 0.0 if self.per_s is None else units / self.per_s
+
 
 _REMEMBERED_KEYS = 200_000
 
@@ -103,7 +178,7 @@ class Shelves:
         size = _size(block, tier)
         if size > self.budgets[tier]:
             return False
-        worth = policy.worth(self.heat(block.key), block.compute_s, block.size_bytes, now)
+        worth = retention_score(self.heat(block.key), block.compute_s, block.size_bytes, now)
         while self.used[tier] + size > self.budgets[tier]:
             if not self._evict_coldest(tier, block.parent, worth, now):
                 return False
@@ -132,7 +207,7 @@ class Shelves:
         return block.parent is None or (parent is not None and Tier.DISK in parent.held)
 
     def _evict_coldest(self, tier: Tier, parent: str | None, worth: float | None, now: float) -> bool:
-        victim = policy.coldest(self._evictable(tier, parent), lambda key: self._worth(key, now))
+        victim = coldest(self._evictable(tier, parent), lambda key: self._worth(key, now))
         if victim is None or (worth is not None and self._worth(victim, now) > worth):
             return False
         entry = self.entries[victim]
@@ -157,7 +232,7 @@ class Shelves:
 
     def _worth(self, key: str, now: float) -> float:
         block = self.entries[key].block
-        return policy.worth(self.heat(key), block.compute_s, block.size_bytes, now)
+        return retention_score(self.heat(key), block.compute_s, block.size_bytes, now)
 
     def _unlink(self, entry: Entry) -> None:
         entry.gone = True
@@ -168,3 +243,72 @@ class Shelves:
 
 def _size(block: Block, tier: Tier) -> int:
     return block.stored_bytes if tier is Tier.DISK else block.size_bytes
+
+
+# What is lent to one prompt: blocks from its beginning, neither evicted nor changed until they are given back.
+
+
+class Lender(Protocol):
+    """The store, as what is lent knows it."""
+
+    def load_s(self, entry: Entry) -> float:
+        """Return how long loading a block should take."""
+        ...
+
+    def loaded(self, entry: Entry) -> tuple[Tier, object] | None:
+        """Return a block's keys and values with the tier they come from, None when they are gone."""
+        ...
+
+    def added(self, block: Block, held: object, tier: Tier) -> Entry | None:
+        """Hold a new block and lend it, None when there is no room."""
+        ...
+
+    def returned(self, entries: Sequence[Entry]) -> None:
+        """Take lent blocks back."""
+        ...
+
+
+class Checkout:
+    """Blocks lent to one prompt, from its beginning; what is lent is neither evicted nor changed until it is closed."""
+
+    def __init__(self, store: Lender, entries: list[Entry]) -> None:
+        self._store = store
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks that are there, in order."""
+        return tuple(entry.block for entry in self._entries)
+
+    def load_s(self) -> list[float]:
+        """Return for each block how long loading it should take, by what was measured."""
+        return [self._store.load_s(entry) for entry in self._entries]
+
+    def load(self, count: int) -> Iterator[tuple[Tier, object]]:
+        """Yield keys and values of the first blocks with the tier they come from; ends early at a damaged one."""
+        for entry in self._entries[:count]:
+            found = self._store.loaded(entry)
+            if found is None:
+                return
+            yield found
+
+    def add(self, block: Block, held: object, tier: Tier) -> bool:
+        """Store the next block of this prompt, and lend it too; False when there is no room for it."""
+        entry = self._store.added(block, held, tier)
+        if entry is not None:
+            self._entries.append(entry)
+        return entry is not None
+
+    def close(self) -> None:
+        """Give everything back; safe to call twice."""
+        self._store.returned(self._entries)
+        self._entries = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -31,7 +31,8 @@ from memos.memcube.dump.container import DumpReader
 from memos.memcube.dump.format import ID, TABLES, bad, part_of
 from memos.memcube.dump.ids import Fate, Ids, Kind
 from memos.memcube.dump.settle import Settling, Target, problems, settle
-from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks, templates
+from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks
+from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.tasks import PRIORITY, NewTask

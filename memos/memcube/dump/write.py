@@ -36,7 +36,8 @@ from memos.memcube.dump.format import (
     write_manifest,
 )
 from memos.memcube.indexing.followers import CHUNK_TOKENS, TEXT_FORMAT, point_id
-from memos.memcube.ledger import cubes, templates
+from memos.memcube.ledger import cubes
+from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
 
 _VERSIONS_AT_ONCE = 250
@@ -108,7 +109,8 @@ def _head(connection: sa.Connection, cube: str) -> CubeHead:
         raise cubes.unknown(cube)
     return CubeHead(
         row.id, row.description, row.time_zone, row.kind, bool(row.redact_pii), to_micros(row.created_at),
-        row.heat_tau_s, None if row.lone_until is None else to_micros(row.lone_until), templates.get(connection, cube),
+        row.heat_tau_s, None if row.lone_until is None else to_micros(row.lone_until),
+        templates.get_template(connection, cube),
         row.event_seq, bytes(row.event_chain).hex(),
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ from memos.core.clock import to_micros
 from memos.core.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.core.ports import Embedder, GraphIndex, GraphNode, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.core.text import rendering as render
-from memos.core.text.of_self import tells_of_self
-from memos.core.text.standing import stands
+from memos.core.text.instructions import stands
+from memos.core.text.sentences import tells_of_self
 from memos.core.types import FOUND, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role, Status
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items

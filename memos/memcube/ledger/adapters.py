@@ -19,13 +19,47 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.types import Json, Status
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.memcube.ledger import adapter_exclusions, cubes, items, queues
+from memos.memcube.ledger import cubes, items, queues
 from memos.memcube.ledger.schema import adapter_consents as consents
 from memos.memcube.ledger.schema import adapter_exclusions as exclusions
 from memos.memcube.ledger.schema import adapter_items as seen_items
 from memos.memcube.ledger.schema import adapters as t
 from memos.memcube.ledger.schema import meta, versions
 from memos.memcube.ledger.tasks import NewTask
+
+# The memories of a cube that no adapter may learn: its owner said so. They go with their items.
+
+
+def exclude(connection: sa.Connection, cube: str, ids: Sequence[str], by: str, now: datetime) -> list[str]:
+    """Let no adapter learn these memories of a cube; return those that were not excluded before."""
+    known = among(connection, ids)
+    new = [id_ for id_ in dict.fromkeys(ids) if id_ not in known]
+    rows = [{"item_id": id_, "cube_id": cube, "excluded_by": by, "excluded_at": now} for id_ in new]
+    if rows:
+        connection.execute(sa.insert(exclusions), rows)
+    return new
+
+
+def include(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
+    """Take that back; return of which memories."""
+    found = sorted(among(connection, ids))
+    for batch in items.in_batches(found):
+        connection.execute(sa.delete(exclusions).where(exclusions.c.cube_id == cube, exclusions.c.item_id.in_(batch)))
+    return found
+
+
+def excluded(connection: sa.Connection, cube: str) -> frozenset[str]:
+    """Return the memories of a cube that no adapter may learn."""
+    return frozenset(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.cube_id == cube)))
+
+
+def among(connection: sa.Connection, ids: Collection[str]) -> set[str]:
+    """Return those of some memories that no adapter may learn."""
+    found: set[str] = set()
+    for batch in items.in_batches(ids):
+        found.update(connection.scalars(sa.select(exclusions.c.item_id).where(exclusions.c.item_id.in_(batch))))
+    return found
+
 
 LEARN = "learn"
 """Kind of tasks: an adapter of the cube is trained."""
@@ -364,7 +398,7 @@ def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) ->
         query = query.where(versions.c.cube_id == cube, versions.c.recorded_to.is_(None))
         rows = connection.execute(query.where(versions.c.status == Status.ACTIVE))
         now.update((row.item_id, row.version) for row in rows)
-    for item in adapter_exclusions.among(connection, [each.item for each in seen]):
+    for item in among(connection, [each.item for each in seen]):
         now.pop(item, None)
     if changed := sum(now.get(each.item) != each.version for each in seen):
         raise Conflict(f"{changed} of the memories to learn were changed or removed meanwhile: train again.")

@@ -2,17 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from memos.core.types import Task
-from memos.memcube.ledger import queues
-from memos.memcube.ledger.schema import conversations, cubes, events, items, messages, outbox, segments, tasks
+from memos.core.filters import Condition, Op
+from memos.core.types import Item, PendingItem, Role, Status, Task, Trust
+from memos.memcube.ledger import items, queues
+from memos.memcube.ledger.prepared import HotSelect
+from memos.memcube.ledger.schema import (
+    conversations,
+    cubes,
+    events,
+    messages,
+    outbox,
+    pages,
+    segments,
+    sources,
+    tasks,
+    versions,
+)
+from memos.memcube.ledger.schema import items as items_table
 from memos.memcube.ledger.tasks import RUNNING, to_task
+
+# Items that await review as rows: which they are, with their sources and why they wait; changes nothing.
+
+WHY = "pending"
+"""The key of an item's info under which a reader says in short why it waits."""
+
+_WHY_CHARS = 300
+
+
+def of_cube(connection: sa.Connection, cube: str, limit: int) -> list[PendingItem]:
+    """Return a cube's pending items with their sources, the oldest first."""
+    waiting = Condition("status", Op.EQ, str(Status.PENDING))
+    found = items.matching(connection, [cube], waiting, limit=limit)
+    sources = items.sources_of(connection, [state.id for state in found])
+    reasons = _reasons(connection, found)
+    return [
+        PendingItem(replace(state, sources=sources.get(state.id, ())), _why(state, reasons[state.version_id]))
+        for state in found
+    ]
+
+
+def _why(state: Item, reason: str) -> str:
+    """Return what the reader told, else the reason of the item's last change."""
+    told = state.info.get(WHY)
+    return (told if isinstance(told, str) and told.strip() else reason)[:_WHY_CHARS]
+
+
+def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    for batch in items.in_batches(state.version_id for state in states):
+        query = sa.select(versions.c.id, versions.c.reason).where(versions.c.id.in_(batch))
+        reasons.update((row.id, row.reason) for row in connection.execute(query))
+    return reasons
+
+
+# Asks the ledger how far what stands in it may be trusted.
+
+
+def has_untrusted(connection: sa.Connection, segment: str) -> bool:
+    """Say whether any message of a segment's pages comes from a source that may say anything."""
+    in_page = sa.and_(pages.c.conversation_id == items_table.c.conversation_id, pages.c.number == items_table.c.page)
+    alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == items_table.c.id)
+    for joined in (in_page, alone):
+        query = (
+            sa.select(items_table.c.id)
+            .join(pages, joined)
+            .join(sources, sources.c.item_id == items_table.c.id)
+            .join(messages, messages.c.id == sources.c.message_id)
+            .where(pages.c.segment_id == segment, messages.c.trust == Trust.UNTRUSTED)
+            .limit(1)
+        )
+        if connection.scalar(query) is not None:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +115,7 @@ class Stored:
 def stored(connection: sa.Connection, named: Sequence[str]) -> dict[str, Stored]:
     """Return what each of these cubes holds; takes as long as it is much."""
     said = _by_cube(connection, sa.select(messages.c.cube_id, sa.func.count()), messages.c.cube_id, named)
-    kept = _by_cube(connection, sa.select(items.c.cube_id, sa.func.count()), items.c.cube_id, named)
+    kept = _by_cube(connection, sa.select(items_table.c.cube_id, sa.func.count()), items_table.c.cube_id, named)
     return {cube: Stored(said.get(cube, 0), kept.get(cube, 0)) for cube in named}
 
 
@@ -123,8 +191,54 @@ def whole(connection: sa.Connection) -> Whole:
     return Whole(
         connection.scalar(sa.select(sa.func.count()).select_from(cubes)) or 0,
         connection.scalar(sa.select(sa.func.count()).select_from(messages)) or 0,
-        connection.scalar(sa.select(sa.func.count()).select_from(items)) or 0,
+        connection.scalar(sa.select(sa.func.count()).select_from(items_table)) or 0,
         int(connection.scalar(sa.select(pages)) or 0),
         {row[0]: row[1] for row in connection.execute(by_state)},
         {(target, bool(parked)): number for target, parked, number in connection.execute(left)},
     )
+
+
+# Who speaks in cubes, as far as they are few; read from an index, a probe for each name.
+
+MOST = 8
+"""Names beyond which somebody's name tells much: one of two says a bit, one of a hundred nearly seven."""
+
+_SPEAKING = (Role.USER.value, Role.ASSISTANT.value)
+
+
+def _distinct() -> sa.Select[tuple[str]]:
+    """Return what reads names in order, each by a probe for the next after it: no row of a name is read twice.
+
+    It is asked for one cube and one role at a time: of several of either no probe finds the first name.
+    """
+    theirs = sa.and_(
+        messages.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
+        messages.c.role.in_(sa.bindparam("roles", expanding=True)),
+    )
+    names = sa.select(sa.func.min(messages.c.name).label("name")).where(theirs).cte("names", recursive=True)
+    following = sa.select(sa.func.min(messages.c.name)).where(theirs, messages.c.name > names.c.name)
+    names = names.union_all(sa.select(following.scalar_subquery()).where(names.c.name.is_not(None)))
+    return sa.select(names.c.name).where(names.c.name.is_not(None)).limit(MOST + 2)
+
+
+def _name(row: Iterable[str]) -> str:
+    [name] = row
+    return name
+
+
+_DISTINCT = HotSelect(_distinct(), _name)
+
+
+def few(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
+    """Return the names under which people and assistants speak in these cubes; none when they are more than `MOST`.
+
+    Who was given no name speaks under the name of a role, which is none of these.
+    """
+    if len(cubes) > MOST:
+        return []
+    found: dict[str, None] = {}
+    for cube in cubes:
+        for role in _SPEAKING:
+            found |= dict.fromkeys(_DISTINCT.rows(connection, cubes=[cube], roles=[role]))
+    names = [name for name in found if name not in tuple(Role)]
+    return names if len(names) <= MOST else []

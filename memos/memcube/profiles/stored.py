@@ -15,7 +15,8 @@ from memos.core.types import Fact, Item, ItemType, LinkKind, Span, Status, Versi
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, templates
+from memos.memcube.ledger import cubes as templates
+from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.profiles.template import Template, standard, stored_template
 from memos.memcube.profiles.traits import dimension_of, event_time, is_static, trait_key
@@ -24,7 +25,7 @@ from memos.memcube.profiles.views import Evidence
 
 def template_of(connection: sa.Connection, cube: str) -> Template:
     """Return the template a cube's profiles follow."""
-    own = templates.get(connection, cube)
+    own = templates.get_template(connection, cube)
     return standard() if own is None else stored_template(own)
 
 

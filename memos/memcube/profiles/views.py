@@ -11,9 +11,8 @@ from typing import Annotated
 from memos.core.text.rendering import NOTICE, fenced
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, Status, Trust, Version
-from memos.memcube.profiles.leaning import Leaning
 from memos.memcube.profiles.template import Template
-from memos.memcube.profiles.traits import STATIC, dimension_of, event_time, is_static, sureness
+from memos.memcube.profiles.traits import STATIC, Leaning, dimension_of, event_time, is_static, sureness
 
 # The nouns of a profile as frozen values: traits with their evidence, what they were, what changed. No behaviour.
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memos.core.text.instructions import reads_like_instruction
-from memos.core.text.passages import numbers
+from memos.core.text.matching import numbers
 from memos.core.types import RELATION, TOOL, Fact, Item, ItemType
 from memos.memcube.profiles.extraction import SaidTraits
 from memos.reader.facts.grounding import Shown, borne_out, is_named, quoted, said_at, subject_of, trust_in

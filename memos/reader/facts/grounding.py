@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from memos.core.text.entities import entities
-from memos.core.text.passages import addresses, find_passage, folded, numbers, shared_words, stems
+from memos.core.text.matching import addresses, entities, find_passage, folded, numbers, shared_words, stems
 from memos.core.text.times import time_expressions
 from memos.core.types import Item, Role, Span, Trust
 

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from memos.core.ports import ChatMessage
 from memos.core.text.instructions import reads_like_instruction
-from memos.core.text.passages import folded
+from memos.core.text.matching import folded
 from memos.core.text.preferences import thing_of
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import key_of

@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from memos.core.text.commitments import commits, own_name
-from memos.core.text.given import own_words
-from memos.core.text.instructions import reads_like_instruction, standing_instructions
+from memos.core.text.instructions import commits, own_name, reads_like_instruction, standing_instructions
 from memos.core.text.preferences import Liking, firm_preference, likings
-from memos.core.text.sentences import asserted, is_question, sentences
-from memos.core.text.statements import Statement, key_of, past_statements, statements
-from memos.core.text.tellings import Kind, tellings
+from memos.core.text.sentences import asserted, is_question, own_words, sentences
+from memos.core.text.statements import Kind, Statement, key_of, past_statements, statements, tellings
 from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
 from memos.reader.facts.grounding import said_at, trust_of

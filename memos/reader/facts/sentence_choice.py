@@ -18,8 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, create_model
 
 from memos.core.ports import ChatMessage
-from memos.core.text.given import own_words
-from memos.core.text.sentences import asserted, is_question, is_supposed, sentences
+from memos.core.text.sentences import asserted, is_question, is_supposed, own_words, sentences
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
 from memos.llm.client import Asker
 from memos.llm.usage import Meter

@@ -5,22 +5,28 @@ Without such a model the task is parked; when the model fails, the image stays a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from memos.core.clock import Clock
-from memos.core.ports import Image
-from memos.core.types import Fact, FileState, Item, ItemType, Span, Status, StoredFile, Task, Trust
+from memos.core.ports import DocumentPages, DocumentReader, Image
+from memos.core.text.matching import entities, keywords
+from memos.core.types import Fact, FileState, Item, ItemType, Json, Span, Status, StoredFile, Task, Trust
+from memos.errors import InvalidInput, NotFound
 from memos.llm.client import Asker
-from memos.memcube import changes, facts
+from memos.memcube import changes, documents, facts
 from memos.memcube import images as pictures
+from memos.memcube.documents import Part
 from memos.memcube.ledger import files, items
+from memos.reader.documents import Document, Passage, Split, read
 from memos.reader.masking import Masking
 from memos.scheduler.jobs.segments import ACTOR
-from memos.scheduler.learning import meter_of, plain, question
+from memos.scheduler.learning import meter_of, question, shortened
 from memos.scheduler.task import Parked, Run
 
 PROMPT = "describe-1"
@@ -102,7 +108,7 @@ def _is_described(connection: sa.Connection, file: StoredFile) -> bool:
 
 def _lines(file: StoredFile, message: Item) -> list[str]:
     told = {"said with it": message.memory, "file": file.name, "taken": file.info.get("taken_at")}
-    return [f"{name}: {plain(str(value), _SHOWN_CHARS)}" for name, value in told.items() if value]
+    return [f"{name}: {shortened(str(value), _SHOWN_CHARS)}" for name, value in told.items() if value]
 
 
 def _fact(file: StoredFile, message: Item, seen: Seen, answer: str) -> Fact:
@@ -125,3 +131,95 @@ def _fact(file: StoredFile, message: Item, seen: Seen, answer: str) -> Fact:
         extraction=answer,
         info={"file": file.id},
     )
+
+
+# Reads a stored document: converted and cut outside any transaction, kept whole in the one that ends the task.
+
+_SHARE_CONVERTED = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFileJob:
+    """`split` is the embedder's, `masking` makes what masks a cube's texts.
+
+    `settled` is called when passages were stored, so that the indexes show them soon.
+    """
+
+    reader: DocumentReader
+    split: Split
+    settled: Callable[[], object]
+    masking: Callable[[str], Masking]
+
+    def run(self, run: Run) -> None:
+        """Read the file that the task names; one that cannot be read says why, and its task is done."""
+        with run.ledger.read() as connection:
+            try:
+                file = files.require(connection, [run.task.cube], str(run.task.payload["file"]))
+            except NotFound:  # erased meanwhile
+                return
+            data = files.content(connection, file.id)
+        if file.state is not FileState.PROCESSING:
+            return
+        try:
+            masking = self.masking(file.cube)
+            document = self._read(run, file, data, masking)
+        except InvalidInput as error:
+            with run.finishing() as connection:
+                documents.give_up(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
+            return
+        parts = [_part(document, passage) for passage in document.passages]
+        run.go_on(0.9)
+        with run.finishing() as connection:
+            change = changes.begin(connection, file.cube, file.actor, run.clock)
+            told = _told(document)
+            if masking.masked:
+                # What was not to be stored is in the bytes too, in a form that cannot be masked.
+                told["masked"] = dict(Counter(file.info.get("masked", {})) + Counter(masking.kinds))
+                files.replace_content(connection, file.id, document.markdown.encode())
+                masking.record(change)
+            documents.keep(change, file, parts, told, document.media_type)
+        self.settled()
+
+    def _read(self, run: Run, file: StoredFile, data: bytes, masking: Masking) -> Document:
+        pages = _masked_text(self.reader.pages(file.name, data, run.go_on), masking)
+        run.go_on(_SHARE_CONVERTED)
+
+        def split(text: str, tokens: int) -> list[tuple[int, int]]:
+            run.go_on()
+            return self.split(text, tokens)
+
+        return read(pages, split)
+
+
+def _masked_text(document: DocumentPages, masking: Masking) -> DocumentPages:
+    """Return a document with what must not be stored masked, before a place in it is counted."""
+    pages = [
+        replace(
+            page, text=masking.whole("text", page.text), path=tuple(masking.text("title", part) for part in page.path)
+        )
+        for page in document.pages
+    ]
+    return replace(document, pages=tuple(pages))
+
+
+def _part(document: Document, passage: Passage) -> Part:
+    text = document.markdown[passage.start : passage.end]
+    info: dict[str, Json] = {"path": list(passage.path)}
+    if passage.header is not None:
+        info["table"] = passage.header
+    if passage.page is not None and passage.page in document.ocr:
+        info |= {"ocr": True, "confidence": document.ocr[passage.page]}
+    return Part(text, passage.start, passage.end, passage.page, info, entities(text), keywords(text))
+
+
+def _told(document: Document) -> dict[str, Json]:
+    told: dict[str, Json] = {
+        "format": document.format, "characters": len(document.markdown), "passages": len(document.passages),
+    }  # fmt: skip
+    if document.pages:
+        told |= {"pages": document.pages, "blank_pages": document.blank_pages}
+    if document.ocr:
+        told |= {"ocr_pages": len(document.ocr), "ocr_confidence": round(fmean(document.ocr.values()), 3)}
+    if document.unread:
+        told["unread_pages"] = document.unread
+    return told

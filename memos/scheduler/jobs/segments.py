@@ -24,7 +24,7 @@ from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.segments import ARCHIVED, OPEN, Overflow, Page, SegmentRow
 from memos.scheduler.accesses import Triggers, is_hot, warmth_of
 from memos.scheduler.heat import Access
-from memos.scheduler.learning import meter_of, plain, question
+from memos.scheduler.learning import meter_of, question, shortened
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.segmentation import Candidates, PageView, SegmentView, Sentence, counted, sentences, telling
 from memos.scheduler.task import Run
@@ -277,7 +277,7 @@ class SummariseJob:
         if asker is None or segment is None or not said or segment.told_pages >= segment.pages:
             return
         run.check_budget()
-        lines = [f"summary so far: {plain(segment.told or '', _SHOWN_CHARS)}", *map(_line, said[-_SHOWN_MESSAGES:])]
+        lines = [f"summary so far: {shortened(segment.told or '', _SHOWN_CHARS)}", *map(_line, said[-_SHOWN_MESSAGES:])]
         answer = asker.ask(question(PROMPT, lines), Told, meter=meter_of(run, "chat"))
         with run.finishing() as connection:
             changes.begin(connection, run.task.cube, ACTOR, run.clock)
@@ -294,7 +294,7 @@ def _states(members: Sequence[Item]) -> list[str]:
 
 def _line(message: Item) -> str:
     at = message.said_at or message.created_at
-    return f"{at:%F} {plain(message.speaker, 80)}: {plain(message.memory, _SHOWN_CHARS)}"
+    return f"{at:%F} {shortened(message.speaker, 80)}: {shortened(message.memory, _SHOWN_CHARS)}"
 
 
 # Sends a cube's segments where their heat says: hot ones to be read or back from the archive, cold ones into it.

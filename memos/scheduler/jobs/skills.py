@@ -13,8 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memos.core.text import tool_calls
-from memos.core.text.entities import entities
-from memos.core.text.keywords import keywords
+from memos.core.text.matching import entities, keywords
 from memos.core.types import UNUSED, Fact, Item, ItemType, Status
 from memos.errors import BackendUnavailable, ModelError
 from memos.memcube import changes, facts

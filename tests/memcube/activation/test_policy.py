@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.memcube.activation.policy import HALF_LIFE_S, Heat, Rate, blocks_to_load, worth
+from memos.memcube.activation.tiers import HALF_LIFE_S, Heat, Rate, blocks_to_load, retention_score
 
 seconds = st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), max_size=8)
 
@@ -33,10 +33,10 @@ def test_heat_halves_in_its_half_life_and_each_use_adds_one():
 
 
 def test_worth_grows_with_heat_and_cost_and_falls_with_size():
-    usual = worth(Heat(1.0, 0.0), 1.0, 100, 0.0)
-    assert worth(Heat(2.0, 0.0), 1.0, 100, 0.0) > usual
-    assert worth(Heat(1.0, 0.0), 2.0, 100, 0.0) > usual
-    assert worth(Heat(1.0, 0.0), 1.0, 200, 0.0) < usual
+    usual = retention_score(Heat(1.0, 0.0), 1.0, 100, 0.0)
+    assert retention_score(Heat(2.0, 0.0), 1.0, 100, 0.0) > usual
+    assert retention_score(Heat(1.0, 0.0), 2.0, 100, 0.0) > usual
+    assert retention_score(Heat(1.0, 0.0), 1.0, 200, 0.0) < usual
 
 
 def test_a_rate_follows_what_is_measured_and_ignores_nonsense():

@@ -13,7 +13,7 @@ from memos.core.lora import ADAPTER_FILE, CONFIG, FILES
 from memos.errors import BackendUnavailable
 from memos.memcube.backup import backups
 from memos.memcube.backup.restore import copy_ledger, restore_archive
-from memos.memcube.ledger import adapter_exclusions
+from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.parametric.forgetting import FOLDER, Forgotten, differences, forget
