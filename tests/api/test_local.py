@@ -161,7 +161,7 @@ def test_wrong_use_is_an_error_of_the_program_as_ever(served_folder: Served) -> 
     with pytest.raises(AttributeError):
         remote.ledger  # noqa: B018
     with pytest.raises(BackendUnavailable, match="stop the server"):
-        remote.reembed()
+        remote.maintenance.reembed()
 
 
 def test_an_error_keeps_what_it_has() -> None:
