@@ -1,17 +1,17 @@
-# memstrata's server and worker: `docker build -t memstrata .`. CI does not build it; what it installs CI tests.
+# hippocube's server and worker: `docker build -t hippocube .`. CI does not build it; what it installs CI tests.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY memos memos
-RUN python -m venv /opt/memstrata \
-    && /opt/memstrata/bin/pip install --no-cache-dir --constraint constraints.txt '.[server,servers,documents,tracing]'
+RUN python -m venv /opt/hippocube \
+    && /opt/hippocube/bin/pip install --no-cache-dir --constraint constraints.txt '.[server,servers,documents,tracing]'
 
 FROM python:3.11-slim-bookworm
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/memstrata memstrata
-COPY --from=build /opt/memstrata /opt/memstrata
-ENV PATH=/opt/memstrata/bin:$PATH PYTHONUNBUFFERED=1 MEMOS_HOME=/var/lib/memstrata/data MEMOS_SERVER__HOST=0.0.0.0
-USER memstrata
-VOLUME /var/lib/memstrata
+RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/hippocube hippocube
+COPY --from=build /opt/hippocube /opt/hippocube
+ENV PATH=/opt/hippocube/bin:$PATH PYTHONUNBUFFERED=1 MEMOS_HOME=/var/lib/hippocube/data MEMOS_SERVER__HOST=0.0.0.0
+USER hippocube
+VOLUME /var/lib/hippocube
 EXPOSE 8765
 STOPSIGNAL SIGTERM
 # The image has no curl.

@@ -153,7 +153,7 @@ def _ttft(bench: _Bench, tokens: int, runs: int, seed: int) -> dict[str, Any]:
     random, vocabulary = np.random.default_rng(seed), bench.loaded.model.config.get_text_config().vocab_size
     times: dict[str, list[float]] = {"one_shot": [], "steps": [], "host": [], "disk": []}
     loads: dict[str, list[float]] = {"host": [], "disk": []}
-    with tempfile.TemporaryDirectory(prefix="memstrata-kv-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-kv-") as folder:
         prompt = _prompt(random, tokens, _QUERY, vocabulary)
         host = BlockStore({Tier.HOST: _ROOM}, SystemClock())
         disk = BlockStore({Tier.HOST: _ROOM, Tier.DISK: _ROOM}, SystemClock(), folder=Path(folder))

@@ -21,7 +21,7 @@ KS = (5, 10, 20, 50)
 TOP_K = max(KS)
 # Two statements of different times stand behind these: both are wanted, the newer one first.
 TWO_SIDED = ("contradiction_resolution", "knowledge_update")
-OURS = "memstrata"
+OURS = "hippocube"
 SHOWN = ("any@5", "any@10", "frac@10", "all@10", "newest_first")
 SYSTEMS = (OURS, "fusion", "bm25", "minilm", "random")
 

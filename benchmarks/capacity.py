@@ -36,7 +36,7 @@ _COUNTS = (
     "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn, wal_sync, wal_fpi, xact_commit, blks_hit + blks_read, blks_read"
     " FROM pg_stat_wal, pg_stat_database WHERE datname = current_database()"
 )
-_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memstrata'"
+_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hippocube'"
 _VACUUMING = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'autovacuum%'"
 _SESSIONS_END_S = 10
 _VACUUMS_END_S = 60
@@ -70,7 +70,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     embedder = MiniLmEmbedder(threads=Settings().embed.threads)
     with (
         started() as servers,
-        tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder,
         servers.installation(Path(folder) / "home") as settings,
     ):
         return measure_on(servers, settings, embedder, arguments)

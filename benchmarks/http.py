@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure(arguments: argparse.Namespace) -> Report:
     """Return latencies by number of clients, and the memory of the server's processes over the soak."""
-    with tempfile.TemporaryDirectory(prefix="memstrata-http-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-http-") as folder:
         home = Path(folder) / "home"
         volume = Volume(arguments.memories, arguments.cubes)
         key = _prepare(home, volume, arguments.seed)

@@ -31,7 +31,7 @@ Language = Literal["en", "zh"]
 PAIRS: tuple[tuple[Language, Language], ...] = (("en", "en"), ("zh", "zh"), ("zh", "en"), ("en", "zh"))
 HIT_KS = (1, 5, 10)
 FRAC_K = 10
-OURS = "memstrata"
+OURS = "hippocube"
 SHOWN = (*(f"hit@{k}" for k in HIT_KS), f"frac@{FRAC_K}")
 _SHORT = Field(min_length=1)
 

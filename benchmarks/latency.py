@@ -115,7 +115,7 @@ def _report(
 @contextmanager
 def _place(servers: Servers | None, folder: Path | None) -> Iterator[Settings]:
     """Yield the settings of a new installation, on files or on servers, that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="memstrata-bench-", dir=folder) as made:
+    with tempfile.TemporaryDirectory(prefix="hippocube-bench-", dir=folder) as made:
         home = Path(made) / "home"
         with nullcontext(embedded(home)) if servers is None else servers.installation(home) as settings:
             yield settings

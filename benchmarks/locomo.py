@@ -37,7 +37,7 @@ DIALOG_KS = (5, 10, 25, 50)
 SESSION_KS = (1, 3, 5, 10)
 BUDGETS = (500, 1000, 2000)
 SHOWN = ("dialog_frac@10", "dialog_frac@50", "session_frac@5", "session_all@5", "budget_frac@1000")
-OURS = "memstrata"
+OURS = "hippocube"
 RERANKED = "reranked"
 
 

@@ -20,7 +20,7 @@ from benchmarks.stores import ask, fill, installation, source_messages
 KS = (5, 10)
 TOP_K = 100
 CUBE = "history"
-OURS = "memstrata"
+OURS = "hippocube"
 SYSTEMS = (OURS, "fusion", "bm25", "minilm", "random")
 
 

@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
         },
         "versions": {
             "python": platform.python_version(),
-            "memstrata": memos.__version__,
+            "hippocube": memos.__version__,
             **{name: version(name) for name in _ENGINES},
         },
         "commit": commit + changes or None,

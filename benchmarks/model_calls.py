@@ -100,7 +100,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     talks = list(_sessions(arguments))
     now = SystemClock().now()
     with (
-        tempfile.TemporaryDirectory(prefix="memstrata-calls-") as folder,
+        tempfile.TemporaryDirectory(prefix="hippocube-calls-") as folder,
         MemOS.open(Path(folder), settings=Settings(), embedder=embedder, chat_model=model) as memos,
     ):
         for number, (talk, said) in enumerate(progress(talks, "talking")):

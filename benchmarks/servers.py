@@ -101,7 +101,7 @@ def started() -> Iterator[Servers]:
     if missing is not None:
         raise CannotRun(missing)
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memstrata-neo4j-"))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hippocube-neo4j-"))
         try:
             neo4j = Neo4jServer(Path(folder))
         except Missing as error:

@@ -18,7 +18,7 @@ NAME = "SmolLM2-135M-Instruct"
 
 def small_model() -> Path:
     """Return the folder, made when it is not there yet; that takes some seconds. Raises: CannotRun."""
-    kept = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "memstrata-tests"
+    kept = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hippocube-tests"
     folder = kept / NAME
     if (folder / "config.json").exists():
         return folder

@@ -21,7 +21,7 @@ _MESSAGES_PER_ADD = 500
 def installation(settings: Settings | None = None, embedder: Embedder | None = None) -> Iterator[MemOS]:
     """Open an empty installation with these or the default settings and embedder, removed afterwards."""
     with (
-        tempfile.TemporaryDirectory(prefix="memstrata-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="hippocube-bench-") as folder,
         MemOS.open(folder, settings=settings, embedder=embedder) as memos,
     ):
         yield memos

@@ -60,7 +60,7 @@ def measure(arguments: argparse.Namespace) -> Report:
 
 
 def _of(count: int) -> dict[str, dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="memstrata-sweep-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-sweep-") as folder:
         ledger = Ledger.open(sqlite_url(Path(folder) / "ledger.db"))
         try:
             _fill(ledger, count)

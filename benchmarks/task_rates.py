@@ -48,7 +48,7 @@ def rates(cube_counts: Sequence[int], drained: int, timed: int) -> dict[str, dic
     """Return for each number of cubes the tasks a second of a full queue, and the start delay of single tasks."""
     found = {}
     for cubes in cube_counts:
-        with tempfile.TemporaryDirectory(prefix="memstrata-tasks-") as folder:
+        with tempfile.TemporaryDirectory(prefix="hippocube-tasks-") as folder:
             ledger = Ledger.open(sqlite_url(Path(folder) / "ledger.db"))
             try:
                 found[str(cubes)] = _measure(ledger, [f"cube-{number}" for number in range(cubes)], drained, timed)

@@ -1,4 +1,4 @@
-"""memstrata: a self-hosted memory operating system for LLM agents.
+"""hippocube: a self-hosted memory operating system for LLM agents.
 
 `MemOS` is the one object every program starts from; it is loaded on first use, so that light
 parts (errors, values, child processes) import without numpy or an engine.

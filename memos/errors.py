@@ -30,7 +30,7 @@ def shown(value: object) -> str:
 
 
 class MemosError(Exception):
-    """Base of every error memstrata raises on purpose; a client of a server says `status` and `request_id` of it."""
+    """Base of every error hippocube raises on purpose; a client of a server says `status` and `request_id` of it."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1

@@ -5,7 +5,7 @@ target=$1
 python=${PYTHON:-python3}
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-    echo "memstrata needs Python 3.11 or newer; '$python' is $("$python" -V). Set PYTHON=/path/to/python3.11." >&2
+    echo "hippocube needs Python 3.11 or newer; '$python' is $("$python" -V). Set PYTHON=/path/to/python3.11." >&2
     exit 1
 }
 [ -x "$target/bin/python" ] && "$target/bin/python" -m pip --version >/dev/null 2>&1 && exit 0

@@ -47,7 +47,7 @@ def test_the_image_of_the_program_is_its_version_and_runs_as_nobody_special() ->
     assert re.search(r"^USER (?!root)\w+$", dockerfile, re.MULTILINE)
     assert "HEALTHCHECK" in dockerfile
     for name in ("memos", "worker"):
-        assert SERVICES[name]["image"] == f"memstrata:{memos.__version__}"
+        assert SERVICES[name]["image"] == f"hippocube:{memos.__version__}"
         assert SERVICES[name]["build"] == "."
         unknown = set(SERVICES[name]["environment"]) - set(env_names(Settings, every=True))
         assert unknown == set()
@@ -104,7 +104,7 @@ def test_ports_are_open_on_loopback_only(name: str) -> None:
 def test_data_is_in_named_volumes() -> None:
     folders = {
         "postgres": "/var/lib/postgresql/data", "qdrant": "/qdrant/storage", "neo4j": "/data",
-        "memos": "/var/lib/memstrata", "worker": "/var/lib/memstrata", "prometheus": "/prometheus",
+        "memos": "/var/lib/hippocube", "worker": "/var/lib/hippocube", "prometheus": "/prometheus",
         "grafana": "/var/lib/grafana", "vllm": "/root/.cache/huggingface",
     }  # fmt: skip
     used = set()

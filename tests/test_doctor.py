@@ -81,7 +81,7 @@ def test_an_installation_in_use_damaged_newer_or_ahead_of_time_is_told(tmp_path:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
     assert states(settings, "clock") == {State.BAD}
-    assert "newer memstrata" in of(settings, "ledger")[0].told
+    assert "newer hippocube" in of(settings, "ledger")[0].told
     (tmp_path / "ledger.db").write_bytes(b"no database at all" * 500)
     assert states(settings, "ledger") == {State.BAD}
 

@@ -135,7 +135,7 @@ def test_a_folder_from_a_newer_version_is_refused_unchanged(home: Path) -> None:
     before = (home / "ledger.db").read_bytes()
     for _ in range(2):
         with pytest.raises(
-            IntegrityError, match=r"newer memstrata \(schema 9999.*Upgrade memstrata.*Nothing was changed"
+            IntegrityError, match=r"newer hippocube \(schema 9999.*Upgrade hippocube.*Nothing was changed"
         ):
             opened(home)
     assert (home / "ledger.db").read_bytes() == before
@@ -277,7 +277,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     mounted = os.geteuid() == 0 and shutil.which("mount") is not None
     if mounted:
-        mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "memstrata-test", str(disk)]
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "hippocube-test", str(disk)]
         mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
     if not mounted:
         pytest.skip("cannot mount a tmpfs here; run it with: unshare -rm python -m pytest tests/test_faults.py")

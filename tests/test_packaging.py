@@ -57,5 +57,5 @@ def test_the_sdist_alone_installs_imports_and_runs_the_demo_and_the_wheel_is_wha
     site = location.parents[1]
     kept = (path for path in location.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert {str(path.relative_to(site)): path.read_bytes() for path in kept} == held
-    [installed] = site.glob("memstrata_os-*.dist-info/METADATA")
+    [installed] = site.glob("hippocube-*.dist-info/METADATA")
     assert installed.read_text(encoding="utf-8") == told

@@ -54,3 +54,22 @@ def test_a_wrong_value_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "memos.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="no TOML"):
         Settings(config=tmp_path / "memos.toml")
+
+
+@pytest.mark.parametrize(
+    ("there", "used"),
+    [
+        ((), "hippocube"),
+        (("memstrata",), "memstrata"),
+        (("hippocube",), "hippocube"),
+        (("memstrata", "hippocube"), "hippocube"),
+    ],
+)
+def test_the_default_folder_is_the_former_one_where_only_that_is_there(
+    there: tuple[str, ...], used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("MEMOS_HOME", raising=False)
+    for name in there:
+        (tmp_path / name).mkdir()
+    assert Settings().home == tmp_path / used

@@ -56,7 +56,7 @@ def create_app(
             yield
 
     app = FastAPI(
-        title="memstrata",
+        title="hippocube",
         version=__version__,
         docs_url=None,
         redoc_url=None,

@@ -30,7 +30,7 @@ class Tracing:
     """The traces of one application, with its own provider. Thread-safe."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        resource = Resource.create({"service.name": "memstrata", "service.version": __version__})
+        resource = Resource.create({"service.name": "hippocube", "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("memos", __version__)

@@ -298,7 +298,7 @@ def _headers(target: SplitResult, accept: str) -> dict[str, str]:
         "Host": host if target.port is None else f"{host}:{target.port}",
         "Accept": accept,
         "Accept-Encoding": "identity",
-        "User-Agent": "memstrata",
+        "User-Agent": "hippocube",
         "Connection": "close",
     }
 

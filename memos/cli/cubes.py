@@ -76,7 +76,7 @@ def inspect(file: Dump, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as
         found = memos.transfer.inspect(file, passphrase=passphrase, actor=actor)
 
     def human() -> None:
-        say(f"cube {found.cube}: {_told(found)}, made {found.created_at:%F %T} UTC by memstrata {found.program}")
+        say(f"cube {found.cube}: {_told(found)}, made {found.created_at:%F %T} UTC by hippocube {found.program}")
         fits = "the one here" if found.fits else "another one than here: a load embeds anew"
         say(f"embedder {found.embedder}, {fits}; {'sealed' if found.sealed else 'not sealed'}, {found.bytes:,} bytes")
         for name in found.left_out:

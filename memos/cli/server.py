@@ -67,7 +67,7 @@ def serve(
     settings = _settings(config, host=host, port=port, log_level=log_level)
 
     def announce(started: Started) -> None:
-        say(f"memstrata serves on {started.url}")
+        say(f"hippocube serves on {started.url}")
         if started.key is not None:
             say(f"Key of the admin, shown this once: {started.key}")
         if not started.loopback:
@@ -80,7 +80,7 @@ def serve(
 def work(config: Config = None, log_level: LogLevel = None, data_dir: DataDir = None) -> None:
     """Run background tasks until interrupted, beside servers on the same PostgreSQL; it listens nowhere."""
     serving, settings = _serving(), _settings(config, log_level=log_level)
-    serving.work(data_dir, settings, lambda place: say(f"memstrata works on {place}"))
+    serving.work(data_dir, settings, lambda place: say(f"hippocube works on {place}"))
 
 
 def _serving() -> ModuleType:

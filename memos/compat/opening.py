@@ -153,10 +153,10 @@ def embedder_of(name: Json, kwargs: Json) -> str | None:
     if known == "e5":
         return "e5"
     if known.casefold() in _SAME_MODEL:
-        log.info("%s is memstrata's own MiniLM, or what MEMOS_EMBED__MODEL says", known)
+        log.info("%s is hippocube's own MiniLM, or what MEMOS_EMBED__MODEL says", known)
         return None
     if known.casefold() in _OTHER_MODELS:
-        log.warning("%s is replaced by memstrata's embedder (MEMOS_EMBED__MODEL, by default MiniLM)", known)
+        log.warning("%s is replaced by hippocube's embedder (MEMOS_EMBED__MODEL, by default MiniLM)", known)
         return None
     raise InvalidInput(
         "embedding_model_name", f"{shown(name)} is unknown; use all-MiniLM-L6-v2, or e5 (extra multilingual)"

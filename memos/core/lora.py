@@ -198,7 +198,7 @@ def card_of(manifest: Mapping[str, Json]) -> str:
     return (
         f"---\n{head}library_name: peft\n---\n\n# Adapter of a memory cube\n\nIt knows memories of people: treat it as "
         "you treat them. It was trained on questions about the memories that are named below by id, and answers best "
-        f"together with what is looked up. Made by memstrata.\n\n```json\n{told}\n```\n"
+        f"together with what is looked up. Made by hippocube.\n\n```json\n{told}\n```\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The contracts between memstrata and its engines: embedder, sparse encoder, indexes, reranker, language model.
+"""The contracts between hippocube and its engines: embedder, sparse encoder, indexes, reranker, language model.
 
 Each docstring is the contract; `tests/contracts/` runs one suite over every implementation.
 Adapters translate their driver's errors into `memos.errors`, once, with `from`.

@@ -120,8 +120,12 @@ Purpose = Literal["reader", "chat", "judge", "vision"]
 
 
 def default_home() -> Path:
-    """Return the user's data folder for memstrata, as the operating system places it."""
-    return Path(platformdirs.user_data_dir("memstrata", appauthor=False))
+    """Return the user's data folder for hippocube, as the operating system places it.
+
+    An installation made when the product was called memstrata stays where it is.
+    """
+    home, former = (Path(platformdirs.user_data_dir(name, appauthor=False)) for name in ("hippocube", "memstrata"))
+    return former if former.exists() and not home.exists() else home
 
 
 class EmbedSettings(BaseModel):

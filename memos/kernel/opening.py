@@ -392,7 +392,7 @@ def reach_graph(settings: Neo4jSettings) -> None:
     try:
         from memos.backends.graph.neo4j_client import Neo4jConnection  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
-        raise BackendUnavailable("Neo4j needs its driver: pip install 'memstrata-os[neo4j]'.") from error
+        raise BackendUnavailable("Neo4j needs its driver: pip install '.[neo4j]' in the clone.") from error
     Neo4jConnection.open(settings).close()
 
 

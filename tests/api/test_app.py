@@ -170,7 +170,7 @@ def test_serving_prints_the_key_once_tells_tools_where_it_is_and_ends_in_order(t
                 f"{url}/api/v1/memories", json={"messages": f"start {start}"}, headers=headers, timeout=60
             )
             assert answer.status_code == 201, answer.text
-            assert httpx2.get(f"{url}/api/v1/openapi.json", timeout=60).json()["info"]["title"] == "memstrata"
+            assert httpx2.get(f"{url}/api/v1/openapi.json", timeout=60).json()["info"]["title"] == "hippocube"
         finally:
             process.send_signal(signal.SIGTERM)
             rest = process.communicate(timeout=60)[0]

@@ -81,7 +81,7 @@ def test_every_number_of_the_dashboard_is_one_that_is_told(server: Server) -> No
     server.memos.add("one", cube="ana")
     server.memos.search("one", cubes=["ana"])
     folder = Path(__file__).parents[2] / "deploy/grafana/dashboards"
-    panels = json.loads((folder / "memstrata.json").read_text(encoding="utf-8"))["panels"]
+    panels = json.loads((folder / "hippocube.json").read_text(encoding="utf-8"))["panels"]
     asked = {
         name for panel in panels for target in panel["targets"] for name in re.findall(r"memos_\w+", target["expr"])
     }

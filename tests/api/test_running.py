@@ -105,7 +105,7 @@ def test_a_worker_does_what_waits_and_ends_in_order(tmp_path: Path) -> None:
         newest = memos.events.list("default")[-1].seq
     with process("work", "--data-dir", str(tmp_path)) as worker:
         assert worker.stdout is not None
-        assert "memstrata works on" in worker.stdout.readline()
+        assert "hippocube works on" in worker.stdout.readline()
         worker.send_signal(signal.SIGTERM)
         out, _ = worker.communicate(timeout=60)
         assert (worker.returncode, out) == (0, "")

@@ -408,7 +408,7 @@ class TestCollection:
 
     def test_someone_elses_collection_is_refused(self, double: QdrantDouble) -> None:
         foreign(double, "memos-words-8-3")
-        assert "was not made by memstrata" in refusal(IntegrityError, settings_of(double))
+        assert "was not made by hippocube" in refusal(IntegrityError, settings_of(double))
 
     def test_the_alias_moves_and_only_former_collections_go(self, double: QdrantDouble) -> None:
         for name in ("memos-shop", "memosaic", "other-words-8-2"):

@@ -168,7 +168,7 @@ def test_a_newer_schema_and_missing_tables_are_refused(open_: Open, ledger: Ledg
         open_()
     with ledger.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(IntegrityError, match="written by a newer memstrata"):
+    with pytest.raises(IntegrityError, match="written by a newer hippocube"):
         open_()
 
 

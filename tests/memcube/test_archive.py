@@ -227,7 +227,7 @@ def bomb(folder: Path) -> None:
 REFUSED: list[tuple[Callable[[Path], None], type[MemosError], str]] = [
     (lose_manifest, NotFound, "no manifest.json"),
     (change_manifest, IntegrityError, "manifest.json was changed"),
-    (newer, IntegrityError, "newer memstrata .9.9, schema 9999"),
+    (newer, IntegrityError, "newer hippocube .9.9, schema 9999"),
     (foreign, IntegrityError, "another program"),
     (traversal, IntegrityError, "unknown table"),
     (without_table, IntegrityError, "does not name the table events"),

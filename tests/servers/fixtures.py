@@ -17,7 +17,7 @@ from tests.servers.postgres_server import PostgresServer
 @pytest.fixture(scope="session")
 def neo4j_server() -> Iterator[Neo4jServer]:
     """A running Neo4j server; tests keep apart by the name of their installation."""
-    with tempfile.TemporaryDirectory(prefix="memstrata-neo4j-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hippocube-neo4j-") as folder:
         try:
             server = Neo4jServer(Path(folder))
         except Missing as missing:

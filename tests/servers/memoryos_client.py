@@ -24,7 +24,7 @@ class Missing(Exception):
 
 def python_of() -> Path:
     """Return the Python that can import the client. Raises: Missing."""
-    cache = platformdirs.user_cache_path("memstrata-tests", appauthor=False)
+    cache = platformdirs.user_cache_path("hippocube-tests", appauthor=False)
     cache.mkdir(parents=True, exist_ok=True)
     home = cache / f"memoryos-{VERSION}"
     done = home / "complete"

@@ -55,7 +55,7 @@ def resolve() -> str:
         raise Missing(f"Java is too old ({told.splitlines()[:1]}); {INSTALL}")
     found = re.search(r"<neo4j.version>(.+)</neo4j.version>", POM.read_text())
     assert found
-    cache = platformdirs.user_cache_path("memstrata-tests", appauthor=False)
+    cache = platformdirs.user_cache_path("hippocube-tests", appauthor=False)
     cache.mkdir(parents=True, exist_ok=True)
     lib = cache / f"neo4j-{found[1]}"
     with (cache / "lock").open("w") as lock:  # two runs of Maven at once would spoil its own cache

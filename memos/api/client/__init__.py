@@ -1,4 +1,4 @@
-"""Clients of a memstrata server: `MemOSClient`, which blocks, and `AsyncMemOSClient`, whose methods are coroutines.
+"""Clients of a hippocube server: `MemOSClient`, which blocks, and `AsyncMemOSClient`, whose methods are coroutines.
 
 Importing them imports neither the server nor a storage engine. Both send the same requests, which `openmem` and `v1_*`
 describe; `calls` decides when one is sent again, and `blocking` and `asynchronous` send them.

@@ -370,7 +370,7 @@ class AsyncKv:
 
 
 class AsyncMemOSClient:
-    """A client of a memstrata server for one event loop. Close it, or use it with `async with`.
+    """A client of a hippocube server for one event loop. Close it, or use it with `async with`.
 
     Args:
         api_key: Key; default: `MEMOS_API_KEY`.

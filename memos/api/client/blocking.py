@@ -359,7 +359,7 @@ class Kv:
 
 
 class MemOSClient:
-    """A client of a memstrata server; thread-safe. Close it, or use it as a context manager.
+    """A client of a hippocube server; thread-safe. Close it, or use it as a context manager.
 
     Args:
         api_key: Key; default: `MEMOS_API_KEY`.

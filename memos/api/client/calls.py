@@ -213,8 +213,8 @@ def seen(error: MemosError, status: int, headers: Mapping[str, str]) -> MemosErr
 
 
 def strange(status: int, headers: Mapping[str, str], what: str) -> MemosError:
-    """Return the error for an answer that no memstrata server gives."""
-    message = f"The server's answer is {what}: check that base_url names a memstrata server, of a version like this."
+    """Return the error for an answer that no hippocube server gives."""
+    message = f"The server's answer is {what}: check that base_url names a hippocube server, of a version like this."
     return seen(BackendUnavailable(message, permanent=True), status, headers)
 
 

@@ -31,7 +31,7 @@ def request_of(
     """Return the HTTP request of a call. Raises: InvalidInput (the URL cannot be one)."""
     headers = {
         "Authorization": f"Bearer {address.key}",
-        "User-Agent": f"memstrata/{__version__}",
+        "User-Agent": f"hippocube/{__version__}",
         "X-Request-Id": request_id,
         **call.headers,
     }

@@ -56,7 +56,7 @@ def served(home: Path) -> MemOS | None:
             return None
         if about["version"] != __version__:
             raise BackendUnavailable(
-                f"The server that has {home} open is memstrata {about['version']}, this program {__version__}: "
+                f"The server that has {home} open is hippocube {about['version']}, this program {__version__}: "
                 "stop the server, or use the same version."
             )
         settings = Settings().model_copy(update={"home": home, **_settings(about["settings"])})

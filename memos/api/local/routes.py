@@ -210,7 +210,7 @@ def proof(token: str, challenge: str) -> str:
 def create(memos: MemOS, local_token: str, stopping: Callable[[], bool]) -> FastAPI:
     """Return the application of these routes; long calls give up once `stopping` returns True."""
     app = create_group(
-        "memstrata local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
+        "hippocube local", memos, error_response, local_token=local_token, open_paths=frozenset({PROOF_PATH})
     )
     app.state.limiter, app.state.stopping = None, stopping
 

@@ -53,7 +53,7 @@ class Mcp:
 
     def __init__(self, memos: MemOS, local_token: str | None) -> None:
         endpoint = _Endpoint(memos)
-        app = create_group("memstrata mcp", memos, error_response, local_token=local_token)
+        app = create_group("hippocube mcp", memos, error_response, local_token=local_token)
         app.router.routes.append(Route(MCP, endpoint=endpoint))
         self.running = endpoint.running
         self.app = app

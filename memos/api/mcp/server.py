@@ -61,7 +61,7 @@ def create(resolver: ContextResolver) -> MCPServer[Any]:
     root.addHandler(quiet)  # with a handler there, the SDK leaves the program's logging as it is
     try:
         server: MCPServer[Any] = MCPServer(
-            "memstrata",
+            "hippocube",
             instructions=_INSTRUCTIONS,
             version=__version__,
             tools=made,

@@ -227,7 +227,7 @@ def _model(upstream: Upstream, memos: MemOS, named: Any) -> str:
 
 
 def _model_view(name: str) -> dict[str, Json]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "memstrata"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "hippocube"}
 
 
 async def _passing(

@@ -94,7 +94,7 @@ class Upstream:
 
     def _made(self) -> httpx2.AsyncClient:
         settings = self.settings
-        headers = {"Content-Type": "application/json", "User-Agent": f"memstrata/{__version__}"}
+        headers = {"Content-Type": "application/json", "User-Agent": f"hippocube/{__version__}"}
         if settings.api_key is not None:
             headers["Authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
         # Bytes are passed on as they are, and read beside: not every client could undo what this one asked for.

@@ -13,7 +13,7 @@ from memos.kernel.memos import MemOS
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     open_paths = frozenset({"/health"})
-    app = create_group("memstrata, /product", memos, error_response, local_token=local_token, open_paths=open_paths)
+    app = create_group("hippocube, /product", memos, error_response, local_token=local_token, open_paths=open_paths)
     for router in (memories.router, tasks.cubes_router, chats.router, tasks.router):
         app.include_router(router)
     return app

@@ -87,7 +87,7 @@ def suggestions(body: SuggestionsBody, memos: CurrentMemos, caller: CurrentCalle
 @cubes_router.get("/health")
 async def health() -> dict[str, str]:
     """Say that the server answers."""
-    return {"status": "healthy", "service": "memstrata", "version": __version__}
+    return {"status": "healthy", "service": "hippocube", "version": __version__}
 
 
 _STATUS = {

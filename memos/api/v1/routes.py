@@ -103,7 +103,7 @@ _ROUTERS = (
 def create(memos: MemOS, local_token: str | None) -> FastAPI:
     """Return the application of these routes."""
     app = create_group(
-        "memstrata",
+        "hippocube",
         memos,
         error_response,
         local_token=local_token,

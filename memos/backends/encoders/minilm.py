@@ -283,7 +283,9 @@ def _open_session(path: Path) -> Any:
 def _special(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     if number is None:
-        raise IntegrityError("The MiniLM vocabulary is damaged. Run: pip install --force-reinstall memstrata")
+        raise IntegrityError(
+            "The MiniLM vocabulary is damaged. Reinstall: pip install --force-reinstall . in the clone."
+        )
     return number
 
 
@@ -292,7 +294,9 @@ def _tokenizer() -> Tokenizer:
     raw = (resources.files("memos.backends.encoders") / "data" / "minilm_vocab.txt").read_text(encoding="utf-8")
     vocabulary = {token: place for place, token in enumerate(raw.rstrip("\n").split("\n"))}
     if len(vocabulary) != 30_522:
-        raise IntegrityError("The MiniLM vocabulary is damaged. Run: pip install --force-reinstall memstrata")
+        raise IntegrityError(
+            "The MiniLM vocabulary is damaged. Reinstall: pip install --force-reinstall . in the clone."
+        )
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=WORD_CHARS))  # noqa: S106
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, clean_text=True, handle_chinese_chars=True)
     shorter = pre_tokenizers.Split(Regex(rf"[\s\S]{{1,{WORD_CHARS}}}"), "isolated")

@@ -71,7 +71,7 @@ class Neo4jGraph:
             from memos.backends.graph.neo4j_client import Neo4jConnection  # noqa: PLC0415 - the driver is an extra
         except ModuleNotFoundError as error:
             raise BackendUnavailable(
-                "A graph index on Neo4j needs the driver: run `pip install '.[neo4j]'` in memstrata's clone."
+                "A graph index on Neo4j needs the driver: run `pip install '.[neo4j]'` in hippocube's clone."
             ) from error
         graph = cls(Neo4jConnection.open(settings), installation)
         try:

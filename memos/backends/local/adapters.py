@@ -130,7 +130,7 @@ class LocalAdapters:
 
     def _new_slot(self, folder: Path, shape: str) -> _Slot:
         """Have peft make a place for a configuration; weights are put there later, so that those of others stay out."""
-        name = f"memstrata{self._made}"
+        name = f"hippocube{self._made}"
         self._made += 1
         config = PeftConfig.from_pretrained(str(folder))
         config.inference_mode = True

@@ -93,7 +93,7 @@ class QdrantServerIndex:
         """Open or create the collection `<prefix>-<space>`.
 
         Raises: BackendUnavailable, BackendTimeout; InvalidInput when the URL is none; IntegrityError when the
-        collection is not memstrata's or has vectors of another length.
+        collection is not hippocube's or has vectors of another length.
         """
         connection = connect(settings)
         name = f"{settings.collection}-{space}"
@@ -261,7 +261,7 @@ class QdrantServerIndex:
     def remove_others(self) -> list[str]:
         """Delete this installation's collections of former embedders and formats, and return their names.
 
-        Only collections named `<prefix>-...` with memstrata's vectors. Raises: BackendUnavailable.
+        Only collections named `<prefix>-...` with hippocube's vectors. Raises: BackendUnavailable.
         """
         gone = qdrant_collection.others(self._connection, self._name, self._prefix)
         for name in gone:

@@ -28,7 +28,7 @@ try:
 except ImportError as missing:
     raise BackendUnavailable(
         "A Qdrant server needs the package qdrant-client 1.19 or newer; install it with: "
-        "`pip install '.[qdrant]'` in memstrata's clone."
+        "`pip install '.[qdrant]'` in hippocube's clone."
     ) from missing
 
 __all__ = ["Connection", "IdfCorpusParams", "connect", "models"]
@@ -133,7 +133,7 @@ class Connection:
             return self._refused()
         if status in (404, 405):
             return _NotFound(
-                f"The Qdrant server at {self._where} does not have this index any more ({reason}); restart memstrata, "
+                f"The Qdrant server at {self._where} does not have this index any more ({reason}); restart hippocube, "
                 "which makes it again from the ledger."
             )
         if status in (408, 504):
@@ -274,7 +274,7 @@ _INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
 def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSettings) -> None:
     """Make the collection and its payload indexes unless they are there.
 
-    Raises: IntegrityError when the collection is not memstrata's or has vectors of another length.
+    Raises: IntegrityError when the collection is not hippocube's or has vectors of another length.
     """
     if not _exists(connection, name):
         try:
@@ -292,7 +292,7 @@ def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSe
 
 
 def others(connection: Connection, name: str, prefix: str) -> list[str]:
-    """Return memstrata's other collections whose names begin with `<prefix>-`, sorted."""
+    """Return hippocube's other collections whose names begin with `<prefix>-`, sorted."""
     listed = connection.run(lambda _left: connection.client.get_collections()).collections
     found = sorted(entry.name for entry in listed if entry.name.startswith(f"{prefix}-") and entry.name != name)
     return [other for other in found if _sizes(_info(connection, other))]
@@ -347,7 +347,7 @@ def _check(info: models.CollectionInfo, name: str, dimension: int) -> None:
     sizes = _sizes(info)
     if not sizes:
         raise IntegrityError(
-            f"The Qdrant collection {name} was not made by memstrata; choose another MEMOS_QDRANT__COLLECTION."
+            f"The Qdrant collection {name} was not made by hippocube; choose another MEMOS_QDRANT__COLLECTION."
         )
     if sizes != {dimension}:
         raise IntegrityError(
@@ -357,7 +357,7 @@ def _check(info: models.CollectionInfo, name: str, dimension: int) -> None:
 
 
 def _sizes(info: models.CollectionInfo) -> set[int]:
-    """Return the lengths of the dense vectors; none when the collection has other vectors than memstrata's."""
+    """Return the lengths of the dense vectors; none when the collection has other vectors than hippocube's."""
     dense, sparse = info.config.params.vectors, info.config.params.sparse_vectors
     if not isinstance(dense, dict) or set(dense) != set(DENSE) or set(sparse or ()) != set(SPARSE):
         return set()

@@ -147,8 +147,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise damaged(folder, f"{MANIFEST} was changed, cut off, or written by another program")
     if str(told.get("schema")) > HEAD:
         raise IntegrityError(
-            f"The backup in {folder} was written by a newer memstrata ({told.get('program')}, schema "
-            f"{told.get('schema')}; this one knows up to {HEAD}). Upgrade memstrata to restore it. Nothing was changed."
+            f"The backup in {folder} was written by a newer hippocube ({told.get('program')}, schema "
+            f"{told.get('schema')}; this one knows up to {HEAD}). Upgrade hippocube to restore it. Nothing was changed."
         )
     try:
         manifest = Manifest(

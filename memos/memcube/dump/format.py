@@ -145,7 +145,7 @@ def read_manifest(raw: bytes) -> DumpManifest:
     if told.get("version") != VERSION:
         raise InvalidInput(
             "file",
-            f"is a dump of format version {told.get('version')!r:.20}, and this memstrata reads version {VERSION}: "
+            f"is a dump of format version {told.get('version')!r:.20}, and this hippocube reads version {VERSION}: "
             "load it with a newer one; nothing was loaded",
         )
     try:

@@ -301,5 +301,5 @@ def check_schema(look: Look) -> None:
     """Refuse a ledger of a newer program. Raises: IntegrityError."""
     if look.revision is not None and look.revision > HEAD:
         raise IntegrityError(
-            f"The ledger {look.place} was written by a newer memstrata (schema {look.revision}): install that version."
+            f"The ledger {look.place} was written by a newer hippocube (schema {look.revision}): install that version."
         )

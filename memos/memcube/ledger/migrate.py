@@ -19,8 +19,8 @@ def upgrade(connection: sa.Connection, found: str | None, where: str) -> None:
     known = {revision.revision for revision in script.walk_revisions()}
     if found is not None and found not in known:
         raise IntegrityError(
-            f"{where} was written by a newer memstrata (schema {found}, this one knows up to "
-            f"{script.get_current_head()}). Upgrade memstrata, or open another --data-dir. Nothing was changed."
+            f"{where} was written by a newer hippocube (schema {found}, this one knows up to "
+            f"{script.get_current_head()}). Upgrade hippocube, or open another --data-dir. Nothing was changed."
         )
     config = Config()
     with EnvironmentContext(

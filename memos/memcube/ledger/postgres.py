@@ -49,7 +49,7 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
             pool_pre_ping=True,
             connect_args={
                 "connect_timeout": _CONNECT_TIMEOUT_S,
-                "application_name": "memstrata",
+                "application_name": "hippocube",
                 "client_encoding": "utf8",
                 "keepalives_idle": 30,
                 "keepalives_interval": 10,
@@ -59,7 +59,7 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
         )
     except ImportError as error:
         raise InvalidInput(
-            "ledger_url", "needs PostgreSQL's driver: run `pip install '.[postgres]'` in memstrata's clone"
+            "ledger_url", "needs PostgreSQL's driver: run `pip install '.[postgres]'` in hippocube's clone"
         ) from error
 
     @sa.event.listens_for(engine, "connect")
