@@ -1,0 +1,1 @@
+"""Tests of the kernel: MemOS and its services."""
