@@ -25,8 +25,12 @@ LAYERS = (
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
-# What a key may store is charged inside the transaction that stores it.
-CALLBACKS = {("memcube/changes.py", "kernel/access/quotas.py")}
+CALLBACKS = {
+    # What a key may store is charged inside the transaction that stores it.
+    ("memcube/changes.py", "kernel/access/quotas.py"),
+    # The words of a question are looked up while the vector index works in its own process.
+    ("backends/child.py", "search/searcher.py"),
+}
 
 
 class CallPath:
