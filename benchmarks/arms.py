@@ -69,8 +69,8 @@ def measure(arguments: argparse.Namespace) -> Report:
             fill(memos, chat.name, chat.sessions)
         questions = [(chat.name, question) for chat in chats for question in chat.questions]
         asked = [_asked(memos, cube, question.text, question.asked) for cube, question in progress(questions, "asking")]
-        arms = _arms(memos._searcher.index, asked)
-        near = [_ms(memos._searcher.graph.adjacent, *call) for one in asked for call in one.near]
+        arms = _arms(memos.search._searcher.index, asked)
+        near = [_ms(memos.search._searcher.graph.adjacent, *call) for one in asked for call in one.near]
     stages = defaultdict(list)
     for one in asked:
         for name, spent in (one.stages or {}).items():
@@ -86,15 +86,15 @@ def measure(arguments: argparse.Namespace) -> Report:
 
 def _asked(memos: MemOS, cube: str, question: str, at: Any) -> Asked:
     """Return what one search asked the indexes for, and how long it took."""
-    usual, heard = memos._searcher, Asked([], [])
+    usual, heard = memos.search._searcher, Asked([], [])
     index, graph = HeardIndex(usual.index, heard.calls), HeardGraph(usual.graph, heard.near)
-    memos._searcher = replace(usual, index=index, graph=graph)  # type: ignore[arg-type] - what a search uses of them
+    memos.search._searcher = replace(usual, index=index, graph=graph)  # type: ignore[arg-type] - what a search uses of them
     try:
         began = time.perf_counter()
         result = ask(memos, cube, question, asked=at, top_k=TOP_K)
         heard.search_ms = (time.perf_counter() - began) * 1000
     finally:
-        memos._searcher = usual
+        memos.search._searcher = usual
     heard.stages = dict(result.timings_ms)
     return heard
 

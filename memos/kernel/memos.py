@@ -299,7 +299,7 @@ class MemOS:
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
         reranker = installation.reranker
         self._reranker = None if reranker is None else PatientReranker(reranker, self.settings.rerank)
-        self._searcher = Searcher(
+        searcher = Searcher(
             self.ledger,
             installation.vector,
             installation.graph,
@@ -313,7 +313,7 @@ class MemOS:
         )
         return SearchService(
             self._context,
-            self._searcher,
+            searcher,
             self._scheduler,
             self.listeners,
             embedder=installation.embedder,
