@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,13 @@ from memos.core.identities import Right
 from memos.core.types import Event
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.access.service import Sharing, Users
+from memos.kernel.context import Context, Scopes
 from memos.kernel.events import Events
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from tests.contexts import context_of
+from tests.fakes import FixedClock
 from tests.ledgers import Store, sqlite_ledger
 
 ROOT = Path(__file__).parents[1]
@@ -48,13 +51,7 @@ def ledgers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Le
 
 
 def events_of(ledger: Ledger) -> Events:
-    def known(names: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
-        assert (actor, right) == ("owner", Right.READ)
-        with ledger.read() as connection:
-            cubes.heads(connection, names or ())
-        return None if names is None else tuple(names)
-
-    return Events(ledger, known)
+    return Events(context_of(ledger, FixedClock()))
 
 
 @pytest.fixture
@@ -325,7 +322,7 @@ def test_no_event_is_said_in_words(home: Path) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_reader_that_has_enough_ends_the_following(home: Path, count: int) -> None:
     """Also when it has read everything there is, so that nothing more is written to it."""
-    command = f"{sys.executable} -m memos.cli events --follow --json --after 0 | head -n {count}"
+    command = f"{sys.executable} -m memos events --follow --json --after 0 | head -n {count}"
     done = subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", command],
         cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False, timeout=120,
@@ -379,21 +376,24 @@ def test_every_event_of_a_cube_is_in_its_list(memos: MemOS) -> None:
 
 
 @pytest.mark.parametrize("followed", [False, True])
-def test_what_is_committed_behind_the_end_of_a_share_is_not_told(memos: MemOS, followed: bool) -> None:
+def test_what_is_committed_behind_the_end_of_a_share_is_not_told(
+    memos: MemOS, followed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memos.users.create("ana")
     memos.users.create("ben")
     memos.cubes.create("lent", actor="ana")
     memos.sharing.grant("lent", "ben", "reader", actor="ana")
-    ledger, known = memos.events._ledger, memos.events._known
+    check = Scopes.cubes_of
 
-    def taken_back_then(names: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
+    def taken_back_then(self: Scopes, names: Sequence[str] | None, actor: str, right: Right) -> tuple[str, ...] | None:
         """Take the share back as soon as it was looked at for the first time, before anything is read."""
-        found = known(names, actor, right)
+        found = check(self, names, actor, right)
         memos.sharing.revoke("lent", "ben", actor="ana")
         memos.add("behind the end", cube="lent", actor="ana")
         return found
 
-    events = Events(ledger, taken_back_then)
+    monkeypatch.setattr(Scopes, "cubes_of", taken_back_then)
+    events = memos.events
     with pytest.raises(NotFound):
         if followed:
             next(events.follow("lent", actor="ben", after=0, timeout_s=5))
@@ -410,23 +410,27 @@ def test_nothing_is_told_between_the_commit_of_an_end_and_its_return(memos: MemO
     memos.cubes.create("lent", actor="ana")
     memos.sharing.grant("lent", "team" if end == "leave" else "ben", "reader", actor="ana")
     assert memos.events.list("lent", actor="ben")  # who ben is may be remembered now
-    doors, refused = memos.sharing._doors, []
+    refused: list[str] = []
 
-    @contextmanager
-    def looked_behind() -> Iterator[sa.Connection]:
-        with doors.writing() as connection:
-            yield connection
-        with pytest.raises((NotFound, PermissionDenied)):
-            memos.events.list("lent", actor="ben")
-        refused.append(end)
+    class LookedBehind(Context):
+        """A context of which somebody else looks at the cube between a commit and what follows."""
 
-    changed = replace(doors, writing=looked_behind)
+        @contextmanager
+        def write(self) -> Iterator[sa.Connection]:
+            with super().write() as connection:
+                yield connection
+            with pytest.raises((NotFound, PermissionDenied)):
+                memos.events.list("lent", actor="ben")
+            refused.append(end)
+
+    context = memos._context
+    changed = LookedBehind(**{each.name: getattr(context, each.name) for each in fields(context)})
     if end == "revoke":
         Sharing(changed).revoke("lent", "ben", actor="ana")
     elif end == "leave":
-        Users(changed).leave("team", "ben")
+        Users(changed, memos.cubes.create_home).leave("team", "ben")
     else:
-        Users(changed).enable("ben", enabled=False)
+        Users(changed, memos.cubes.create_home).enable("ben", enabled=False)
     assert refused == [end]
     with pytest.raises((NotFound, PermissionDenied)):
         memos.events.list("lent", actor="ben")

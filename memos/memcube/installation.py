@@ -104,7 +104,7 @@ PATHS: tuple[Holder, ...] = (
     # Weights, and while they are trained the exercises they are trained on, in words.
     Holder("adapters", Holds.TEXT, _FORGET, _ADAPTERS, "ledger"),
     Holder("served", Holds.IDS, "memos.backends.openai.vllm.VllmAdapters.keep_only", "", "program"),
-    Holder("holder", Holds.IDS, "", "memos.kernel.opening.assemble", "program"),
+    Holder("holder", Holds.IDS, "", "memos.kernel.opening.open_installation", "program"),
     Holder("lock", Holds.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )
 

@@ -14,6 +14,7 @@ from memos.kernel.submissions import Progress, Submissions
 from memos.memcube.ledger import idempotency as submissions
 from memos.memcube.ledger import reading
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from tests.contexts import context_of
 from tests.fakes import FixedClock
 from tests.ledgers import Store
 
@@ -31,7 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def sent(store: Store) -> Submissions:
-    return Submissions(store.ledger, store.clock, store.ledger.write)
+    return Submissions(context_of(store.ledger, store.clock))
 
 
 def test_the_same_at_once_is_one_and_its_first_answer_stands(sent: Submissions) -> None:
