@@ -83,7 +83,9 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.stem
+    "page",
+    [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))],
+    ids=lambda page: page.stem,
 )
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -94,6 +96,25 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_picture_of_the_packages_is_what_the_code_says() -> None:
+    """Otherwise: python scripts/architecture_picture.py."""
+    assert (
+        subprocess.run([sys.executable, "scripts/architecture_picture.py", "--check"], cwd=ROOT, check=False).returncode
+        == 0
+    )
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/release.md"])
+def test_files_that_pages_for_developers_name_exist(page: str) -> None:
+    named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", (ROOT / page).read_text(encoding="utf-8"))
+    packages = {folder.name for folder in (ROOT / "memos").iterdir() if folder.is_dir()}
+    for name in named:
+        in_package = name.partition("/")[0] in packages - {"api"} or name.startswith("api/")
+        places = [ROOT / name] if not in_package else [ROOT / "memos" / name, ROOT / "memos" / f"{name}.py"]
+        assert any(place.exists() for place in places), name
+    assert named
 
 
 def test_the_ledgers_head_is_the_newest_migration_and_makes_the_declared_tables(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The HTTP server, its route groups, the MCP server, and the clients of a server."""
+"""HTTP, MCP, an OpenAI proxy, dialects of other programs, and clients."""

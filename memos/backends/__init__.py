@@ -1,4 +1,4 @@
-"""One file per technology, each an implementation of a port; only `memos.engines` chooses among them."""
+"""One folder per technology, each an implementation of a port."""
 
 import os
 

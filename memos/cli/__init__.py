@@ -1,4 +1,4 @@
-"""The command line; `memos` starts here, and loads no command before it is asked for one."""
+"""The command line, the demonstration and the doctor."""
 
 from __future__ import annotations
 

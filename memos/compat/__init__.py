@@ -1,1 +1,1 @@
-"""Classes and files of other memory programs, on this project's storage."""
+"""Classes and files of other memory programs, over this storage."""

@@ -1,1 +1,1 @@
-"""Values, ports, settings and text functions that every other package may use."""
+"""Values, identities, ports, filters, settings and pure functions on text."""

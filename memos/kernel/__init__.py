@@ -1,1 +1,1 @@
-"""`MemOS` and its services."""
+"""`MemOS`, its services, and the wiring of an installation."""

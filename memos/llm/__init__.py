@@ -1,1 +1,1 @@
-"""Questions to language models: validated answers, remembered ones, and what they cost. Knows no backend."""
+"""Questions to language models: validated answers, a cache of them, and what they cost."""

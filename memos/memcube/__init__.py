@@ -1,1 +1,1 @@
-"""Cubes: the ledger that is the truth, the projections that follow it, erasure, verification."""
+"""What a cube is and how it is stored: ledger, changes, erasure, indexing, dump and backup."""

@@ -1,1 +1,1 @@
-"""Turns what a program has (messages, strings, chat exports) into drafts of memory items."""
+"""Turns messages, documents and exports of chats into drafts of memories."""

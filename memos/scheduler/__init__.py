@@ -1,1 +1,1 @@
-"""What happens to memories after they are stored: indexes follow, corrections apply, erasures finish."""
+"""Background work: tasks, heat, tiers, consolidation and periodic jobs."""

@@ -1,1 +1,1 @@
-"""Finds memories: recall arms over the index, fusion, hydration from the ledger, context under a token budget."""
+"""Finds memories for a question: recall, fusion, ranking, reranking and explanation."""
