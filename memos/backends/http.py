@@ -140,10 +140,15 @@ class WebImages:
     """
 
     def __init__(
-        self, max_bytes: int, *, timeout_s: float = 20.0, resolver: Resolve = resolve,
-        allowed: Callable[[str], bool] = is_public, tls: ssl.SSLContext | None = None,
+        self,
+        max_bytes: int,
+        *,
+        timeout_s: float = 20.0,
+        resolver: Resolve = resolve,
+        allowed: Callable[[str], bool] = is_public,
+        tls: ssl.SSLContext | None = None,
         wanted: Wanted = IMAGE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._wanted = wanted
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
@@ -176,9 +181,10 @@ class WebImages:
             raise BackendUnavailable(f"The {noun}'s host {host:.80} has no address: check it, or try later.")
         if not all(self._allowed(address) for address in found):
             raise InvalidInput(
-                where, f"names {host[:80]!r}, which is a private address of this machine or its networks; only public "
-                f"addresses are fetched: give the {noun}'s bytes"
-            )  # fmt: skip
+                where,
+                f"names {host[:80]!r}, which is a private address of this machine or its networks; only public "
+                f"addresses are fetched: give the {noun}'s bytes",
+            )
         return found[0]
 
     def _get(self, where: str, target: SplitResult, address: str, until: float) -> FetchedImage | str:

@@ -46,9 +46,13 @@ def chat(  # noqa: PLR0913, PLR0917 - one parameter an option
         query = decode("standard input", sys.stdin.buffer.read())
     with opened(data_dir) as memos:
         ask = partial(
-            memos.chat.stream, cubes=cube or [DEFAULT_CUBE], actor=actor, system_prompt=system,
-            token_budget=token_budget, store=store,
-        )  # fmt: skip
+            memos.chat.stream,
+            cubes=cube or [DEFAULT_CUBE],
+            actor=actor,
+            system_prompt=system,
+            token_budget=token_budget,
+            store=store,
+        )
         if query is None:
             _talk(ask, conversation)
         else:

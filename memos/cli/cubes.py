@@ -62,9 +62,15 @@ def dump(  # noqa: PLR0913, PLR0917 - one parameter an option
     passphrase = _passphrase(twice=True) if seal else None
     with interruptible("there is no file yet"), opened(data_dir) as memos, progress_bar("rows", as_json) as on_progress:
         made = memos.transfer.dump(
-            cube, file, passphrase=passphrase, vectors=vectors, kv=kv, adapters=adapters, actor=actor,
+            cube,
+            file,
+            passphrase=passphrase,
+            vectors=vectors,
+            kv=kv,
+            adapters=adapters,
+            actor=actor,
             on_progress=on_progress,
-        )  # fmt: skip
+        )
     show(made, as_json, lambda: say(f"dumped {_told(made)} to {file}"))
 
 
@@ -106,9 +112,15 @@ def load(  # noqa: PLR0913, PLR0917 - one parameter an option
         progress_bar("rows", as_json) as on_progress,
     ):
         done = memos.transfer.load(
-            file, cube=as_, merge=merge, trust=trust, restore_erased=restore_erased, passphrase=passphrase,
-            actor=actor, on_progress=on_progress,
-        )  # fmt: skip
+            file,
+            cube=as_,
+            merge=merge,
+            trust=trust,
+            restore_erased=restore_erased,
+            passphrase=passphrase,
+            actor=actor,
+            on_progress=on_progress,
+        )
     show(done, as_json, lambda: _say_loaded(done))
 
 

@@ -246,11 +246,14 @@ def _model(purpose: str, model: ChatSettings) -> tuple[State, str]:
 
 def _extras(settings: Settings) -> Found:
     needed = {
-        "postgres": settings.ledger_url is not None, "qdrant": settings.qdrant.url is not None,
-        "neo4j": settings.neo4j.url is not None, "multilingual": settings.embed.model == "e5",
-        "tracing": settings.otlp_endpoint is not None, "sealing": settings.cube_passphrase is not None,
+        "postgres": settings.ledger_url is not None,
+        "qdrant": settings.qdrant.url is not None,
+        "neo4j": settings.neo4j.url is not None,
+        "multilingual": settings.embed.model == "e5",
+        "tracing": settings.otlp_endpoint is not None,
+        "sealing": settings.cube_passphrase is not None,
         "local": any(model is not None and model.local for model in map(settings.model_for, _PURPOSES)),
-    }  # fmt: skip
+    }
     for extra, modules in _EXTRAS.items():
         if all(_installed(name) for name in modules):
             yield State.GOOD, extra

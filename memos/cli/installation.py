@@ -118,9 +118,16 @@ def import_(
             )
         else:
             summary = import_export(
-                memos, file, cube=DEFAULT_CUBE if cube is None else cube, actor=actor, conversation=conversation,
-                format=Format(format_) if format_ else None, on_bad=bad, on_progress=on_progress, mode=mode,
-            )  # fmt: skip
+                memos,
+                file,
+                cube=DEFAULT_CUBE if cube is None else cube,
+                actor=actor,
+                conversation=conversation,
+                format=Format(format_) if format_ else None,
+                on_bad=bad,
+                on_progress=on_progress,
+                mode=mode,
+            )
 
     def human() -> None:
         counts = [f"{summary.added} added", f"{summary.known} known", f"{len(summary.bad)} bad"]

@@ -64,10 +64,14 @@ def read(
     with ExitStack() as stack:
         asker = askers_of(settings, stack) if mode == "fine" else None
         reading = Reading(
-            ZoneInfo(settings.time_zone) if time_zone is None else zone_of(time_zone), SystemClock().now(),
-            settings.limits, settings.mask_secrets, redact_pii, mode != "rough",
+            ZoneInfo(settings.time_zone) if time_zone is None else zone_of(time_zone),
+            SystemClock().now(),
+            settings.limits,
+            settings.mask_secrets,
+            redact_pii,
+            mode != "rough",
             (lambda: None) if asker is None else (lambda: asker.reader),
-        )  # fmt: skip
+        )
         if file == "-":
             given = read_input(sys.stdin.buffer, "standard input", reading, limit)
         else:

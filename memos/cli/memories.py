@@ -107,9 +107,14 @@ def add(
     message = {"role": role, "content": content, "name": name, "chat_time": chat_time, "trust": trust}
     with opened(data_dir) as memos:
         receipt = memos.add(
-            [message], cube=cube, actor=actor, conversation=conversation, tags=tag or [], idempotency_key=key,
+            [message],
+            cube=cube,
+            actor=actor,
+            conversation=conversation,
+            tags=tag or [],
+            idempotency_key=key,
             mode=mode,
-        )  # fmt: skip
+        )
     show(receipt, as_json, lambda: console.print(" ".join(receipt.item_ids), highlight=False))
     say_masked(() if as_json else receipt.masked)
 

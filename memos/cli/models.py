@@ -55,9 +55,14 @@ def stat(actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson =
         for each in found.tiers:
             rate = "" if each.bytes_per_s is None else f"{each.bytes_per_s / _MIB:,.0f}"
             table.add_row(
-                each.tier, str(each.blocks), f"{each.size_bytes / _MIB:,.1f}", f"{each.budget_bytes / _MIB:,.0f}",
-                str(each.hits), str(each.evictions), rate,
-            )  # fmt: skip
+                each.tier,
+                str(each.blocks),
+                f"{each.size_bytes / _MIB:,.1f}",
+                f"{each.budget_bytes / _MIB:,.0f}",
+                str(each.hits),
+                str(each.evictions),
+                rate,
+            )
         if found.tiers:
             console.print(table)
         say(
@@ -211,9 +216,12 @@ def retrain(
 
 @adapters_app.command("forget")
 def forget(
-    items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None,
+    items: Items,
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Remove what was learned of memories, for good; they themselves stay and are looked up."""
     with opened(data_dir) as memos:
         done = memos.adapters.forget(items, cube, actor=actor)
@@ -229,9 +237,12 @@ def forget(
 
 @adapters_app.command("learn-again")
 def learn_again(
-    items: Items, cube: CubeName = DEFAULT_CUBE, actor: Actor = LOCAL_OWNER, data_dir: DataDir = None,
+    items: Items,
+    cube: CubeName = DEFAULT_CUBE,
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Let memories be learned again that `forget` keeps from it."""
     with opened(data_dir) as memos:
         count = memos.adapters.learn_again(items, cube, actor=actor)
@@ -251,10 +262,15 @@ def ls(
         for each in found:
             measures = each.measures or {}
             table.add_row(
-                each.id, cell(each.shard), str(each.number), f"{each.state}, stale" if each.stale else each.state,
-                str(each.facts), _share(measures.get("recall")), _share(measures.get("abstention")),
+                each.id,
+                cell(each.shard),
+                str(each.number),
+                f"{each.state}, stale" if each.stale else each.state,
+                str(each.facts),
+                _share(measures.get("recall")),
+                _share(measures.get("abstention")),
                 "" if each.size_bytes is None else f"{each.size_bytes / _KIB:,.0f}",
-            )  # fmt: skip
+            )
         if found:
             console.print(table)
         say(f"{len(found)} adapters")
@@ -278,8 +294,10 @@ def diff(
     other: Annotated[
         str | None, typer.Argument(metavar="other", help="Id of another; default: the one before it")
     ] = None,
-    actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Show which memories an adapter saw and another one did not, or at another version."""
     with opened(data_dir) as memos:
         found = memos.adapters.diff(id_, other, actor=actor)
@@ -303,8 +321,10 @@ def diff(
 def export(
     id_: Id,
     folder: Annotated[Path, typer.Argument(help="New folder for the adapter's files")],
-    actor: Actor = LOCAL_OWNER, data_dir: DataDir = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    actor: Actor = LOCAL_OWNER,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
     """Write an adapter's files for peft, vLLM and others; they know what it learned."""
     with opened(data_dir) as memos:
         done = memos.adapters.export(id_, folder, actor=actor)

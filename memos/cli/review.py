@@ -134,9 +134,15 @@ def add_rule(  # noqa: PLR0913, PLR0917 - one parameter an option
     """Have memories archived, deleted or erased when they are old enough; applied every hour."""
     with opened(data_dir) as memos:
         rule = memos.retention.add(
-            action=action, cube=cube, actor=actor, types=type_ or [], tags=tag or [], statuses=status or [],
-            age_days=age_days, yes=yes,
-        )  # fmt: skip
+            action=action,
+            cube=cube,
+            actor=actor,
+            types=type_ or [],
+            tags=tag or [],
+            statuses=status or [],
+            age_days=age_days,
+            yes=yes,
+        )
     show(rule, as_json, lambda: say(_told(rule)))
 
 

@@ -95,10 +95,18 @@ def _failures(counts: Mapping[TaskState, int]) -> str:
 
 def _tell(task: Task) -> None:
     about = {
-        "id": task.id, "kind": task.kind, "cube": task.cube or "(all)", "state": task.state,
-        "attempts": task.attempts, "progress": f"{task.progress:.0%}", "due": f"{task.not_before:%F %T}",
-        "tokens": task.tokens, "seconds": f"{task.seconds:.1f}", "note": task.note, "error": task.error,
-    }  # fmt: skip
+        "id": task.id,
+        "kind": task.kind,
+        "cube": task.cube or "(all)",
+        "state": task.state,
+        "attempts": task.attempts,
+        "progress": f"{task.progress:.0%}",
+        "due": f"{task.not_before:%F %T}",
+        "tokens": task.tokens,
+        "seconds": f"{task.seconds:.1f}",
+        "note": task.note,
+        "error": task.error,
+    }
     for name, value in about.items():
         if value is not None:
             say(f"{name:9} {value}")

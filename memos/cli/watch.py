@@ -111,15 +111,28 @@ def _drawn(now: Overview) -> str:
 
 def _cubes_table(now: Overview) -> Table:
     numbers = (
-        "messages", "short pages", "open segments", "archived", "long items", "waiting", "running", "adds/s",
-        "moves/min", "tokens today",
-    )  # fmt: skip
+        "messages",
+        "short pages",
+        "open segments",
+        "archived",
+        "long items",
+        "waiting",
+        "running",
+        "adds/s",
+        "moves/min",
+        "tokens today",
+    )
     table = _table(("cube",), numbers)
     for cube in now.cubes:
         counted = (
-            cube.messages, cube.short_pages, cube.open_segments, cube.archived_segments, cube.long_items, cube.waiting,
+            cube.messages,
+            cube.short_pages,
+            cube.open_segments,
+            cube.archived_segments,
+            cube.long_items,
+            cube.waiting,
             cube.running,
-        )  # fmt: skip
+        )
         rates = (f"{cube.adds_per_s:.1f}", f"{cube.moves_per_min:.1f}", f"{cube.tokens_today:,}")
         table.add_row(_cell(cube.cube), *(f"{number:,}" for number in counted), *rates)
     return table

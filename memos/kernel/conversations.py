@@ -79,9 +79,15 @@ def _exchange(page: Page, told: Mapping[str, tuple[Source, ...]]) -> Exchange:
     said = {role: _said(page.messages, role) for role in (Role.USER, Role.ASSISTANT)}
     untrusted = any(is_untrusted(told.get(message.id, ())) for message in page.messages)
     return Exchange(
-        first.cube, first.conversation, first.said_at, said[Role.USER], said[Role.ASSISTANT], first.info,
-        tuple(message.id for message in page.messages), Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
-    )  # fmt: skip
+        first.cube,
+        first.conversation,
+        first.said_at,
+        said[Role.USER],
+        said[Role.ASSISTANT],
+        first.info,
+        tuple(message.id for message in page.messages),
+        Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
+    )
 
 
 def _said(messages: Sequence[Item], role: Role) -> str:

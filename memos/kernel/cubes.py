@@ -44,9 +44,15 @@ class Cubes:
         self._finish_erasure = finish_erasure
 
     def create(
-        self, cube: str, *, actor: str = LOCAL_OWNER, description: str = "", time_zone: str | None = None,
-        redact_pii: bool = False, kind: CubeKind = CubeKind.MEMORY,
-    ) -> Cube:  # fmt: skip
+        self,
+        cube: str,
+        *,
+        actor: str = LOCAL_OWNER,
+        description: str = "",
+        time_zone: str | None = None,
+        redact_pii: bool = False,
+        kind: CubeKind = CubeKind.MEMORY,
+    ) -> Cube:
         """Make an empty cube owned by the actor; with `redact_pii` personal data in what is added is masked.
 
         Raises: InvalidInput, Conflict when the id is taken, PermissionDenied (the actor is nobody here).
@@ -60,9 +66,15 @@ class Cubes:
         masking = context.scopes.masking(Scope(actor, (cube,), redact_pii=redact_pii))
         description = masking.text("description", check_text("description", description, 10_000))
         made = Cube(
-            cube, actor, description, zone.key, context.scopes.fingerprint, context.clock.now(),
-            kind=member_of("kind", kind, CubeKind), redact_pii=redact_pii,
-        )  # fmt: skip
+            cube,
+            actor,
+            description,
+            zone.key,
+            context.scopes.fingerprint,
+            context.clock.now(),
+            kind=member_of("kind", kind, CubeKind),
+            redact_pii=redact_pii,
+        )
         with context.access.changing(), context.write() as connection:
             cube_rows.create(connection, made)
             cube_rows.record_event(connection, cube, made.created_at, actor, "create", None, {})

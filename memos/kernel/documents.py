@@ -70,9 +70,10 @@ class Documents:
         """
         if self._web is None:
             raise InvalidInput(
-                where, "is a web address, and this installation fetches no files: give the file's bytes as base64, or "
-                "set MEMOS_SERVER__FETCH_FILES"
-            )  # fmt: skip
+                where,
+                "is a web address, and this installation fetches no files: give the file's bytes as base64, or "
+                "set MEMOS_SERVER__FETCH_FILES",
+            )
         got = self._web.fetch(where, url)
         return _name(got.name or "file"), got.data
 
@@ -89,9 +90,18 @@ class Documents:
         info = {"masked": dict(masking.kinds)} if masking.masked else {}
         with self._context.change(scope) as change:
             new = StoredFile(
-                new_id(), change.cube, FileKind.DOCUMENT, name, "application/octet-stream", len(data),
-                digest, FileState.PROCESSING, scope.actor, change.now, info=info,
-            )  # fmt: skip
+                new_id(),
+                change.cube,
+                FileKind.DOCUMENT,
+                name,
+                "application/octet-stream",
+                len(data),
+                digest,
+                FileState.PROCESSING,
+                scope.actor,
+                change.now,
+                info=info,
+            )
             kept = rows.take_in(change, new, data)
             if kept.id == new.id:
                 masking.record(change)

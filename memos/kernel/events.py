@@ -42,9 +42,14 @@ class Events:
         self._context = context
 
     def list(
-        self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER, after: int = 0, kinds: Sequence[str] = (),
+        self,
+        cube: str = DEFAULT_CUBE,
+        *,
+        actor: str = LOCAL_OWNER,
+        after: int = 0,
+        kinds: Sequence[str] = (),
         limit: int = 100,
-    ) -> Events_:  # fmt: skip
+    ) -> Events_:
         """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
         wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))

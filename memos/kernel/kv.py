@@ -88,12 +88,16 @@ class KvService:
         there = {} if part is None else {item.id: number for number, item in part.shown}
         entries = tuple(
             PrefixEntry(
-                f"m{row.ordinal}", row.item, row.version, state.memory, row.added_at,
+                f"m{row.ordinal}",
+                row.item,
+                row.version,
+                state.memory,
+                row.added_at,
                 row.item not in there or state.version != row.version,
             )
             for row in rows
             if (state := states.get(row.item)) is not None and prefix_text.may_stand(state)
-        )  # fmt: skip
+        )
         kept: dict[str, int] = {}
         for _, tiers, _ in self.activations.blocks(cube):
             if tiers:

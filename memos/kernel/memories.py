@@ -255,9 +255,13 @@ class Memories:
         return replace(receipt, indexed=self._context.wait_indexed(), masked=masking.masked)
 
     def delete(
-        self, item_ids: str | Sequence[str], *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        self,
+        item_ids: str | Sequence[str],
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
         reason: str = "deleted",
-    ) -> tuple[str, ...]:  # fmt: skip
+    ) -> tuple[str, ...]:
         """Take items out of sight; `rollback` brings them back. All or none. Raises: NotFound, InvalidInput."""
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, embeds=False, right=Right.WRITE)
@@ -270,9 +274,14 @@ class Memories:
         return tuple(state.id for state in deleted)
 
     def rollback(
-        self, item: str, to_version: int, *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        self,
+        item: str,
+        to_version: int,
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
-    ) -> Item:  # fmt: skip
+    ) -> Item:
         """Write a new version equal to an old one. Raises: NotFound, Conflict."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         to_version = version_of("to_version", to_version)
@@ -345,9 +354,14 @@ class Memories:
 
     @retry_read
     def page(
-        self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, filter: Mapping[str, Json] | None = None,
-        limit: int = 100, offset: int = 0,
-    ) -> Page:  # fmt: skip
+        self,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
+        filter: Mapping[str, Json] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Page:
         """Return items as `list` does, the newest first, with sources, and how many there are. Raises: NotFound."""
         return page(
             self._context.ledger, self._context.scopes.check([cube], actor, embeds=False), filter, limit, offset

@@ -118,9 +118,14 @@ class OpenedInstallation:
 
 
 def open_installation(
-    home: Path, settings: Settings, embedder: Embedder | None, clock: Clock, chat_model: ChatModel | None = None,
-    vision_model: ChatModel | None = None, reranker: Reranker | None = None,
-) -> OpenedInstallation:  # fmt: skip
+    home: Path,
+    settings: Settings,
+    embedder: Embedder | None,
+    clock: Clock,
+    chat_model: ChatModel | None = None,
+    vision_model: ChatModel | None = None,
+    reranker: Reranker | None = None,
+) -> OpenedInstallation:
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     # What is mostly waiting for a process or a file to be read is begun at once.
     with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
@@ -426,9 +431,10 @@ def _open_reranker(settings: Settings, askers: Askers, stack: ExitStack) -> Rera
         case RerankSettings(model=model) if model == JUDGE:
             if not askers.has("judge"):
                 raise InvalidInput(
-                    "MEMOS_RERANK__MODEL", "is `judge` and there is no such model: set MEMOS_CHAT_MODEL__BASE_URL and "
-                    "MEMOS_CHAT_MODEL__MODEL, or MEMOS_JUDGE_MODEL__*"
-                )  # fmt: skip
+                    "MEMOS_RERANK__MODEL",
+                    "is `judge` and there is no such model: set MEMOS_CHAT_MODEL__BASE_URL and "
+                    "MEMOS_CHAT_MODEL__MODEL, or MEMOS_JUDGE_MODEL__*",
+                )
             return ChatReranker(lambda: askers.judge)
         case _:
             return _onnx_reranker(settings)
@@ -473,9 +479,12 @@ def _open_served(home: Path, settings: Settings) -> VllmAdapters | None:
 
 
 def _open_model(
-    settings: Settings, activations: Activations, served: VllmAdapters | None, lending: AdapterLending,
+    settings: Settings,
+    activations: Activations,
+    served: VllmAdapters | None,
+    lending: AdapterLending,
     model: ChatSettings,
-) -> ChatModel:  # fmt: skip
+) -> ChatModel:
     if model.local is not None:
         return activations.model(model)
     base = settings.learning_model

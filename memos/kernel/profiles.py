@@ -133,9 +133,14 @@ class Profiles:
         return told
 
     def edit(
-        self, cube: str, subject: str, values: Mapping[str, str], remove: Sequence[str] = (), *,
+        self,
+        cube: str,
+        subject: str,
+        values: Mapping[str, str],
+        remove: Sequence[str] = (),
+        *,
         actor: str = LOCAL_OWNER,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Give traits as `set_static` does, and take others out of the profile; all of it or nothing.
 
         Raises: InvalidInput (no such dimension, a value it cannot have), NotFound (cube, a trait to take out).
@@ -222,9 +227,11 @@ class Profiles:
     def _give(self, change: Change, scope: Scope, dimension: Dimension, value: str, subject: str) -> Item:
         zone = ZoneInfo(scope.time_zone)
         fact = trait(
-            subject, dimension, value,
+            subject,
+            dimension,
+            value,
             Fact(ItemType.PROFILE, "", (), subject, READER, change.now, valid_from=change.now, tags=(STATIC,)),
-        )  # fmt: skip
+        )
         current = traits.given(change, fact)
         if current is not None:
             return current

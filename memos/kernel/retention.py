@@ -58,10 +58,16 @@ class Retention:
         # As they stand on the items, which have them masked.
         tagged = tags_of(self._context.scopes.masking(scope).any("tags", tags))
         rule = RetentionRule(
-            new_id(), scope.cubes[0], member_of("action", action, RetentionAction),
-            members_of("types", types, ItemType), tuple(sorted(tagged)),
-            members_of("statuses", statuses, Status), _age(age_days), scope.actor, self._context.clock.now(),
-        )  # fmt: skip
+            new_id(),
+            scope.cubes[0],
+            member_of("action", action, RetentionAction),
+            members_of("types", types, ItemType),
+            tuple(sorted(tagged)),
+            members_of("statuses", statuses, Status),
+            _age(age_days),
+            scope.actor,
+            self._context.clock.now(),
+        )
         _check(rule, yes=yes)
         with self._context.change(scope) as change:
             known = rows.of_cube(change.connection, rule.cube)

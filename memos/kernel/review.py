@@ -53,9 +53,14 @@ class Review:
         return self._settled(item, scope)
 
     def edit(
-        self, item: str, text: str, *, cube: str | None = None, actor: str = LOCAL_OWNER,
+        self,
+        item: str,
+        text: str,
+        *,
+        cube: str | None = None,
+        actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
-    ) -> Item:  # fmt: skip
+    ) -> Item:
         """Let an item be found with another text. Raises: InvalidInput, NotFound, Conflict as `approve` does."""
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)

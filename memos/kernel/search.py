@@ -250,9 +250,14 @@ class SearchService:
 
         def searching(most: int, of_kind: Mapping[str, Json]) -> SearchResult:
             return self(
-                query, cubes=cubes, actor=actor, top_k=most, filter=of_kind, reference_time=reference_time,
+                query,
+                cubes=cubes,
+                actor=actor,
+                top_k=most,
+                filter=of_kind,
+                reference_time=reference_time,
                 rerank=rerank,
-            )  # fmt: skip
+            )
 
         return recall(searching, wanted, filter, relevance)
 

@@ -123,9 +123,14 @@ def take_overview(ledger: Ledger, scheduler: Scheduler, asked: Asked) -> Overvie
     if asked.cubes is not None:
         cubes = [replace(cube, hottest=_hottest(scheduler, cube.cube)) for cube in cubes]
     return Overview(
-        asked.now, asked.seconds, tuple(cubes), len(heads) - len(shown), _by_kind(waiting, running, ended),
-        tuple(running[:_LONGEST_RUNNING]), sum(tokens.values()),
-    )  # fmt: skip
+        asked.now,
+        asked.seconds,
+        tuple(cubes),
+        len(heads) - len(shown),
+        _by_kind(waiting, running, ended),
+        tuple(running[:_LONGEST_RUNNING]),
+        sum(tokens.values()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +286,17 @@ class Statistics:
             found = counts.whole(connection)
             self._count_events(connection)
             return InstallationTotals(
-                now, found.cubes, found.messages, _tiers(found), _tasks_by_state(connection, now), _outbox(found),
-                dict(self._events), sum(usage.tokens_today(connection, None, now).values()), self._context.quotas.spent,
+                now,
+                found.cubes,
+                found.messages,
+                _tiers(found),
+                _tasks_by_state(connection, now),
+                _outbox(found),
+                dict(self._events),
+                sum(usage.tokens_today(connection, None, now).values()),
+                self._context.quotas.spent,
                 {"embeddings": self._embedding_cache_counts(), "answers": self._askers.remembered},
-            )  # fmt: skip
+            )
 
     def _count_events(self, connection: sa.Connection) -> None:
         heads = counts.heads(connection, None)
@@ -309,9 +321,11 @@ def _tasks_by_state(connection: sa.Connection, now: datetime) -> dict[tuple[str,
 
 def _tiers(found: Whole) -> dict[str, int]:
     return {
-        "short": found.short_pages, "mid": found.segments.get(OPEN, 0), "long": found.items - found.messages,
+        "short": found.short_pages,
+        "mid": found.segments.get(OPEN, 0),
+        "long": found.items - found.messages,
         "archive": found.segments.get(ARCHIVED, 0),
-    }  # fmt: skip
+    }
 
 
 def _outbox(found: Whole) -> dict[tuple[str, str], int]:

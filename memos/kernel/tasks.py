@@ -106,9 +106,13 @@ class Tasks:
                 return
 
     def wait(
-        self, task: str | None = None, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER,
+        self,
+        task: str | None = None,
+        *,
+        cubes: Sequence[str] | None = None,
+        actor: str = LOCAL_OWNER,
         timeout_s: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Return when a task has ended, or without one when none runs or begins within an hour.
 
         What is put off for longer, until there is a budget again or to another night, nobody waits for but by its id.

@@ -225,9 +225,13 @@ class Tiers:
         self._scheduler.runner.wake()
 
     def used(
-        self, item_ids: str | Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
+        self,
+        item_ids: str | Sequence[str],
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
         confirmed: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Say that an answer was made from these items, or, `confirmed`, that a person called them right: they get hot.
 
         Counted in memory and written within seconds; unknown ids count nothing. Raises: NotFound (cube), InvalidInput.
@@ -238,9 +242,13 @@ class Tiers:
 
     @retry_read
     def working_memory(
-        self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER,
+        self,
+        conversation: str | None = None,
+        *,
+        cube: str = DEFAULT_CUBE,
+        actor: str = LOCAL_OWNER,
         max_tokens: int = 1_000,
-    ) -> WorkingMemory:  # fmt: skip
+    ) -> WorkingMemory:
         """Return the small set a prompt begins with: pinned, instructions, preferences, topic, hottest related facts.
 
         Raises: NotFound, InvalidInput.

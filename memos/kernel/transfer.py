@@ -81,9 +81,17 @@ class Transfer:
         self._adapters = adapters
 
     def dump(  # noqa: PLR0913 - each decides something of its own
-        self, cube: str, file: str | Path, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
-        adapters: bool = False, actor: str = LOCAL_OWNER, on_progress: Progress | None = None,
-    ) -> DumpInfo:  # fmt: skip
+        self,
+        cube: str,
+        file: str | Path,
+        *,
+        passphrase: str | None = None,
+        vectors: bool = True,
+        kv: bool = False,
+        adapters: bool = False,
+        actor: str = LOCAL_OWNER,
+        on_progress: Progress | None = None,
+    ) -> DumpInfo:
         """Write a cube as it is at this moment into a new file; it appears whole or not at all. Owners of it may.
 
         The file holds everything, also what was replaced or deleted; with a passphrase it is sealed. With `kv` it has
@@ -105,10 +113,17 @@ class Transfer:
             return self._info(reader.manifest, size, sealed, dump_check.unknown(reader))
 
     def load(  # noqa: PLR0913 - each decides something of its own
-        self, file: Given, *, cube: str | None = None, merge: bool = False, trust: bool = False,
-        restore_erased: bool = False, passphrase: str | None = None, actor: str = LOCAL_OWNER,
+        self,
+        file: Given,
+        *,
+        cube: str | None = None,
+        merge: bool = False,
+        trust: bool = False,
+        restore_erased: bool = False,
+        passphrase: str | None = None,
+        actor: str = LOCAL_OWNER,
         on_progress: Progress | None = None,
-    ) -> Loaded:  # fmt: skip
+    ) -> Loaded:
         """Load a dump as a new cube of the actor's, under its own id or `cube`; with `merge` into one that is there.
 
         All of it is loaded or nothing. What it says counts as untrusted unless `trust`; what was erased here stays
@@ -200,9 +215,16 @@ class Transfer:
         return Bounds(now, self._context.settings.limits.message_bytes, manifest.embedder.dimension)
 
     def _write(
-        self, cube: str, out: IO[bytes], passphrase: str | None, on_progress: Progress | None = None, *,
-        vectors: bool, kv: bool, adapters: bool,
-    ) -> DumpInfo:  # fmt: skip
+        self,
+        cube: str,
+        out: IO[bytes],
+        passphrase: str | None,
+        on_progress: Progress | None = None,
+        *,
+        vectors: bool,
+        kv: bool,
+        adapters: bool,
+    ) -> DumpInfo:
         vectors, kv, adapters = switch("vectors", vectors), switch("kv", kv), switch("adapters", adapters)
         secret = None if passphrase is None else check_passphrase(passphrase)
         installation = self._installation
@@ -252,20 +274,35 @@ class Transfer:
     def _info(self, manifest: DumpManifest, size: int, sealed: bool, left_out: tuple[str, ...]) -> DumpInfo:
         points = manifest.parts.get(POINTS)
         return DumpInfo(
-            manifest.cube.id, manifest.cube.description, manifest.created_at, manifest.program, manifest.embedder.name,
-            manifest.embedder == self._context.scopes.fingerprint, 0 if points is None else points.rows or 0, sealed,
-            size, manifest.counts, left_out, sum(map(dump_kv.is_block, manifest.parts)),
+            manifest.cube.id,
+            manifest.cube.description,
+            manifest.created_at,
+            manifest.program,
+            manifest.embedder.name,
+            manifest.embedder == self._context.scopes.fingerprint,
+            0 if points is None else points.rows or 0,
+            sealed,
+            size,
+            manifest.counts,
+            left_out,
+            sum(map(dump_kv.is_block, manifest.parts)),
             dump_adapters.count(manifest.parts),
-        )  # fmt: skip
+        )
 
     def _scratch(self) -> Path | None:
         return self._installation.home if self._installation.home.is_dir() else None
 
 
 def open_dump(
-    transfer: Transfer, cube: str, *, passphrase: str | None = None, vectors: bool = True, kv: bool = False,
-    adapters: bool = False, actor: str = LOCAL_OWNER,
-) -> IO[bytes]:  # fmt: skip
+    transfer: Transfer,
+    cube: str,
+    *,
+    passphrase: str | None = None,
+    vectors: bool = True,
+    kv: bool = False,
+    adapters: bool = False,
+    actor: str = LOCAL_OWNER,
+) -> IO[bytes]:
     """Return a dump as an open file without a name, at its beginning; close it. Raises: as `Transfer.dump`."""
     transfer._check_dump(cube, actor)
     out = scratch_file(transfer)

@@ -124,21 +124,47 @@ def _store(change: Change, file: StoredFile, parts: Sequence[Part]) -> list[Item
     for ordinal, (state, part) in enumerate(zip(states, parts, strict=True)):
         message = new_id()
         rows[t.messages].append(
-            {"id": message, "cube_id": change.cube, "role": state.role, "name": state.speaker, "text": part.text,
-             "chat_time": file.created_at, "created_at": change.now, "trust": Trust.UNTRUSTED}
-        )  # fmt: skip
+            {
+                "id": message,
+                "cube_id": change.cube,
+                "role": state.role,
+                "name": state.speaker,
+                "text": part.text,
+                "chat_time": file.created_at,
+                "created_at": change.now,
+                "trust": Trust.UNTRUSTED,
+            }
+        )
         rows[t.items].append(
-            {"id": state.id, "cube_id": change.cube, "version": 1, "version_id": state.version_id, "revision": 1,
-             "created_at": change.now}
-        )  # fmt: skip
+            {
+                "id": state.id,
+                "cube_id": change.cube,
+                "version": 1,
+                "version_id": state.version_id,
+                "revision": 1,
+                "created_at": change.now,
+            }
+        )
         rows[t.sources].append(
-            {"item_id": state.id, "ordinal": 0, "message_id": message, "start": 0, "end": len(part.text),
-             "reader": READER}
-        )  # fmt: skip
+            {
+                "item_id": state.id,
+                "ordinal": 0,
+                "message_id": message,
+                "start": 0,
+                "end": len(part.text),
+                "reader": READER,
+            }
+        )
         rows[t.file_items].append(
-            {"item_id": state.id, "file_id": file.id, "ordinal": ordinal, "start": part.start, "end": part.end,
-             "page": part.page}
-        )  # fmt: skip
+            {
+                "item_id": state.id,
+                "file_id": file.id,
+                "ordinal": ordinal,
+                "start": part.start,
+                "end": part.end,
+                "page": part.page,
+            }
+        )
     for table, entries in rows.items():
         for start in range(0, len(entries), _ROWS_AT_ONCE):
             connection.execute(sa.insert(table), entries[start : start + _ROWS_AT_ONCE])
@@ -150,12 +176,33 @@ def _store(change: Change, file: StoredFile, parts: Sequence[Part]) -> list[Item
 def _state(change: Change, file: StoredFile, part: Part) -> Item:
     place = {"start": part.start, "end": part.end, **({} if part.page is None else {"page": part.page})}
     return Item(
-        id=new_id(), cube=change.cube, version=1, version_id=new_id(), memory=part.text, type=ItemType.DOCUMENT,
-        tier=Tier.LONG, status=Status.ACTIVE, speaker=file.name, role=Role.TOOL, key=None, value=None, tags=(),
-        info={"file": file.id, "name": file.name, **place, **part.info}, confidence=1.0, entities=part.entities,
-        keywords=part.keywords, conversation=None, position=None, page=None, session=None, said_at=None,
-        valid_from=None, valid_to=None, created_at=change.now, updated_at=change.now,
-    )  # fmt: skip
+        id=new_id(),
+        cube=change.cube,
+        version=1,
+        version_id=new_id(),
+        memory=part.text,
+        type=ItemType.DOCUMENT,
+        tier=Tier.LONG,
+        status=Status.ACTIVE,
+        speaker=file.name,
+        role=Role.TOOL,
+        key=None,
+        value=None,
+        tags=(),
+        info={"file": file.id, "name": file.name, **place, **part.info},
+        confidence=1.0,
+        entities=part.entities,
+        keywords=part.keywords,
+        conversation=None,
+        position=None,
+        page=None,
+        session=None,
+        said_at=None,
+        valid_from=None,
+        valid_to=None,
+        created_at=change.now,
+        updated_at=change.now,
+    )
 
 
 def _retire(change: Change, file: StoredFile, status: Status, reason: str, follower: Mapping[str, str]) -> list[str]:
@@ -175,9 +222,13 @@ def _retire(change: Change, file: StoredFile, status: Status, reason: str, follo
         raise Conflict(f"File {file.id} changed meanwhile; try again.")
     items.insert_versions(connection, after, change.actor, reason)
     if after:
-        new = sa.update(t.items).where(t.items.c.id == sa.bindparam("item")).values(
-            version=sa.bindparam("its_version"), version_id=sa.bindparam("its_id"), revision=t.items.c.revision + 1
-        )  # fmt: skip
+        new = (
+            sa.update(t.items)
+            .where(t.items.c.id == sa.bindparam("item"))
+            .values(
+                version=sa.bindparam("its_version"), version_id=sa.bindparam("its_id"), revision=t.items.c.revision + 1
+            )
+        )
         rows = [{"item": state.id, "its_version": state.version, "its_id": state.version_id} for state in after]
         connection.execute(new, rows)
     changed = [state.id for state in after]

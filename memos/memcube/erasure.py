@@ -61,9 +61,14 @@ def erase(
         removed["cubes"] = 1
     receipt_id = new_id()
     receipt = EraseReceipt(
-        receipt_id, change.cube, "purging", tuple(sorted({*doomed, *whole})), tuple(covered), dict(removed),
+        receipt_id,
+        change.cube,
+        "purging",
+        tuple(sorted({*doomed, *whole})),
+        tuple(covered),
+        dict(removed),
         dict(_PURGING),
-    )  # fmt: skip
+    )
     _bury(change, receipt, saw)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
@@ -166,9 +171,22 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
     queues.lock(connection, cube)
     files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
-        t.pages, t.segments, t.events, t.requests, t.request_items, t.conversations, t.tasks, t.queues, t.usage,
-        t.extraction_items, t.extractions, t.retention_rules, t.grants, t.repeats, t.prefix_entries,
-    )  # fmt: skip
+        t.pages,
+        t.segments,
+        t.events,
+        t.requests,
+        t.request_items,
+        t.conversations,
+        t.tasks,
+        t.queues,
+        t.usage,
+        t.extraction_items,
+        t.extractions,
+        t.retention_rules,
+        t.grants,
+        t.repeats,
+        t.prefix_entries,
+    )
     for table in of_cube:
         connection.execute(sa.delete(table).where(table.c.cube_id == cube))
     templates.remove(connection, cube)

@@ -69,9 +69,14 @@ def store(
         superseded_by=superseded_by,
     )
     row = {
-        "id": state.id, "cube_id": change.cube, "said_at": state.said_at, "version": 1,
-        "version_id": state.version_id, "revision": 1, "created_at": change.now,
-    }  # fmt: skip
+        "id": state.id,
+        "cube_id": change.cube,
+        "said_at": state.said_at,
+        "version": 1,
+        "version_id": state.version_id,
+        "revision": 1,
+        "created_at": change.now,
+    }
     change.connection.execute(sa.insert(t.items), [row])
     items.insert_versions(change.connection, [state], change.actor, f"read by {fact.reader}")
     add_sources(change, state.id, fact)
@@ -96,9 +101,16 @@ def add_sources(change: Change, item_id: str, fact: Fact) -> int:
             have.add((message_id, start, end))
             ordinal += 1
             rows.append(
-                {"item_id": item_id, "ordinal": ordinal, "message_id": message_id, "start": start, "end": end,
-                 "reader": fact.reader, "extraction_id": fact.extraction}
-            )  # fmt: skip
+                {
+                    "item_id": item_id,
+                    "ordinal": ordinal,
+                    "message_id": message_id,
+                    "start": start,
+                    "end": end,
+                    "reader": fact.reader,
+                    "extraction_id": fact.extraction,
+                }
+            )
     if rows:
         connection.execute(sa.insert(t.sources), rows)
     origins = [(item_id, LinkKind.DERIVED_FROM, origin) for origin in dict.fromkeys(span.item for span in fact.spans)]
@@ -184,8 +196,10 @@ def said_again(change: Change, item: Item, after: datetime) -> Fact | None:
     """
     rows = _sources_between(change.connection, item, after)
     origins = items.origins_of(change.connection, [item.id]).get(item.id, set())
-    held = {sources[0].message_id: (origin, sources[0]) for origin, sources in
-            items.sources_of(change.connection, origins).items()}  # fmt: skip
+    held = {
+        sources[0].message_id: (origin, sources[0])
+        for origin, sources in items.sources_of(change.connection, origins).items()
+    }
     told = [(row, *held[row.message_id]) for row in rows if row.message_id in held]
     if not told:
         return None

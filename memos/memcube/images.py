@@ -66,9 +66,19 @@ def describe_task(file_id: str) -> NewTask:
 
 def _file(change: Change, item: str, picture: Picture) -> StoredFile:
     return StoredFile(
-        picture.file, change.cube, FileKind.IMAGE, picture.name, picture.media_type, len(picture.data), picture.sha256,
-        FileState.PROCESSING, change.actor, change.now, info=picture.info, item=item,
-    )  # fmt: skip
+        picture.file,
+        change.cube,
+        FileKind.IMAGE,
+        picture.name,
+        picture.media_type,
+        len(picture.data),
+        picture.sha256,
+        FileState.PROCESSING,
+        change.actor,
+        change.now,
+        info=picture.info,
+        item=item,
+    )
 
 
 def find(connection: sa.Connection, cube: str, file_id: str) -> StoredFile | None:
@@ -98,16 +108,27 @@ def described(change: Change, file: StoredFile, fact: Fact) -> Item:
     """
     state = facts.store(change, fact)
     message = {
-        "id": new_id(), "cube_id": change.cube, "role": Role.TOOL, "name": IMAGE_TAG, "text": fact.memory,
-        "chat_time": fact.said_at, "created_at": change.now, "trust": Trust.UNTRUSTED,
-    }  # fmt: skip
+        "id": new_id(),
+        "cube_id": change.cube,
+        "role": Role.TOOL,
+        "name": IMAGE_TAG,
+        "text": fact.memory,
+        "chat_time": fact.said_at,
+        "created_at": change.now,
+        "trust": Trust.UNTRUSTED,
+    }
     change.connection.execute(sa.insert(t.messages), [message])
     mine = t.sources.c.item_id == state.id
     change.connection.execute(sa.update(t.sources).where(mine).values(ordinal=t.sources.c.ordinal + 1))
     source = {
-        "item_id": state.id, "ordinal": 0, "message_id": message["id"], "start": 0, "end": len(fact.memory),
-        "reader": fact.reader, "extraction_id": fact.extraction,
-    }  # fmt: skip
+        "item_id": state.id,
+        "ordinal": 0,
+        "message_id": message["id"],
+        "start": 0,
+        "end": len(fact.memory),
+        "reader": fact.reader,
+        "extraction_id": fact.extraction,
+    }
     change.connection.execute(sa.insert(t.sources), [source])
     if fact.extraction is not None:
         # An erasure of the description alone takes the model's own words with it.

@@ -57,9 +57,15 @@ def append(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> N
     """Add entries."""
     if rows:
         values = [
-            {"cube_id": cube, "ordinal": row.ordinal, "item_id": row.item, "version": row.version,
-             "added_at": row.added_at} for row in rows
-        ]  # fmt: skip
+            {
+                "cube_id": cube,
+                "ordinal": row.ordinal,
+                "item_id": row.item,
+                "version": row.version,
+                "added_at": row.added_at,
+            }
+            for row in rows
+        ]
         connection.execute(sa.insert(t), values)
 
 

@@ -58,16 +58,42 @@ def define(change: Change, name: str, memory: str, message: Message, info: Mappi
 
 def _store(change: Change, key: str, memory: str, message: Message, info: Mapping[str, Json]) -> str:
     state = Item(
-        id=new_id(), cube=change.cube, version=1, version_id=new_id(), memory=memory, type=ItemType.TOOL_SCHEMA,
-        tier=Tier.LONG, status=Status.ACTIVE, speaker=_SPEAKER, role=Role.TOOL, key=key, value=None, tags=(),
-        info=info, confidence=1.0, entities=entities(memory), keywords=keywords(memory), conversation=None,
-        position=None, page=None, session=None, said_at=message.chat_time, valid_from=message.chat_time,
-        valid_to=None, created_at=change.now, updated_at=change.now,
-    )  # fmt: skip
+        id=new_id(),
+        cube=change.cube,
+        version=1,
+        version_id=new_id(),
+        memory=memory,
+        type=ItemType.TOOL_SCHEMA,
+        tier=Tier.LONG,
+        status=Status.ACTIVE,
+        speaker=_SPEAKER,
+        role=Role.TOOL,
+        key=key,
+        value=None,
+        tags=(),
+        info=info,
+        confidence=1.0,
+        entities=entities(memory),
+        keywords=keywords(memory),
+        conversation=None,
+        position=None,
+        page=None,
+        session=None,
+        said_at=message.chat_time,
+        valid_from=message.chat_time,
+        valid_to=None,
+        created_at=change.now,
+        updated_at=change.now,
+    )
     row = {
-        "id": state.id, "cube_id": change.cube, "said_at": state.said_at, "version": 1,
-        "version_id": state.version_id, "revision": 1, "created_at": change.now,
-    }  # fmt: skip
+        "id": state.id,
+        "cube_id": change.cube,
+        "said_at": state.said_at,
+        "version": 1,
+        "version_id": state.version_id,
+        "revision": 1,
+        "created_at": change.now,
+    }
     change.connection.execute(sa.insert(t.items), [row])
     items.insert_versions(change.connection, [state], change.actor, "defined")
     _add_source(change, state.id, message, 0)
@@ -78,15 +104,29 @@ def _store(change: Change, key: str, memory: str, message: Message, info: Mappin
 
 def _add_source(change: Change, item_id: str, message: Message, ordinal: int) -> None:
     row = {
-        "id": new_id(), "cube_id": change.cube, "conversation_id": None, "external_id": None, "role": message.role,
-        "name": _SPEAKER, "text": message.text, "content": None, "tool_calls": None, "tool_call_id": None,
-        "chat_time": message.chat_time, "created_at": change.now, "trust": message.trust,
-    }  # fmt: skip
+        "id": new_id(),
+        "cube_id": change.cube,
+        "conversation_id": None,
+        "external_id": None,
+        "role": message.role,
+        "name": _SPEAKER,
+        "text": message.text,
+        "content": None,
+        "tool_calls": None,
+        "tool_call_id": None,
+        "chat_time": message.chat_time,
+        "created_at": change.now,
+        "trust": message.trust,
+    }
     change.connection.execute(sa.insert(t.messages), [row])
     source = {
-        "item_id": item_id, "ordinal": ordinal, "message_id": row["id"], "start": 0, "end": len(message.text),
+        "item_id": item_id,
+        "ordinal": ordinal,
+        "message_id": row["id"],
+        "start": 0,
+        "end": len(message.text),
         "reader": SCHEMA_READER,
-    }  # fmt: skip
+    }
     change.connection.execute(sa.insert(t.sources), [source])
 
 
@@ -316,9 +356,17 @@ def _fact(
         text += f"\nLesson: {taught}"
     first, last = tool_calls.at_of(own[0]), tool_calls.at_of(own[-1])
     return Fact(
-        ItemType.TOOL_TRAJECTORY, text, tuple(shown.values()), SUBJECT, READER, first, key=key, valid_from=last,
-        trust=Trust.UNTRUSTED, info=info,
-    )  # fmt: skip
+        ItemType.TOOL_TRAJECTORY,
+        text,
+        tuple(shown.values()),
+        SUBJECT,
+        READER,
+        first,
+        key=key,
+        valid_from=last,
+        trust=Trust.UNTRUSTED,
+        info=info,
+    )
 
 
 def _write(change: Change, entry: _Told | Item, successor: str | None, done: Refreshed) -> str:
@@ -341,9 +389,13 @@ def _write(change: Change, entry: _Told | Item, successor: str | None, done: Ref
         _relate(change, item.id, entry.origins)
     own_words = {name: value for name, value in item.info.items() if name not in tool_calls.INFO}
     said = {
-        "memory": fact.memory, "info": {**own_words, **fact.info}, "valid_from": fact.valid_from,
-        "entities": entities(fact.memory), "keywords": keywords(fact.memory), **_standing(item, status, successor),
-    }  # fmt: skip
+        "memory": fact.memory,
+        "info": {**own_words, **fact.info},
+        "valid_from": fact.valid_from,
+        "entities": entities(fact.memory),
+        "keywords": keywords(fact.memory),
+        **_standing(item, status, successor),
+    }
     _edit(change, item, said)
     done.stored.append(item.id)
     return item.id

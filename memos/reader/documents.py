@@ -297,9 +297,11 @@ def _packed(text: str, pieces: Sequence[_Block], split: Split) -> Iterator[_Bloc
         if current is not None and _joins(text, current, piece, split):
             # Headings alone take the path of what they stand above.
             current = replace(
-                piece, start=current.start, kind=piece.kind if current.kind is _Kind.HEADING else current.kind,
+                piece,
+                start=current.start,
+                kind=piece.kind if current.kind is _Kind.HEADING else current.kind,
                 header=current.header or piece.header,
-            )  # fmt: skip
+            )
             continue
         if current is not None:
             yield current
@@ -350,10 +352,15 @@ def read(read_pages: DocumentPages, split: Split) -> Document:
     numbered = [page for page in pages if page.number is not None]
     blank = sum(not page.text.strip() for page in numbered)
     return Document(
-        text, tuple(found), read_pages.format, read_pages.media_type, len(numbered), blank,
+        text,
+        tuple(found),
+        read_pages.format,
+        read_pages.media_type,
+        len(numbered),
+        blank,
         {page.number: page.ocr for page in numbered if page.number is not None and page.ocr is not None},
         read_pages.unread,
-    )  # fmt: skip
+    )
 
 
 def _joined(pages: Sequence[Page]) -> tuple[str, list[Mark]]:

@@ -245,8 +245,15 @@ class ImageParts:
         picture = Picture(
             new_id(), name or f"image.{header.format.lower()}", header.media_type, given.data, digest, info
         )
-        told = {"id": picture.file, "name": picture.name, "media_type": header.media_type, "sha256": digest,
-                "bytes": len(given.data), "width": header.width, "height": header.height}  # fmt: skip
+        told = {
+            "id": picture.file,
+            "name": picture.name,
+            "media_type": header.media_type,
+            "sha256": digest,
+            "bytes": len(given.data),
+            "width": header.width,
+            "height": header.height,
+        }
         return ImagePart(mark(caption, name, header), {**rest, "file": told}, picture)
 
     def _given(self, where: str, part: Mapping[str, Json]) -> _Given | None:
@@ -291,9 +298,9 @@ class ImageParts:
     def _decoded(self, where: str, text: str) -> bytes:
         if len(text) * 3 // 4 > self.settings.max_bytes + 2:
             raise InvalidInput(
-                where, f"has over {self.settings.max_bytes:,} bytes; make the image smaller, or raise "
-                "MEMOS_IMAGES__MAX_BYTES"
-            )  # fmt: skip
+                where,
+                f"has over {self.settings.max_bytes:,} bytes; make the image smaller, or raise MEMOS_IMAGES__MAX_BYTES",
+            )
         try:
             return b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:

@@ -81,10 +81,11 @@ class Masking:
         if not isinstance(raw, Sequence) or isinstance(raw, bytes) or len(raw) > most:
             return raw
         return [
-            self.text(f"messages[{place}].content", entry) if isinstance(entry, str)
+            self.text(f"messages[{place}].content", entry)
+            if isinstance(entry, str)
             else self.any(f"messages[{place}]", entry)
             for place, entry in enumerate(raw)
-        ]  # fmt: skip
+        ]
 
     def fact(self, where: str, fact: Fact) -> Fact:
         """Return a fact with its texts masked."""

@@ -319,9 +319,7 @@ def _tool(where: str, raw: Json, now: datetime, limits: LimitSettings) -> ToolDe
         raise InvalidInput(where, "cannot be kept as JSON; use text, numbers, lists and objects") from error
     check_text(where, text, _MOST_BYTES)
     # What holds for the text of any message holds for this one.
-    [message] = read_messages(
-        [{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now, limits
-    )  # fmt: skip
+    [message] = read_messages([{"role": "system", "content": text, "trust": "untrusted"}], ZoneInfo("UTC"), now, limits)
     function = _function(where, message.text)
     name = check_name(f"{where}.function.name", function.get("name"))
     description = function.get("description") or ""
@@ -351,9 +349,7 @@ def _parameters(where: str, function: Mapping[str, Json]) -> str:
     required = parameters.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, Sequence):
         raise InvalidInput(f"{where}.function.parameters", "must be a JSON schema with properties and required")
-    return ", ".join(
-        f"{name}{'' if name in required else '?'}: {_type(schema)}" for name, schema in properties.items()
-    )  # fmt: skip
+    return ", ".join(f"{name}{'' if name in required else '?'}: {_type(schema)}" for name, schema in properties.items())
 
 
 def _type(schema: Json) -> str:

@@ -216,17 +216,45 @@ def _item(draft: Draft, conversation: str | None, number: int) -> Item:
     message, id_ = draft.message, str(number)
     speaker = message.name or message.role
     source = Source(
-        id_, draft.start, draft.end, speaker, message.chat_time, message.text, conversation, message.message_id,
+        id_,
+        draft.start,
+        draft.end,
+        speaker,
+        message.chat_time,
+        message.text,
+        conversation,
+        message.message_id,
         message.trust,
-    )  # fmt: skip
+    )
     return Item(
-        id=id_, cube=_CUBE, version=1, version_id=id_, memory=draft.memory, type=draft.type, tier=draft.tier,
-        status=draft.status, speaker=speaker, role=message.role, key=draft.key, value=draft.value, tags=draft.tags,
-        info=draft.info, confidence=draft.confidence, entities=draft.entities, keywords=draft.keywords,
-        conversation=conversation, position=number, page=None, session=None, said_at=message.chat_time,
-        valid_from=draft.valid_from, valid_to=draft.valid_to, created_at=message.chat_time,
-        updated_at=message.chat_time, sources=(source,),
-    )  # fmt: skip
+        id=id_,
+        cube=_CUBE,
+        version=1,
+        version_id=id_,
+        memory=draft.memory,
+        type=draft.type,
+        tier=draft.tier,
+        status=draft.status,
+        speaker=speaker,
+        role=message.role,
+        key=draft.key,
+        value=draft.value,
+        tags=draft.tags,
+        info=draft.info,
+        confidence=draft.confidence,
+        entities=draft.entities,
+        keywords=draft.keywords,
+        conversation=conversation,
+        position=number,
+        page=None,
+        session=None,
+        said_at=message.chat_time,
+        valid_from=draft.valid_from,
+        valid_to=draft.valid_to,
+        created_at=message.chat_time,
+        updated_at=message.chat_time,
+        sources=(source,),
+    )
 
 
 def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
@@ -246,15 +274,35 @@ def _windows(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 def _shown(item: Item, draft: Draft) -> PreviewItem:
     return PreviewItem(
-        int(item.id), item.conversation, item.speaker, item.role, draft.message.trust, draft.message.chat_time,
-        item.memory, item.key, item.value, item.entities, item.keywords, item.valid_from, item.valid_to,
-    )  # fmt: skip
+        int(item.id),
+        item.conversation,
+        item.speaker,
+        item.role,
+        draft.message.trust,
+        draft.message.chat_time,
+        item.memory,
+        item.key,
+        item.value,
+        item.entities,
+        item.keywords,
+        item.valid_from,
+        item.valid_to,
+    )
 
 
 def _fact(fact: Fact, texts: dict[str, str], speakers: dict[str, str]) -> PreviewFact:
     waits = orders_from_untrusted(fact) or told_of_another(fact, {speakers[span.item] for span in fact.spans})
     return PreviewFact(
-        fact.type, fact.subject, fact.memory, fact.key, fact.value, fact.confidence, fact.valid_from, fact.valid_to,
-        fact.trust, waits, tuple(texts[span.item][span.start : span.end] for span in fact.spans),
+        fact.type,
+        fact.subject,
+        fact.memory,
+        fact.key,
+        fact.value,
+        fact.confidence,
+        fact.valid_from,
+        fact.valid_to,
+        fact.trust,
+        waits,
+        tuple(texts[span.item][span.start : span.end] for span in fact.spans),
         tuple(int(span.item) for span in fact.spans),
-    )  # fmt: skip
+    )

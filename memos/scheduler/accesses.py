@@ -135,10 +135,16 @@ class Accesses:
             if one.item in warm:
                 warm[one.item] = rules.policy.accessed(warm[one.item], one.access, one.at, now)
         rows = [
-            {"item_id": item, "cube_id": cube, "level": after.level, "visits": after.visits,
-             "interactions": after.interactions, "last": after.last}
+            {
+                "item_id": item,
+                "cube_id": cube,
+                "level": after.level,
+                "visits": after.visits,
+                "interactions": after.interactions,
+                "last": after.last,
+            }
             for item, after in warm.items()
-        ]  # fmt: skip
+        ]
         queues.upsert(connection, warmth, rows)
         segments = _warm_segments(connection, rules.policy, counted, set(warm), now)
         self._warmed(connection, cube, rules, segments, now)
@@ -168,8 +174,11 @@ def warmth_of(segment: SegmentRow) -> Warmth:
 def heat(segment: SegmentRow, warm: Warmth) -> None:
     """Keep a warmth with a segment."""
     segment.level, segment.visits, segment.interactions, segment.last = (
-        warm.level, warm.visits, warm.interactions, warm.last,
-    )  # fmt: skip
+        warm.level,
+        warm.visits,
+        warm.interactions,
+        warm.last,
+    )
 
 
 def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:

@@ -70,9 +70,13 @@ class Runner:
     """Runs tasks until it is stopped; every process of an installation may have one."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, settings: TaskSettings, limits: Limits | None = None,
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        settings: TaskSettings,
+        limits: Limits | None = None,
         busy: Callable[[], bool] = lambda: False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Work by `settings`; while `busy` says that people wait for calls, rest longer."""
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"[-128:]
         self._ledger = ledger

@@ -89,9 +89,13 @@ class Scheduler:
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks, busy=is_busy)
         learner = Learner(
-            FactReader(lambda: askers.reader), Judge(lambda: askers.judge), near, self._has_reader,
-            wait_indexed, masking,
-        )  # fmt: skip
+            FactReader(lambda: askers.reader),
+            Judge(lambda: askers.judge),
+            near,
+            self._has_reader,
+            wait_indexed,
+            masking,
+        )
         describe = DescribeJob(lambda: askers.vision, wait_indexed, clock, masking)
         self.runner.register(
             [
@@ -147,11 +151,20 @@ class Scheduler:
             policy = self.cube_rules.of(connection, cube).policy
             return [
                 Segment(
-                    row.id, row.cube, row.state, summary(connection, row), tuple(row.keywords), row.pages,
-                    policy.heat(warmth_of(row), now), row.visits, row.pinned, row.created_at, row.updated_at,
+                    row.id,
+                    row.cube,
+                    row.state,
+                    summary(connection, row),
+                    tuple(row.keywords),
+                    row.pages,
+                    policy.heat(warmth_of(row), now),
+                    row.visits,
+                    row.pinned,
+                    row.created_at,
+                    row.updated_at,
                 )
                 for row in tiers.hottest(connection, cube, limit)
-            ]  # fmt: skip
+            ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
         """Keep an item in sight or a segment out of the archive. Raises: NotFound."""

@@ -195,9 +195,17 @@ class Searcher:
                 missing = missing if beside.near is not None else (*missing, "graph")
                 missing = missing if len(beside.waiting) <= _MAX_UNINDEXED else (*missing, UNINDEXED)
                 return Found(
-                    known, beside.question, len(beside.terms.indices), rules, ranked, copies, missing, tuple(voted),
-                    newer, stands,
-                )  # fmt: skip
+                    known,
+                    beside.question,
+                    len(beside.terms.indices),
+                    rules,
+                    ranked,
+                    copies,
+                    missing,
+                    tuple(voted),
+                    newer,
+                    stands,
+                )
             # Duplicates, or the chunks of one long text, took every place: look further.
             limit = min(MAX_CANDIDATES, limit * _WIDEN)
             with clock.stage("recall"):

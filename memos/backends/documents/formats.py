@@ -157,8 +157,10 @@ def _zipped(data: bytes) -> Format:
     if any(part.flag_bits & 1 for part in parts):
         raise Unreadable("is protected by a password; save it without one and add that")
     for part, format_ in (
-        ("word/document.xml", Format.DOCX), ("ppt/presentation.xml", Format.PPTX), ("xl/workbook.xml", Format.XLSX),
-    ):  # fmt: skip
+        ("word/document.xml", Format.DOCX),
+        ("ppt/presentation.xml", Format.PPTX),
+        ("xl/workbook.xml", Format.XLSX),
+    ):
         if part in names:
             return format_
     if first.strip() == b"application/epub+zip":

@@ -59,9 +59,11 @@ def main(data: int, answer: int, parent: int) -> None:
     die_with_parent(socket.socket(fileno=parent))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python would make it an error like any other
     for limit, value, later in (
-        (resource.RLIMIT_AS, MEMORY_BYTES, OCR_MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_S, CPU_S + _OCR_CPU_S),
-        (resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_FSIZE, _ANSWER_BYTES, 2 * _ANSWER_BYTES),
-    ):  # fmt: skip
+        (resource.RLIMIT_AS, MEMORY_BYTES, OCR_MEMORY_BYTES),
+        (resource.RLIMIT_CPU, CPU_S, CPU_S + _OCR_CPU_S),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, _ANSWER_BYTES, 2 * _ANSWER_BYTES),
+    ):
         resource.setrlimit(limit, (value, later))
     with os.fdopen(data, "rb") as file:
         name = json.loads(file.readline())
@@ -215,9 +217,11 @@ def _by_markitdown(format_: Format, raw: bytes) -> list[Page]:
     from markitdown import StreamInfo, converters  # noqa: PLC0415 - an optional extra
 
     kinds: dict[Format, Any] = {
-        Format.DOCX: converters.DocxConverter, Format.PPTX: converters.PptxConverter,
-        Format.HTML: converters.HtmlConverter, Format.EPUB: converters.EpubConverter,
-    }  # fmt: skip
+        Format.DOCX: converters.DocxConverter,
+        Format.PPTX: converters.PptxConverter,
+        Format.HTML: converters.HtmlConverter,
+        Format.EPUB: converters.EpubConverter,
+    }
     if format_ is Format.HTML:
         # By what it is declared to be, unless its bytes are UTF-8.
         try:

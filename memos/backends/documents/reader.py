@@ -102,9 +102,14 @@ def _run(given: int, answer: int, go_on: Callable[[], object]) -> int:
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-P", "-c", _START, _PACKAGE_ROOT, *map(str, (given, answer, its.fileno()))],
-                pass_fds=(given, answer, its.fileno()), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, cwd="/", env=_ENVIRONMENT, start_new_session=True,
-            )  # fmt: skip
+                pass_fds=(given, answer, its.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=_ENVIRONMENT,
+                start_new_session=True,
+            )
         except OSError as error:
             raise BackendUnavailable(f"No process can be started to read documents ({error.strerror}).") from error
         try:

@@ -49,9 +49,10 @@ class OnnxReranker:
         for missing, there in (("model.onnx", bool(found)), ("tokenizer.json", (folder / "tokenizer.json").is_file())):
             if not there:
                 raise InvalidInput(
-                    "MEMOS_RERANK__MODEL", f"names the folder {folder}, which has no {missing}: it needs a "
-                    "cross-encoder's model.onnx, or onnx/model.onnx, and its tokenizer.json"
-                )  # fmt: skip
+                    "MEMOS_RERANK__MODEL",
+                    f"names the folder {folder}, which has no {missing}: it needs a "
+                    "cross-encoder's model.onnx, or onnx/model.onnx, and its tokenizer.json",
+                )
         self._folder, self._model = folder, found[0]
         self._threads, self._timeout_s = threads, timeout_s
         self._lock = threading.Lock()

@@ -30,9 +30,11 @@ class EndpointReranker:
             raise InvalidInput("base_url", "is missing: a reranker behind an endpoint needs a BASE_URL and a MODEL")
         # What the house's client reads; it shows this name in messages alone.
         self._settings = ChatSettings(
-            base_url=settings.base_url, model=settings.model[:256], api_key=settings.api_key,
+            base_url=settings.base_url,
+            model=settings.model[:256],
+            api_key=settings.api_key,
             timeout_s=settings.timeout_s,
-        )  # fmt: skip
+        )
         self._model = settings.model
         self._first_wait_s = first_wait_s
         self._client = opened(self._settings)
@@ -47,9 +49,11 @@ class EndpointReranker:
         if not texts:
             return []
         body = {
-            "model": self._model, "query": sendable(question), "documents": [sendable(text) for text in texts],
+            "model": self._model,
+            "query": sendable(question),
+            "documents": [sendable(text) for text in texts],
             "top_n": len(texts),
-        }  # fmt: skip
+        }
         until = time.monotonic() + self._settings.timeout_s
         for attempt in stamina.retry_context(on=self._patience(until), attempts=_ATTEMPTS, timeout=None):
             with attempt:

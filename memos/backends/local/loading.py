@@ -156,10 +156,17 @@ def ready(name: str, model: Any, tokenizer: Any, weights: str) -> Loaded:
     if unusable is not None:
         log.warning("the model %s runs without activation memory: %s", name, unusable)
     return Loaded(
-        name=name, model=model, tokenizer=tokenizer, context=_context(model.config), ends=_ends(model, tokenizer),
-        made_by=_made_by(model, tokenizer, weights, chunk_blocks), dtype=DTYPES[model.dtype],
-        chunk_blocks=chunk_blocks, block=block, unusable=unusable,
-    )  # fmt: skip
+        name=name,
+        model=model,
+        tokenizer=tokenizer,
+        context=_context(model.config),
+        ends=_ends(model, tokenizer),
+        made_by=_made_by(model, tokenizer, weights, chunk_blocks),
+        dtype=DTYPES[model.dtype],
+        chunk_blocks=chunk_blocks,
+        block=block,
+        unusable=unusable,
+    )
 
 
 def special_tokens(tokenizer: Any) -> tuple[str, ...]:

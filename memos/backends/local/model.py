@@ -125,9 +125,11 @@ class LocalModel:
 
     def _answered(self, request: ChatRequest, prompt: Prompt, most: int) -> Generator[str | ChatReply, None, None]:
         began = time.perf_counter()
-        cache = _Plain(self._loaded.model) if not self._loaded.block else KvBuffer(
-            self._loaded.model, self._loaded.block, len(prompt.ids) + most
-        )  # fmt: skip
+        cache = (
+            _Plain(self._loaded.model)
+            if not self._loaded.block
+            else KvBuffer(self._loaded.model, self._loaded.block, len(prompt.ids) + most)
+        )
         adapter = self._lent(request)
 
         def turn() -> AbstractContextManager[None]:
@@ -151,9 +153,10 @@ class LocalModel:
         if shown := sendable(answering.feed(said.end()) + answering.end()):
             yield shown
         usage: dict[str, Json] = {
-            "prompt_tokens": len(prompt.ids), "completion_tokens": len(said.ids),
+            "prompt_tokens": len(prompt.ids),
+            "completion_tokens": len(said.ids),
             "prompt_tokens_details": {"cached_tokens": activation.cached_tokens},
-        }  # fmt: skip
+        }
         reply = finished_answer({"content": said.text}, finish, usage, len(prompt.ids), self._settings)
         yield replace(reply, activation=activation, adapter=None if adapter is None else adapter.id)
 

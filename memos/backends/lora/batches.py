@@ -284,10 +284,14 @@ def batch_of(tree: Tree, queries: int, keys: int, kind: torch.dtype, cos: Tensor
     asked = added * (queries + keys) + query
     slots = torch.arange(asked.numel()).view_as(asked).permute(0, 3, 1, 2)
     return Batch(
-        asked=asked.flatten(), given=(added * queries + query).flatten(),
+        asked=asked.flatten(),
+        given=(added * queries + query).flatten(),
         padded=adds.logical_not()[:, None, None].expand_as(asked).flatten().nonzero()[:, 0],
         keys=(seen * (queries + keys) + queries + key).flatten(),
         values=(seen * (queries + 2 * keys) + queries + keys + key).flatten(),
-        found=slots[adds].flatten(), whose=(seen * keys + key).flatten(),
-        mask=mask.expand(*asked.shape, len(order)).reshape(-1, asked[0, 0].numel(), len(order)), cos=cos, sin=sin,
-    )  # fmt: skip
+        found=slots[adds].flatten(),
+        whose=(seen * keys + key).flatten(),
+        mask=mask.expand(*asked.shape, len(order)).reshape(-1, asked[0, 0].numel(), len(order)),
+        cos=cos,
+        sin=sin,
+    )

@@ -88,7 +88,11 @@ class CachedContinuation:
 
     def _told(self, ids: torch.Tensor) -> torch.Tensor:
         told: torch.Tensor = self._model(
-            input_ids=ids, attention_mask=self._there, position_ids=self._at, past_key_values=self._cache,
-            use_cache=True, logits_to_keep=1,
-        ).logits[:, -1]  # fmt: skip
+            input_ids=ids,
+            attention_mask=self._there,
+            position_ids=self._at,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
         return told

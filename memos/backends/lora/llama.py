@@ -250,9 +250,12 @@ class _Layer:
         self.joined = tuple(
             _Joined(each, kind)
             for each in (
-                (seen.q_proj, seen.k_proj, seen.v_proj), (seen.o_proj,), (fed.gate_proj, fed.up_proj), (fed.down_proj,),
+                (seen.q_proj, seen.k_proj, seen.v_proj),
+                (seen.o_proj,),
+                (fed.gate_proj, fed.up_proj),
+                (fed.down_proj,),
             )
-        )  # fmt: skip
+        )
         self.weights = [each for joined in self.joined for each in joined.weights]
         self.norms = (layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach())
         self.tiny: float = config.rms_norm_eps
@@ -328,9 +331,12 @@ def _as_written(*, gradients: bool = False) -> Iterator[None]:
 
 
 def _through(
-    layer: _Layer, firsts: Sequence[Tensor | None], state: Tensor, read: Tensor | None,
+    layer: _Layer,
+    firsts: Sequence[Tensor | None],
+    state: Tensor,
+    read: Tensor | None,
     look: Callable[[Tensor, Tensor], _Found],
-) -> tuple[Tensor, tuple[Tensor, ...], _Found]:  # fmt: skip
+) -> tuple[Tensor, tuple[Tensor, ...], _Found]:
     """Return what a layer makes of a state (tokens, hidden), what its gradients need, and what `look` returned.
 
     That puts what each token finds by looking back into its room, by queries, keys and values of all. With `read` the

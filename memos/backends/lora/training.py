@@ -69,10 +69,14 @@ class LoraTraining:
         torch.manual_seed(recipe.seed)
         self._loaded, self._recipe = loaded, recipe
         config = LoraConfig(
-            r=recipe.rank, lora_alpha=recipe.alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+            r=recipe.rank,
+            lora_alpha=recipe.alpha,
+            lora_dropout=0.0,
+            bias="none",
+            task_type="CAUSAL_LM",
             target_modules=_targets(loaded.model, recipe),
             fan_in_fan_out=any(isinstance(each, Conv1D) for each in loaded.model.modules()),
-        )  # fmt: skip
+        )
         with warnings.catch_warnings():  # peft asks transformers by a name that goes
             warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
             self._model: PeftModel = get_peft_model(loaded.model, config)
@@ -380,10 +384,13 @@ class LoraTraining:
         counts = [len(answer) for _, answer in rows]
         # Only at answers' places: the vocabulary is a fifth of a small model's work.
         logits = self._model(
-            input_ids=ids, attention_mask=functional.pad(there, (same, 0), value=1),
-            position_ids=same + (there.cumsum(-1) - 1).clamp(min=0), past_key_values=cache,
-            use_cache=cache is not None, logits_to_keep=max(counts) + 1,
-        ).logits  # fmt: skip
+            input_ids=ids,
+            attention_mask=functional.pad(there, (same, 0), value=1),
+            position_ids=same + (there.cumsum(-1) - 1).clamp(min=0),
+            past_key_values=cache,
+            use_cache=cache is not None,
+            logits_to_keep=max(counts) + 1,
+        ).logits
         ends = [(row + 1) * logits.shape[1] - 1 for row in range(len(rows))]
         places = [place for end, count in zip(ends, counts, strict=True) for place in range(end - count, end)]
         answers: torch.Tensor = logits.flatten(0, 1)[torch.tensor(places, device=logits.device)]
@@ -400,9 +407,11 @@ class LoraTraining:
         """Return what all prompts of a batch begin with, computed once: gradients flow through it as through all."""
         cache = DynamicCache()
         self._model(
-            input_ids=torch.tensor([ids], device=self._loaded.model.device), past_key_values=cache, use_cache=True,
+            input_ids=torch.tensor([ids], device=self._loaded.model.device),
+            past_key_values=cache,
+            use_cache=True,
             logits_to_keep=1,
-        )  # fmt: skip
+        )
         for layer in cache.layers:
             layer.keys, layer.values = (each.expand(rows, -1, -1, -1) for each in (layer.keys, layer.values))
         return cache

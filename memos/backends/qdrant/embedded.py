@@ -90,9 +90,14 @@ class QdrantEdgeIndex:
         }
         arms: list[WireArm] = [(arm.arm.value, wires[id(arm.query)], arm.limit(request.limit)) for arm in request.arms]
         keys, ranked = self._call(
-            "search", request.cubes, arms, request.filter, request.as_of, request.live,
+            "search",
+            request.cubes,
+            arms,
+            request.filter,
+            request.as_of,
+            request.live,
             meanwhile=meanwhile,
-        )  # fmt: skip
+        )
         return [
             list(map(ScoredPoint, map(keys.__getitem__, array("I", at)), array("f", scores))) for at, scores in ranked
         ]

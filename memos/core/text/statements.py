@@ -37,10 +37,23 @@ _PLACES = frozenset(
     venezuela vietnam wales zambia europe
     """.split()  # noqa: SIM905 - quoting each word says less
 ) | {
-    "new york", "los angeles", "san francisco", "san diego", "hong kong", "mexico city", "buenos aires",
+    "new york",
+    "los angeles",
+    "san francisco",
+    "san diego",
+    "hong kong",
+    "mexico city",
+    "buenos aires",
     "rio de janeiro",
-    "sao paulo", "new zealand", "south africa", "new orleans", "las vegas", "tel aviv", "cape town", "united states",
-}  # fmt: skip
+    "sao paulo",
+    "new zealand",
+    "south africa",
+    "new orleans",
+    "las vegas",
+    "tel aviv",
+    "cape town",
+    "united states",
+}
 _HAN_PLACES = re.compile(
     r"(?:北京|上海|广州|深圳|天津|重庆|成都|武汉|西安|南京|杭州|苏州|青岛|大连|厦门|长沙|郑州|济南|合肥|福州|昆明|"
     r"贵阳|南宁|海口|三亚|沈阳|哈尔滨|"

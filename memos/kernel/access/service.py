@@ -57,9 +57,16 @@ class Users:
         self._create_home = create_home
 
     def create(
-        self, id_: str, *, kind: str = "user", name: str = "", acts_for: str | None = None, admin: bool = False,
-        adopt: bool = True, actor: str = LOCAL_OWNER,
-    ) -> Identity:  # fmt: skip
+        self,
+        id_: str,
+        *,
+        kind: str = "user",
+        name: str = "",
+        acts_for: str | None = None,
+        admin: bool = False,
+        adopt: bool = True,
+        actor: str = LOCAL_OWNER,
+    ) -> Identity:
         """Make a user, agent or group; a user or agent gets a cube of its own, under its id if that is free.
 
         With `adopt` a cube that the local owner made under the id becomes it, with all that is in it.
@@ -202,9 +209,15 @@ class Keys:
         self._context = context
 
     def create(
-        self, identity: str, name: str, *, rights: Collection[str] = ("read", "write", "own"),
-        expires_at: datetime | None = None, limits: Mapping[str, int] | None = None, actor: str = LOCAL_OWNER,
-    ) -> NewKey:  # fmt: skip
+        self,
+        identity: str,
+        name: str,
+        *,
+        rights: Collection[str] = ("read", "write", "own"),
+        expires_at: datetime | None = None,
+        limits: Mapping[str, int] | None = None,
+        actor: str = LOCAL_OWNER,
+    ) -> NewKey:
         """Make a key of 256 random bits; its secret is in the answer and nowhere else. An identity may make its own.
 
         Only admins set limits; a key that is made with a key of somebody else uses up what that may use.
@@ -222,9 +235,17 @@ class Keys:
         allowed, counts_for = self._limits(limits, actor)
         secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         key = Key(
-            new_id(), identity, check_name("name", name), secret[:_HINT_CHARS], wanted, actor, now, expires_at,
-            limits=allowed, counts_for=counts_for,
-        )  # fmt: skip
+            new_id(),
+            identity,
+            check_name("name", name),
+            secret[:_HINT_CHARS],
+            wanted,
+            actor,
+            now,
+            expires_at,
+            limits=allowed,
+            counts_for=counts_for,
+        )
         with context.write() as connection:
             if rows.require_identity(connection, identity).kind is IdentityKind.GROUP:
                 raise InvalidInput("identity", "is a group; keys are for users and agents")

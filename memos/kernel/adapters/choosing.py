@@ -93,7 +93,11 @@ class Choosing:
         rules = CubeRules(self.settings.heat).of(connection, cube)
         query = (
             sa.select(
-                t.items.c.id, t.items.c.pinned, t.warmth.c.level, t.warmth.c.visits, t.warmth.c.interactions,
+                t.items.c.id,
+                t.items.c.pinned,
+                t.warmth.c.level,
+                t.warmth.c.visits,
+                t.warmth.c.interactions,
                 t.warmth.c.last,
             )
             .join(t.versions, t.versions.c.id == t.items.c.version_id)
@@ -101,7 +105,7 @@ class Choosing:
             .where(t.items.c.cube_id == cube, t.versions.c.status.in_(CONSIDERED), t.versions.c.type.in_(KINDS))
             .order_by(t.items.c.pinned.desc(), t.warmth.c.level.desc().nulls_last(), t.items.c.id)
             .limit(MOST_LOOKED_AT)
-        )  # fmt: skip
+        )
         heats: dict[str, float | None] = {}
         for row in connection.execute(query):
             warmth = None if row.level is None else Warmth(row.level, row.visits, row.interactions, row.last)

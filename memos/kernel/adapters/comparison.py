@@ -119,7 +119,9 @@ def diff(connection: sa.Connection, row: AdapterRow, other: AdapterRow | None) -
         return SeenMemory(item, version, texts.get((item, version)))
 
     return AdapterDiff(
-        row.cube, row.id, None if other is None else other.id,
+        row.cube,
+        row.id,
+        None if other is None else other.id,
         tuple(told(item, version) for item, version in mine.items() if item not in theirs),
         tuple(told(item, version) for item, version in theirs.items() if item not in mine),
         tuple(
@@ -127,15 +129,16 @@ def diff(connection: sa.Connection, row: AdapterRow, other: AdapterRow | None) -
             for item, version in mine.items()
             if theirs.get(item, version) != version
         ),
-    )  # fmt: skip
+    )
 
 
 def before(connection: sa.Connection, row: AdapterRow) -> AdapterRow | None:
     """Return the adapter of the same cube and topic that passed its examination before this one."""
     earlier = [
-        each for each in adapter_rows.of(connection, row.cube)
+        each
+        for each in adapter_rows.of(connection, row.cube)
         if each.shard == row.shard and each.number < row.number and each.state in TRAINED
-    ]  # fmt: skip
+    ]
     return max(earlier, key=lambda each: each.number, default=None)
 
 

@@ -386,7 +386,17 @@ def _told(connection: sa.Connection, row: AdapterRow, stale: bool, *, whole_name
     here = "local:" if row.model.startswith("local:") else ""
     model = row.model if whole_name else here + row.model.removeprefix(here).rstrip("/").rpartition("/")[2]
     return Adapter(
-        row.id, row.cube, row.shard, row.number, str(row.state), stale, model,
-        len(adapter_rows.seen(connection, row.id)), row.reason, row.measures, row.size_bytes, row.created_at,
+        row.id,
+        row.cube,
+        row.shard,
+        row.number,
+        str(row.state),
+        stale,
+        model,
+        len(adapter_rows.seen(connection, row.id)),
+        row.reason,
+        row.measures,
+        row.size_bytes,
+        row.created_at,
         row.finished_at,
-    )  # fmt: skip
+    )

@@ -169,9 +169,13 @@ class AdapterTraining:
                 return same, False
             lessons = self._lessons(ready, callbacks)
             new = NewAdapter(
-                cube, str(self._model().model), ready.trainer.base, training.told_recipe(ready.recipe),
-                lessons.data_hash, ready.shard,
-            )  # fmt: skip
+                cube,
+                str(self._model().model),
+                ready.trainer.base,
+                training.told_recipe(ready.recipe),
+                lessons.data_hash,
+                ready.shard,
+            )
             row = self._begun(new, ready.facts)
             with self.trainings.running(row.id, ready.trainer.kill):
                 try:
@@ -261,9 +265,14 @@ class AdapterTraining:
         return row
 
     def _trained(
-        self, trainer: TrainerProcess, lessons: Lessons, row: AdapterRow, folder: Path, callbacks: TrainingCallbacks,
+        self,
+        trainer: TrainerProcess,
+        lessons: Lessons,
+        row: AdapterRow,
+        folder: Path,
+        callbacks: TrainingCallbacks,
         scope: Callable[[], Scope],
-    ) -> tuple[AdapterRow, bool]:  # fmt: skip
+    ) -> tuple[AdapterRow, bool]:
         def tell(step: int, steps: int) -> None:
             callbacks.progress(step, steps)
             self.context.lifecycle.check_open()
@@ -409,10 +418,18 @@ def _manifest(connection: sa.Connection, row: AdapterRow, measures: dict[str, Js
         for each in adapter_rows.seen(connection, row.id)
     ]
     return {
-        "adapter": row.id, "cube": row.cube, "number": row.number, "model": row.model, "base_sha256": row.base,
-        "recipe": dict(row.recipe), "data_sha256": row.data_hash, "parent": row.parent, "measures": measures,
-        "memories": learned, "created_at": row.created_at.isoformat(),
-    }  # fmt: skip
+        "adapter": row.id,
+        "cube": row.cube,
+        "number": row.number,
+        "model": row.model,
+        "base_sha256": row.base,
+        "recipe": dict(row.recipe),
+        "data_sha256": row.data_hash,
+        "parent": row.parent,
+        "measures": measures,
+        "memories": learned,
+        "created_at": row.created_at.isoformat(),
+    }
 
 
 def _in_words(chosen: Selected) -> str:

@@ -264,9 +264,7 @@ class _Arriving:
 
     def _begun(self, base: str, recipe: Recipe, seen: Sequence[Seen]) -> AdapterRow:
         told = training.told_recipe(recipe)
-        new = NewAdapter(
-            self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard
-        )  # fmt: skip
+        new = NewAdapter(self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard)
         with self.learner.context.ledger.write() as connection:
             return adapter_rows.begin(connection, new, seen, self.learner.context.clock.now(), arrived=True)
 

@@ -216,10 +216,20 @@ class Chat:
             "store": round((time.perf_counter() - began) * 1000, 2),
         }
         return ChatResult(
-            text, ready.asker.model, cited, ready.recalled.shown, receipt, not_stored, ready.recalled.tokens,
-            reply.tokens.prompt, reply.tokens.completion, reply.tokens.estimated, timings, reply.activation,
+            text,
+            ready.asker.model,
+            cited,
+            ready.recalled.shown,
+            receipt,
+            not_stored,
+            ready.recalled.tokens,
+            reply.tokens.prompt,
+            reply.tokens.completion,
+            reply.tokens.estimated,
+            timings,
+            reply.activation,
             reply.adapter,
-        )  # fmt: skip
+        )
 
     def _count(self, cited: Sequence[Reference], actor: str) -> None:
         by_cube: dict[str, list[str]] = {}
@@ -242,9 +252,14 @@ class Chat:
         ]
         try:
             receipt = self._memories.add(
-                said, cube=ready.cube, actor=question.actor, conversation=question.conversation, tags=question.tags,
-                info=question.info, mode=question.mode,
-            )  # fmt: skip
+                said,
+                cube=ready.cube,
+                actor=question.actor,
+                conversation=question.conversation,
+                tags=question.tags,
+                info=question.info,
+                mode=question.mode,
+            )
         except MemosError as error:
             log.warning("an exchange was answered and not stored: %s", error.code)
             return None, str(error)

@@ -61,9 +61,14 @@ def _turn(place: int, message: Message) -> ChatMessage:
 
 
 def request_of(
-    question: Question, recalled: Recalled, history: Sequence[ChatMessage], position: Position, limits: LimitSettings,
-    *, cube: str,
-) -> ChatRequest:  # fmt: skip
+    question: Question,
+    recalled: Recalled,
+    history: Sequence[ChatMessage],
+    position: Position,
+    limits: LimitSettings,
+    *,
+    cube: str,
+) -> ChatRequest:
     """Return what the model is asked; what its prompt begins with may be kept for the cube. Raises: InvalidInput."""
     given = question.system_prompt
     system = SYSTEM if given is None else check_text("system_prompt", given, limits.message_bytes)
@@ -169,9 +174,14 @@ class _Filling:
 
 
 def section_of(
-    standing: Sequence[Entry], recent: Sequence[Entry], found: Sequence[Entry], budget: int, *, marks: bool,
+    standing: Sequence[Entry],
+    recent: Sequence[Entry],
+    found: Sequence[Entry],
+    budget: int,
+    *,
+    marks: bool,
     marked: int = 0,
-) -> Recalled:  # fmt: skip
+) -> Recalled:
     """Return a section of at most `budget` estimated tokens.
 
     Of the room two fifths at most are for what stands, a third for what was said last, newest first; hits get the

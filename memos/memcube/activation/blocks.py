@@ -315,10 +315,15 @@ def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, st
         meta, shape = told.pop("__metadata__"), told[_TENSOR]["shape"]
         _check_told(meta, shape)
         block = Block(
-            key=meta["key"], parent=meta["parent"] or None, fingerprint=meta["fingerprint"], cube=meta["cube"],
-            dtype=meta.get("dtype") or told[_TENSOR]["dtype"], shape=tuple(shape),
-            compute_s=float(meta["compute_s"]), items=frozenset(json.loads(meta["items"])),
-        )  # fmt: skip
+            key=meta["key"],
+            parent=meta["parent"] or None,
+            fingerprint=meta["fingerprint"],
+            cube=meta["cube"],
+            dtype=meta.get("dtype") or told[_TENSOR]["dtype"],
+            shape=tuple(shape),
+            compute_s=float(meta["compute_s"]),
+            items=frozenset(json.loads(meta["items"])),
+        )
         if told != _tensors(block):
             raise ValueError
         return block, meta["sha256"], 8 + size

@@ -94,10 +94,18 @@ class DiskTier:
             self._index.execute(
                 "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    block.key, block.parent, block.fingerprint, block.cube, block.dtype, json.dumps(block.shape),
-                    block.compute_s, json.dumps(sorted(block.items)), heat.uses, heat.at,
+                    block.key,
+                    block.parent,
+                    block.fingerprint,
+                    block.cube,
+                    block.dtype,
+                    json.dumps(block.shape),
+                    block.compute_s,
+                    json.dumps(sorted(block.items)),
+                    heat.uses,
+                    heat.at,
                 ),
-            )  # fmt: skip
+            )
 
     def _reconciled(self) -> dict[str, tuple[Block, Heat]]:
         known = {row[0]: _row(row) for row in self._index.execute("SELECT * FROM blocks")}

@@ -25,9 +25,12 @@ class Prefill:
     """Prefills for one model over one store. Thread-safe."""
 
     def __init__(
-        self, shape: KvShape, store: BlockStore | None, held_in: Tier = Tier.HOST,
+        self,
+        shape: KvShape,
+        store: BlockStore | None,
+        held_in: Tier = Tier.HOST,
         choose: Callable[[Sequence[float], Sequence[float]], int] = policy.blocks_to_load,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Keep blocks in `store`, new ones in the tier `held_in`; `choose` says how many of those kept to load."""
         self._shape, self._store, self._held_in, self._choose = shape, store, held_in, choose
         self._computing = Rate()
@@ -76,9 +79,14 @@ class Prefill:
                 self._store.end(missing)
 
     def _fill(
-        self, prompt: Prompt, keys: Sequence[str], lent: Checkout, cache: KvCache,
-        turn: Callable[[], AbstractContextManager[object]], began: float,
-    ) -> Generator[None, None, Activation]:  # fmt: skip
+        self,
+        prompt: Prompt,
+        keys: Sequence[str],
+        lent: Checkout,
+        cache: KvCache,
+        turn: Callable[[], AbstractContextManager[object]],
+        began: float,
+    ) -> Generator[None, None, Activation]:
         usable = min(len(lent), usable_blocks(len(prompt.ids)))
         usable -= usable % self._shape.chunk_blocks
         compute_s = [self._computing.seconds(BLOCK_TOKENS)] * usable
@@ -101,14 +109,24 @@ class Prefill:
         yield from self._compute(prompt, len(loaded), keys, lent, cache, turn)
         ended = time.perf_counter()
         return Activation(
-            len(prompt.ids), len(loaded) * BLOCK_TOKENS, str(max(tiers, key=list(Tier).index)) if loaded else None,
-            computing - loading, ended - computing, ended - began, exact=not self._is_compact if loaded else None,
-        )  # fmt: skip
+            len(prompt.ids),
+            len(loaded) * BLOCK_TOKENS,
+            str(max(tiers, key=list(Tier).index)) if loaded else None,
+            computing - loading,
+            ended - computing,
+            ended - began,
+            exact=not self._is_compact if loaded else None,
+        )
 
     def _compute(
-        self, prompt: Prompt, blocks: int, keys: Sequence[str], lent: Checkout | None, cache: KvCache,
+        self,
+        prompt: Prompt,
+        blocks: int,
+        keys: Sequence[str],
+        lent: Checkout | None,
+        cache: KvCache,
         turn: Callable[[], AbstractContextManager[object]],
-    ) -> Generator[None, None, None]:  # fmt: skip
+    ) -> Generator[None, None, None]:
         step = BLOCK_TOKENS * self._shape.chunk_blocks
         kept = True
         for start in range(blocks * BLOCK_TOKENS, len(prompt.ids), step):
@@ -129,6 +147,12 @@ class Prefill:
     def _block(self, prompt: Prompt, keys: Sequence[str], place: int, compute_s: float) -> Block:
         begin, end = place * BLOCK_TOKENS, (place + 1) * BLOCK_TOKENS
         return Block(
-            keys[place], keys[place - 1] if place else None, self._shape.fingerprint, prompt.cube, self._shape.dtype,
-            self._shape.shape, compute_s, frozenset(id_ for token, id_ in prompt.items if begin <= token < end),
-        )  # fmt: skip
+            keys[place],
+            keys[place - 1] if place else None,
+            self._shape.fingerprint,
+            prompt.cube,
+            self._shape.dtype,
+            self._shape.shape,
+            compute_s,
+            frozenset(id_ for token, id_ in prompt.items if begin <= token < end),
+        )

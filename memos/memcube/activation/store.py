@@ -77,9 +77,14 @@ class BlockStore:
     """The blocks of one process. Thread-safe. Without a folder or with a budget of 0 there is no disk tier."""
 
     def __init__(
-        self, budgets: Mapping[Tier, int], clock: Clock, *, folder: Path | None = None, device: Device | None = None,
+        self,
+        budgets: Mapping[Tier, int],
+        clock: Clock,
+        *,
+        folder: Path | None = None,
+        device: Device | None = None,
         alive: Alive = lambda _, __: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Open the store. Raises: BackendUnavailable (the folder)."""
         self._clock, self._device, self._alive = clock, device, alive
         self._shelves = Shelves({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
@@ -166,11 +171,16 @@ class BlockStore:
             shelves = self._shelves
             tiers = tuple(
                 TierFill(
-                    str(tier), sum(tier in entry.held for entry in shelves.entries.values()), shelves.used[tier],
-                    shelves.budgets[tier], self._hits[tier], shelves.evictions[tier], self._rates[tier].per_s,
+                    str(tier),
+                    sum(tier in entry.held for entry in shelves.entries.values()),
+                    shelves.used[tier],
+                    shelves.budgets[tier],
+                    self._hits[tier],
+                    shelves.evictions[tier],
+                    self._rates[tier].per_s,
                 )
                 for tier in Tier
-            )  # fmt: skip
+            )
             return KvStats(tiers, self._dropped, self._damaged, self._forgotten)
 
     def verify(self) -> list[str]:

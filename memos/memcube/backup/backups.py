@@ -125,8 +125,10 @@ def tell(ledger: Ledger) -> None:
         except (OSError, MemosError) as error:
             log.warning(
                 "the backup in %s still holds %d erasures and cannot be told (%s); it is tried again with the next one",
-                folder, len(graves), error,
-            )  # fmt: skip
+                folder,
+                len(graves),
+                error,
+            )
             continue
         with ledger.write() as connection:
             for grave in graves:

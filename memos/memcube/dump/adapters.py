@@ -74,9 +74,8 @@ def write(connection: sa.Connection, cube: str, folder: Path, out: DumpWriter) -
     ]
     told = {row.id: json.dumps(_told(connection, row), ensure_ascii=False).encode() for row in answering}
     fitting = [
-        row for row in answering
-        if len(told[row.id]) <= _LARGEST[_TOLD] and (row.size_bytes or 0) <= _LARGEST[_WEIGHTS]
-    ][:MOST]  # fmt: skip
+        row for row in answering if len(told[row.id]) <= _LARGEST[_TOLD] and (row.size_bytes or 0) <= _LARGEST[_WEIGHTS]
+    ][:MOST]
     if left := len(answering) - len(fitting):
         log.warning("%d adapters of cube %s are not in its dump: they are too large, or too many", left, cube)
     for row in fitting:
@@ -137,10 +136,17 @@ def _told(connection: sa.Connection, row: AdapterRow) -> dict[str, Json]:
         for each in adapter_rows.seen(connection, row.id)
     ]
     return {
-        "id": row.id, "shard": row.shard, "number": row.number, "model": row.model, "base_sha256": row.base,
-        "recipe": dict(row.recipe), "data_sha256": row.data_hash, "measures": dict(row.measures or {}),
-        "memories": seen, "created_at": to_micros(row.created_at),
-    }  # fmt: skip
+        "id": row.id,
+        "shard": row.shard,
+        "number": row.number,
+        "model": row.model,
+        "base_sha256": row.base,
+        "recipe": dict(row.recipe),
+        "data_sha256": row.data_hash,
+        "measures": dict(row.measures or {}),
+        "memories": seen,
+        "created_at": to_micros(row.created_at),
+    }
 
 
 def _harmed(row: AdapterRow, why: str) -> IntegrityError:

@@ -190,10 +190,18 @@ def object_of(raw: bytes) -> dict[str, Any]:
 
 def _head(told: Any) -> CubeHead:
     kinds: dict[str, Any] = {
-        "id": str, "description": str, "time_zone": str, "kind": str, "redact_pii": bool, "created_at": int,
-        "heat_tau_s": (int, float, type(None)), "lone_until": (int, type(None)), "template": (str, type(None)),
-        "event_seq": int, "event_chain": str,
-    }  # fmt: skip
+        "id": str,
+        "description": str,
+        "time_zone": str,
+        "kind": str,
+        "redact_pii": bool,
+        "created_at": int,
+        "heat_tau_s": (int, float, type(None)),
+        "lone_until": (int, type(None)),
+        "template": (str, type(None)),
+        "event_seq": int,
+        "event_chain": str,
+    }
     head = CubeHead(**_typed(told, **kinds))
     wrong = {name: check(getattr(head, name)) for name, check in _HEAD_CHECKS.items()}
     tau = head.heat_tau_s
@@ -205,9 +213,10 @@ def _head(told: Any) -> CubeHead:
 
 
 _HEAD_CHECKS = {
-    name: check for name, check in rows.checks(t.cubes)
+    name: check
+    for name, check in rows.checks(t.cubes)
     if name in {"id", "description", "time_zone", "created_at", "lone_until", "event_seq"}
-}  # fmt: skip
+}
 
 
 def _typed(told: Any, **kinds: Any) -> dict[str, Any]:

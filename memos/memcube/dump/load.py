@@ -161,10 +161,16 @@ def _make(connection: sa.Connection, work: Load) -> None:
     cubes.create(
         connection,
         Cube(
-            target.cube, target.actor, head.description, head.time_zone, work.fingerprint, made,
-            kind=CubeKind(head.kind), redact_pii=head.redact_pii,
+            target.cube,
+            target.actor,
+            head.description,
+            head.time_zone,
+            work.fingerprint,
+            made,
+            kind=CubeKind(head.kind),
+            redact_pii=head.redact_pii,
         ),
-    )  # fmt: skip
+    )
     until = None if head.lone_until is None else from_micros(head.lone_until)
     own = t.cubes.c.id == target.cube
     connection.execute(sa.update(t.cubes).where(own).values(heat_tau_s=head.heat_tau_s, lone_until=until))
@@ -365,10 +371,19 @@ def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
     skipped, differing = _compare_kept(connection, work)
     gone_items = before - _count(connection, cube)
     return Loaded(
-        cube, work.target.merge, work.target.trust, ids.count(Kind.ITEM, Fate.NEW) - gone_items,
-        _written(connection, ids), ids.count(Kind.MESSAGE, Fate.NEW), ids.count(Kind.FILE, Fate.NEW), skipped,
-        differing, gone_items, ids.count(Kind.ITEM, Fate.LEFT_OUT), unknown(work.reader),
-    )  # fmt: skip
+        cube,
+        work.target.merge,
+        work.target.trust,
+        ids.count(Kind.ITEM, Fate.NEW) - gone_items,
+        _written(connection, ids),
+        ids.count(Kind.MESSAGE, Fate.NEW),
+        ids.count(Kind.FILE, Fate.NEW),
+        skipped,
+        differing,
+        gone_items,
+        ids.count(Kind.ITEM, Fate.LEFT_OUT),
+        unknown(work.reader),
+    )
 
 
 def _leave_tasks(change: Change, work: Load) -> None:

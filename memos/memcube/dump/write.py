@@ -108,11 +108,18 @@ def _head(connection: sa.Connection, cube: str) -> CubeHead:
     if row is None:
         raise cubes.unknown(cube)
     return CubeHead(
-        row.id, row.description, row.time_zone, row.kind, bool(row.redact_pii), to_micros(row.created_at),
-        row.heat_tau_s, None if row.lone_until is None else to_micros(row.lone_until),
+        row.id,
+        row.description,
+        row.time_zone,
+        row.kind,
+        bool(row.redact_pii),
+        to_micros(row.created_at),
+        row.heat_tau_s,
+        None if row.lone_until is None else to_micros(row.lone_until),
         templates.get_template(connection, cube),
-        row.event_seq, bytes(row.event_chain).hex(),
-    )  # fmt: skip
+        row.event_seq,
+        bytes(row.event_chain).hex(),
+    )
 
 
 def _write_contents(source: Source, out: DumpWriter) -> None:

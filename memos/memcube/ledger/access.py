@@ -20,11 +20,17 @@ def add_identity(connection: sa.Connection, identity: Identity) -> None:
     """Store a new identity."""
     connection.execute(
         sa.insert(identities).values(
-            id=identity.id, kind=identity.kind, name=identity.name, admin=identity.admin, disabled=identity.disabled,
-            home=identity.home, acts_for=identity.acts_for, created_by=identity.created_by,
+            id=identity.id,
+            kind=identity.kind,
+            name=identity.name,
+            admin=identity.admin,
+            disabled=identity.disabled,
+            home=identity.home,
+            acts_for=identity.acts_for,
+            created_by=identity.created_by,
             created_at=identity.created_at,
         )
-    )  # fmt: skip
+    )
 
 
 def change_identity(connection: sa.Connection, id_: str, **values: Any) -> None:
@@ -83,10 +89,13 @@ def grant(connection: sa.Connection, given: Grant) -> None:
     ungrant(connection, given.cube, given.identity)
     connection.execute(
         sa.insert(grants).values(
-            cube_id=given.cube, identity_id=given.identity, role=given.role, created_by=given.created_by,
+            cube_id=given.cube,
+            identity_id=given.identity,
+            role=given.role,
+            created_by=given.created_by,
             created_at=given.created_at,
         )
-    )  # fmt: skip
+    )
 
 
 def ungrant(connection: sa.Connection, cube: str, identity: str) -> bool:
@@ -135,11 +144,19 @@ def add_key(connection: sa.Connection, key: Key, digest: str) -> None:
     """Store a key by the digest of its secret."""
     connection.execute(
         sa.insert(api_keys).values(
-            id=key.id, identity_id=key.identity, name=key.name, digest=digest, hint=key.hint,
-            rights=[str(right) for right in key.rights], expires_at=key.expires_at, created_by=key.created_by,
-            created_at=key.created_at, limits=limits_row(key.limits), counts_for=key.counts_for,
+            id=key.id,
+            identity_id=key.identity,
+            name=key.name,
+            digest=digest,
+            hint=key.hint,
+            rights=[str(right) for right in key.rights],
+            expires_at=key.expires_at,
+            created_by=key.created_by,
+            created_at=key.created_at,
+            limits=limits_row(key.limits),
+            counts_for=key.counts_for,
         )
-    )  # fmt: skip
+    )
 
 
 def limits_row(limits: KeyLimits) -> dict[str, int]:
@@ -176,17 +193,33 @@ def keys_of(connection: sa.Connection, identity: str | None) -> list[Key]:
 
 def _to_identity(row: sa.Row[Any]) -> Identity:
     return Identity(
-        row.id, IdentityKind(row.kind), row.name, bool(row.admin), bool(row.disabled), row.home, row.acts_for,
-        row.created_by, _moment(row.created_at),
-    )  # fmt: skip
+        row.id,
+        IdentityKind(row.kind),
+        row.name,
+        bool(row.admin),
+        bool(row.disabled),
+        row.home,
+        row.acts_for,
+        row.created_by,
+        _moment(row.created_at),
+    )
 
 
 def _to_key(row: sa.Row[Any]) -> Key:
     return Key(
-        row.id, row.identity_id, row.name, row.hint, tuple(Right(right) for right in row.rights), row.created_by,
-        _moment(row.created_at), row.expires_at, row.revoked_at, row.last_used_at, KeyLimits(**(row.limits or {})),
+        row.id,
+        row.identity_id,
+        row.name,
+        row.hint,
+        tuple(Right(right) for right in row.rights),
+        row.created_by,
+        _moment(row.created_at),
+        row.expires_at,
+        row.revoked_at,
+        row.last_used_at,
+        KeyLimits(**(row.limits or {})),
         row.counts_for,
-    )  # fmt: skip
+    )
 
 
 def _moment(value: datetime) -> datetime:

@@ -413,10 +413,23 @@ def _require(connection: sa.Connection, id_: str) -> AdapterRow:
 
 def _to_row(row: sa.Row[Any]) -> AdapterRow:
     return AdapterRow(
-        row.id, row.cube_id, row.shard, row.number, AdapterState(row.state), row.model, row.base, row.recipe,
-        row.data_hash, row.measures, row.reason, row.digest, row.size_bytes, row.parent, row.created_at,
+        row.id,
+        row.cube_id,
+        row.shard,
+        row.number,
+        AdapterState(row.state),
+        row.model,
+        row.base,
+        row.recipe,
+        row.data_hash,
+        row.measures,
+        row.reason,
+        row.digest,
+        row.size_bytes,
+        row.parent,
+        row.created_at,
         row.finished_at,
-    )  # fmt: skip
+    )
 
 
 def _noted(model: str) -> str:

@@ -179,9 +179,16 @@ def _select() -> sa.Select[tuple[object, ...]]:
 def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
     fingerprint = Fingerprint(row.embedder, row.dimension, row.prefix_rule, row.normalised)
     return Cube(
-        row.id, row.owner, row.description, row.time_zone, fingerprint, row.created_at, row.items, CubeKind(row.kind),
+        row.id,
+        row.owner,
+        row.description,
+        row.time_zone,
+        fingerprint,
+        row.created_at,
+        row.items,
+        CubeKind(row.kind),
         bool(row.redact_pii),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +241,18 @@ def record_event(
     chain = _link(bytes(row.event_chain), seq, digest)
     connection.execute(
         sa.insert(events).values(
-            cube_id=cube_id, seq=seq, at=at, actor=actor, kind=kind, item_id=item_id,
-            body=text, salt=salt, digest=digest, chain=chain,
+            cube_id=cube_id,
+            seq=seq,
+            at=at,
+            actor=actor,
+            kind=kind,
+            item_id=item_id,
+            body=text,
+            salt=salt,
+            digest=digest,
+            chain=chain,
         )
-    )  # fmt: skip
+    )
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(event_seq=seq, event_chain=chain))
 
 

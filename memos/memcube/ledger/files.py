@@ -29,12 +29,23 @@ def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
     """Store a new file with its bytes."""
     connection.execute(
         sa.insert(files).values(
-            id=file.id, cube_id=file.cube, kind=file.kind, name=file.name, media_type=file.media_type,
-            bytes=file.bytes, sha256=file.sha256, state=file.state, error=file.error, info=dict(file.info),
-            item_id=file.item, replaced_by=file.replaced_by, actor=file.actor, created_at=file.created_at,
+            id=file.id,
+            cube_id=file.cube,
+            kind=file.kind,
+            name=file.name,
+            media_type=file.media_type,
+            bytes=file.bytes,
+            sha256=file.sha256,
+            state=file.state,
+            error=file.error,
+            info=dict(file.info),
+            item_id=file.item,
+            replaced_by=file.replaced_by,
+            actor=file.actor,
+            created_at=file.created_at,
             finished_at=file.finished_at,
         )
-    )  # fmt: skip
+    )
     _add_parts(connection, file.id, data)
 
 
@@ -79,9 +90,10 @@ def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[Stored
     alive: set[str | None] = set()
     for batch in items.in_batches(waiting):
         query = sa.select(tasks.c.idempotency_key).where(
-            tasks.c.kind == READ, tasks.c.idempotency_key.in_(batch),
+            tasks.c.kind == READ,
+            tasks.c.idempotency_key.in_(batch),
             tasks.c.state.in_([TaskState.WAITING, TaskState.RUNNING]),
-        )  # fmt: skip
+        )
         alive.update(connection.scalars(query))
     lost = set(waiting) - alive
     return [replace(file, state=FileState.FAILED, error=ABANDONED) if file.id in lost else file for file in found]
@@ -224,14 +236,18 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
     follows = sa.func.lag(file_items.c.end).over(partition_by=file_items.c.file_id, order_by=file_items.c.ordinal)
     parts = (
         sa.select(
-            file_items.c.file_id, file_items.c.start, file_items.c.end, follows.label("before"), messages.c.text,
+            file_items.c.file_id,
+            file_items.c.start,
+            file_items.c.end,
+            follows.label("before"),
+            messages.c.text,
         )
         .join(files, files.c.id == file_items.c.file_id)
         .outerjoin(sources, sa.and_(sources.c.item_id == file_items.c.item_id, sources.c.ordinal == 0))
         .outerjoin(messages, messages.c.id == sources.c.message_id)
         .where(files.c.cube_id == cube, files.c.sha256 != "")
         .subquery()
-    )  # fmt: skip
+    )
     gap = sa.func.coalesce(parts.c.before, 0) != parts.c.start
     other = sa.func.coalesce(sa.func.length(parts.c.text), -1) != parts.c.end - parts.c.start
     query = sa.select(parts.c.file_id).where(sa.or_(gap, other)).distinct().limit(most)
@@ -259,6 +275,19 @@ def to_file(row: sa.Row[Any]) -> StoredFile:
     """Return a row as a value."""
     created: datetime = row.created_at
     return StoredFile(
-        row.id, row.cube_id, FileKind(row.kind), row.name, row.media_type, row.bytes, row.sha256,
-        FileState(row.state), row.actor, created, row.error, row.info, row.item_id, row.replaced_by, row.finished_at,
-    )  # fmt: skip
+        row.id,
+        row.cube_id,
+        FileKind(row.kind),
+        row.name,
+        row.media_type,
+        row.bytes,
+        row.sha256,
+        FileState(row.state),
+        row.actor,
+        created,
+        row.error,
+        row.info,
+        row.item_id,
+        row.replaced_by,
+        row.finished_at,
+    )

@@ -89,9 +89,14 @@ class SqliteJson:
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
         kind, value = rows.c.type, rows.c.value
         return Elements(
-            rows, kind == "text", kind.in_(["integer", "real"]), value, kind,
-            lambda op, number: self.compare(value, op, number), lambda numbers: self.one_of(value, numbers),
-        )  # fmt: skip
+            rows,
+            kind == "text",
+            kind.in_(["integer", "real"]),
+            value,
+            kind,
+            lambda op, number: self.compare(value, op, number),
+            lambda numbers: self.one_of(value, numbers),
+        )
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         """Compare; SQLite does so exactly, whole numbers with floats too."""
@@ -126,9 +131,14 @@ class PostgresJson:
         number = sa.case((kind == "number", plain), else_=None)
         flag = sa.case((kind == "boolean", plain), else_=None)
         return Elements(
-            rows, kind == "string", kind == "number", text, flag,
-            lambda op, value: _compare_written(number, op, value), lambda values: _one_of_written(number, values),
-        )  # fmt: skip
+            rows,
+            kind == "string",
+            kind == "number",
+            text,
+            flag,
+            lambda op, value: _compare_written(number, op, value),
+            lambda values: _one_of_written(number, values),
+        )
 
     def compare(self, column: Sql, op: Op, value: Number) -> Bool:
         """Compare a stored number; a float beside whole numbers is compared as the exact number it is."""

@@ -103,9 +103,11 @@ def is_read_on(connection: sa.Connection, item_ids: Sequence[str], kind: str) ->
         )
         for row in connection.execute(of_items).all():
             live = sa.select(tasks.c.id).where(
-                tasks.c.cube_id == row.cube_id, tasks.c.kind == kind, tasks.c.idempotency_key == row.key,
+                tasks.c.cube_id == row.cube_id,
+                tasks.c.kind == kind,
+                tasks.c.idempotency_key == row.key,
                 tasks.c.state.in_(_LIVE),
-            )  # fmt: skip
+            )
             if connection.scalar(live.limit(1)) is not None:
                 return True
     return False

@@ -283,9 +283,14 @@ def unknown(item_id: str) -> NotFound:
 
 
 def matching(
-    connection: sa.Connection, cubes: Sequence[str], node: Node | None, *, limit: int, offset: int = 0,
+    connection: sa.Connection,
+    cubes: Sequence[str],
+    node: Node | None,
+    *,
+    limit: int,
+    offset: int = 0,
     newest: bool = False,
-) -> list[Item]:  # fmt: skip
+) -> list[Item]:
     """Return the items that pass a filter as they are now, oldest or `newest` first."""
     query = _SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, json_sql.of(connection)))
     order = [items.c.created_at, items.c.id]
@@ -399,9 +404,16 @@ def with_sources(
 def _source(row: Any) -> Source:
     start, end = row.source_start, row.source_end
     return Source(
-        row.source_id, start, end, row.source_name, row.source_time, row.source_text[start:end],
-        row.source_conversation, row.source_external, Trust(row.source_trust),
-    )  # fmt: skip
+        row.source_id,
+        start,
+        end,
+        row.source_name,
+        row.source_time,
+        row.source_text[start:end],
+        row.source_conversation,
+        row.source_external,
+        Trust(row.source_trust),
+    )
 
 
 def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: str, reason: str) -> None:

@@ -265,8 +265,11 @@ def fold_function() -> str:
     That is ICU's lower case, then what folding changes in lower case too: single characters by `translate`, those that
     become several by `replace`, and that only in texts that have one of them.
     """
-    stable = [c for c in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x1_1000), *range(0x1_6000, 0x1_F000)))
-              if c.lower() == c != c.casefold()]  # fmt: skip
+    stable = [
+        c
+        for c in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x1_1000), *range(0x1_6000, 0x1_F000)))
+        if c.lower() == c != c.casefold()
+    ]
     singles = {c: c.casefold() for c in stable if len(c.casefold()) == 1}
     several = {c: c.casefold() for c in stable if len(c.casefold()) > 1}
     replaced = "y"

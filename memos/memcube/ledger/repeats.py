@@ -50,9 +50,14 @@ def claim(connection: sa.Connection, call: Call, now: datetime) -> bool:
     connection.execute(sa.delete(repeats).where(*_of(call), repeats.c.created_at <= now - KEPT))
     salt = os.urandom(16)
     row = {
-        "identity_id": call.identity, "idempotency_key": call.key, "cube_id": call.cube, "salt": salt,
-        "digest": _digest(salt, call.body), "made": None, "created_at": now,
-    }  # fmt: skip
+        "identity_id": call.identity,
+        "idempotency_key": call.key,
+        "cube_id": call.cube,
+        "salt": salt,
+        "digest": _digest(salt, call.body),
+        "made": None,
+        "created_at": now,
+    }
     return queues.insert_new(connection, repeats, row)
 
 

@@ -106,9 +106,15 @@ def take(connection: sa.Connection, lease: Lease, now: datetime, costs: Mapping[
             queues.settle(connection, queue.cube_id, None, now)
             continue
         taken = replace(
-            to_task(row), state=TaskState.RUNNING, attempts=row.attempts + 1, lease_owner=lease.owner,
-            lease_until=lease.until, started_at=row.started_at or now, note=None, progress=0.0,
-        )  # fmt: skip
+            to_task(row),
+            state=TaskState.RUNNING,
+            attempts=row.attempts + 1,
+            lease_owner=lease.owner,
+            lease_until=lease.until,
+            started_at=row.started_at or now,
+            note=None,
+            progress=0.0,
+        )
         names = ("state", "attempts", "lease_owner", "lease_until", "started_at", "note", "progress")
         values = {name: getattr(taken, name) for name in names}
         connection.execute(sa.update(tasks).where(tasks.c.id == row.id).values(values))

@@ -40,9 +40,19 @@ def persons(subject: str | None, *, chinese: bool) -> dict[str, str]:
     if subject is None:
         return _MYSELF
     return {
-        "do": "does", "am": "is", "I": subject, "me": subject, "my": f"{subject}'s", "You": subject,
-        "you": subject, "Your": f"{subject}'s", "are": "is", "dont": "does not", "s": "s", "have": "has",
-    }  # fmt: skip
+        "do": "does",
+        "am": "is",
+        "I": subject,
+        "me": subject,
+        "my": f"{subject}'s",
+        "You": subject,
+        "you": subject,
+        "Your": f"{subject}'s",
+        "are": "is",
+        "dont": "does not",
+        "s": "s",
+        "have": "has",
+    }
 
 
 _MYSELF = {

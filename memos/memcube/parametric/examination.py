@@ -126,9 +126,16 @@ class Examination:
         after = self._asked(before.known, adapter=True)
         lost = tuple(question for question, words in before.known if (question, words) not in after.known)
         return Measures(
-            after.recall, after.abstention, self.model.perplexity(general.TEXT, adapter=True), lost,
-            before.recall, before.abstention, perplexity, len(before.known), after.abstention_of,
-        )  # fmt: skip
+            after.recall,
+            after.abstention,
+            self.model.perplexity(general.TEXT, adapter=True),
+            lost,
+            before.recall,
+            before.abstention,
+            perplexity,
+            len(before.known),
+            after.abstention_of,
+        )
 
     def _asked(self, world: Sequence[tuple[str, str]], *, adapter: bool) -> _Found:
         """Ask all questions at once: the more are asked together, the less each takes."""

@@ -46,10 +46,12 @@ class Forgotten:
 
 
 def forget(
-    ledger: Ledger, folder: Path | None, cubes: Collection[str] | None = None,
+    ledger: Ledger,
+    folder: Path | None,
+    cubes: Collection[str] | None = None,
     end_trainings: Callable[[Callable[[str], bool]], None] = lambda _: None,
     learn_again: Callable[[sa.Connection, str], None] = lambda *_: None,
-) -> list[Forgotten]:  # fmt: skip
+) -> list[Forgotten]:
     """Remove the adapters of these cubes, or of all, that saw what is different now, and every folder without a row.
 
     Rows go first, so that nothing is read any more from what is being deleted; then `end_trainings` ends those that
@@ -78,7 +80,7 @@ def differences(ledger: Ledger, folder: Path | None) -> list[tuple[str, str]]:
     told = [
         (row.id, "no folder for its files" if folder is None else wrong_with(folder / row.id, row.digest))
         for row in rows
-    ]  # fmt: skip
+    ]
     return [(id_, what) for id_, what in told if what is not None]
 
 

@@ -199,11 +199,17 @@ def _worded(pattern: str, fact: KnownFact, **more: str) -> str:
     told = thing_and_rest(fact.memory) if fact.kind == "said" else None
     about, stem, rest = told or (fact.thing, "", fact.value)
     given = {
-        **words, "thing": about, "value": fact.memory if fact.kind == "said" else fact.value, "stem": stem,
-        "rest": rest, "Do": words.get("do", "").capitalize(), "Am": words.get("am", "").capitalize(),
-        "My": words["my"][:1].upper() + words["my"][1:], "your": words["Your"][:1].lower() + words["Your"][1:]
-        if fact.subject is None else words["Your"], **more,
-    }  # fmt: skip
+        **words,
+        "thing": about,
+        "value": fact.memory if fact.kind == "said" else fact.value,
+        "stem": stem,
+        "rest": rest,
+        "Do": words.get("do", "").capitalize(),
+        "Am": words.get("am", "").capitalize(),
+        "My": words["my"][:1].upper() + words["my"][1:],
+        "your": words["Your"][:1].lower() + words["Your"][1:] if fact.subject is None else words["Your"],
+        **more,
+    }
     return pattern.format_map(given)
 
 
@@ -326,9 +332,14 @@ def _absent(facts: Sequence[KnownFact], told: str, chance: Random, *, chinese: b
 
 
 def _asked_of_all(
-    kind: str, names: Sequence[str], subjects: Sequence[str | None], asks: Sequence[str], chance: Random,
-    *, chinese: bool,
-) -> list[str]:  # fmt: skip
+    kind: str,
+    names: Sequence[str],
+    subjects: Sequence[str | None],
+    asks: Sequence[str],
+    chance: Random,
+    *,
+    chinese: bool,
+) -> list[str]:
     """Return questions about names in turn: each is asked for once before any is again, since names differ most."""
     found: list[str] = []
     for turn in range(len(asks) * len(subjects)):

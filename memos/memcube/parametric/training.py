@@ -178,9 +178,12 @@ class Lessons:
 
 
 def lessons_of(
-    trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int,
+    trainer: Examined,
+    facts: Sequence[KnownFact],
+    system: str,
+    seed: int,
     more: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> Lessons:  # fmt: skip
+) -> Lessons:
     """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says.
 
     `more` are other questions for some facts, by item.

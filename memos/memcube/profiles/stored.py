@@ -109,9 +109,11 @@ def current_of(states: Iterable[Item], at: datetime) -> Item | None:
 def find(connection: sa.Connection, cube: str, *, subject: str | None = None, at: datetime | None = None) -> list[Item]:
     """Return the trait items of a cube, or of one subject, of any status, as they are or stood at a moment."""
     query = sa.select(t.versions.c.item_id).where(
-        t.versions.c.cube_id == cube, t.versions.c.type == ItemType.PROFILE, t.versions.c.key.is_not(None),
+        t.versions.c.cube_id == cube,
+        t.versions.c.type == ItemType.PROFILE,
+        t.versions.c.key.is_not(None),
         items.standing(at),
-    )  # fmt: skip
+    )
     if subject is not None:
         # Not a range: PostgreSQL orders text by a language's rules, SQLite's LIKE takes large for small.
         first = trait_key(subject, "")

@@ -107,8 +107,12 @@ class Examined:
             log.warning(
                 "The model %s does not tell what lasts from small talk: it took %d of %d lasting sentences for such, "
                 "and %d of %d others. Reading goes by patterns until a larger one is configured.",
-                asker.model, right, sum(lasts for _, lasts in KNOWN), wrong, sum(not lasts for _, lasts in KNOWN),
-            )  # fmt: skip
+                asker.model,
+                right,
+                sum(lasts for _, lasts in KNOWN),
+                wrong,
+                sum(not lasts for _, lasts in KNOWN),
+            )
         with self._lock:
             self._passed[asker.model] = passed
         return passed

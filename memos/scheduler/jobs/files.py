@@ -214,8 +214,10 @@ def _part(document: Document, passage: Passage) -> Part:
 
 def _told(document: Document) -> dict[str, Json]:
     told: dict[str, Json] = {
-        "format": document.format, "characters": len(document.markdown), "passages": len(document.passages),
-    }  # fmt: skip
+        "format": document.format,
+        "characters": len(document.markdown),
+        "passages": len(document.passages),
+    }
     if document.pages:
         told |= {"pages": document.pages, "blank_pages": document.blank_pages}
     if document.ocr:

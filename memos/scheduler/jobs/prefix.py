@@ -117,9 +117,13 @@ class ComposeJob:
         return found
 
     def _composed(
-        self, connection: sa.Connection, cube: str, before: Sequence[PrefixRow], heats: Mapping[str, float],
+        self,
+        connection: sa.Connection,
+        cube: str,
+        before: Sequence[PrefixRow],
+        heats: Mapping[str, float],
         now: datetime,
-    ) -> tuple[list[PrefixRow], bool]:  # fmt: skip
+    ) -> tuple[list[PrefixRow], bool]:
         """Return the entries that there should be, and whether all of them are new."""
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
         heats = {id_: heat for id_, heat in heats.items() if id_ not in _ended(connection, heats, states, now)}
@@ -141,9 +145,13 @@ class ComposeJob:
         return [PrefixRow(place, item.id, item.version, now) for place, item in enumerate(every, 1)], True
 
     def _chosen(
-        self, heats: Mapping[str, float], states: Mapping[str, Item], there: set[str], above: float,
+        self,
+        heats: Mapping[str, float],
+        states: Mapping[str, Item],
+        there: set[str],
+        above: float,
         now: datetime,
-    ) -> set[str]:  # fmt: skip
+    ) -> set[str]:
         """Return the items that have room: what is pinned, what is there and still warm, then the hottest."""
         ranked = sorted(heats, key=lambda id_: (heats[id_] != _PINNED, id_ not in there, -heats[id_], id_))
         left, chosen = self.prefix.tokens, set[str]()

@@ -47,8 +47,11 @@ class SkillsJob:
         cosines: dict[frozenset[str], float] = {}
         with run.ledger.read() as connection:
             found = _attempts(connection, cube, _pages_of(connection, cube, named))
-            known = {attempt.tools[0]: _with_tool(connection, cube, attempt.tools[0])
-                     for attempt in found.values() if attempt.tools}  # fmt: skip
+            known = {
+                attempt.tools[0]: _with_tool(connection, cube, attempt.tools[0])
+                for attempt in found.values()
+                if attempt.tools
+            }
         run.go_on(0.3)
         for attempt in found.values():
             if attempt.succeeded:
@@ -85,8 +88,11 @@ def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[st
         first = attempt.tools[0]
         if first not in known:
             known[first] = _with_tool(connection, cube, first)
-        same = [each for each in _same_tools(attempt, known[first])
-                if skills.same_goal(attempt, each, cosines.get(_both(attempt, each), 0.0))]  # fmt: skip
+        same = [
+            each
+            for each in _same_tools(attempt, known[first])
+            if skills.same_goal(attempt, each, cosines.get(_both(attempt, each), 0.0))
+        ]
         held = _skill_of(change, attempt, same)
         if held is None:
             _make(change, attempt, same, known[first])
@@ -206,9 +212,11 @@ def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[
 
 def _edit(change: Change, skill: Item, fact: Fact) -> None:
     said = {
-        "memory": fact.memory, "info": {**skill.info, **fact.info}, "entities": entities(fact.memory),
+        "memory": fact.memory,
+        "info": {**skill.info, **fact.info},
+        "entities": entities(fact.memory),
         "keywords": keywords(fact.memory),
-    }  # fmt: skip
+    }
     if any(getattr(skill, name) != value for name, value in said.items()):
         changes.edit(change, skill, said, "what its runs show now")
 

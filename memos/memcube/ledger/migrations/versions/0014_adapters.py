@@ -43,9 +43,13 @@ def upgrade() -> None:
     )
     active = sa.text("state = 'active'")
     op.create_index(
-        "uq_adapters_active", "adapters", ["cube_id", "shard"], unique=True, sqlite_where=active,
+        "uq_adapters_active",
+        "adapters",
+        ["cube_id", "shard"],
+        unique=True,
+        sqlite_where=active,
         postgresql_where=active,
-    )  # fmt: skip
+    )
     op.create_table(
         "adapter_items",
         sa.Column("adapter_id", sa.String(36), sa.ForeignKey("adapters.id"), primary_key=True),
