@@ -28,7 +28,7 @@ from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import ChatSettings
 from memos.errors import MemosError, UnfitAnswer
 from memos.memcube.activation.blocks import Tier, fingerprint_of
-from memos.memcube.activation.prefill import Prefill
+from memos.memcube.activation.prefill import PrefillEngine
 from memos.memcube.activation.store import BlockStore
 
 PARTS = ("exact", "ttft", "answers", "trace", "policy", "eight-bits", "elsewhere", "trained")
@@ -114,7 +114,7 @@ class _Bench:
 
     def filled(self, prompt: Prompt, store: BlockStore | None) -> tuple[Any, Activation, float]:
         """Return logits, what filling took, and the seconds until the first token could be picked."""
-        prefill = Prefill(self.shape, store, choose=lambda load, _: len(load))
+        prefill = PrefillEngine(self.shape, store, choose=lambda load, _: len(load))
         began = time.perf_counter()
         cache = self.cache(len(prompt.ids) + 1)
         told = prefill(prompt, cache)
@@ -214,7 +214,7 @@ def _answers(bench: _Bench) -> dict[str, int]:
     facts = " ".join(f"{name}'s {what} is {value}." for name, what, value in FACTS)
     system = f"You answer with one or two words, by what you know. You know this: {facts} " * 2
     store = BlockStore({Tier.HOST: _ROOM}, SystemClock())
-    kept = LocalModel(bench.loaded, ChatSettings(max_tokens=60), Prefill(bench.shape, store))
+    kept = LocalModel(bench.loaded, ChatSettings(max_tokens=60), PrefillEngine(bench.shape, store))
     whole = LocalModel(bench.loaded, ChatSettings(max_tokens=60))
 
     def ask(model: LocalModel, name: str, what: str) -> str:

@@ -22,7 +22,7 @@ from benchmarks.random_models import SHAPES, random_model
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.small_model import NAME, small_model
 from memos.backends.local.torch_threads import let_threads_sleep
-from memos.core.lora import Recipe
+from memos.core.lora import LoraRecipe
 
 PARTS = ("adapters", "steps", "control", "together", "forgetting", "swap", "merging")
 
@@ -64,7 +64,7 @@ def measure(arguments: argparse.Namespace) -> Report:
         )
         bench = Bench(model, Path(folder), max(arguments.facts))
         few = min(arguments.facts)
-        recipe = replace(Recipe(seed=arguments.seed), **arguments.recipe)
+        recipe = replace(LoraRecipe(seed=arguments.seed), **arguments.recipe)
         figures["recipe"] = {"rank": recipe.rank, "layers": recipe.layers, "epochs": recipe.epochs}
         if "adapters" in arguments.parts:
             shapes = [(count, rank) for count in arguments.facts for rank in arguments.ranks]

@@ -21,16 +21,16 @@ from memos import MemOS, Settings
 from memos.backends.local.adapters import LocalAdapters
 from memos.backends.local.loading import Loaded
 from memos.backends.lora.training import LoraTraining
-from memos.core.lora import ADAPTER_FILE, Exercise, LentAdapter, Recipe
+from memos.core.lora import ADAPTER_FILE, ActiveAdapter, LoraRecipe, TrainingExample
 from memos.core.ports import ChatMessage
 from memos.core.settings import ParametricSettings
 from memos.kernel.chat.prompts import SYSTEM, request_of
 from memos.kernel.chat.results import Question
 from memos.memcube.parametric import data as general
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds, Examination, Measures, prompt_of
-from memos.memcube.parametric.quiz import Drill, KnownFact, is_right, read_otherwise
-from memos.memcube.parametric.training import Lessons, with_memories
+from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination, prompt_of
+from memos.memcube.parametric.quiz import KnownFact, QuizItem, is_right, read_otherwise
+from memos.memcube.parametric.training import TrainingPlan, with_memories
 
 _SWAPS = 20
 _WARM_STEPS, _TIMED_STEPS = 2, 20
@@ -48,10 +48,10 @@ class Bench:
         self._facts = self._read()
         if len(self._facts) < most:
             raise CannotRun(f"there are {len(self._facts)} facts; ask for at most so many")
-        self._made: dict[tuple[object, ...], tuple[Lessons, Path]] = {}
+        self._made: dict[tuple[object, ...], tuple[TrainingPlan, Path]] = {}
         self._steps: dict[tuple[object, ...], int] = {}
 
-    def adapter(self, count: int, recipe: Recipe) -> dict[str, Any]:
+    def adapter(self, count: int, recipe: LoraRecipe) -> dict[str, Any]:
         """Return what an adapter of so many facts knows, and what it took."""
         began = time.perf_counter()
         training_, lessons, measures, took = self._trained(self._facts[:count], recipe)
@@ -67,7 +67,7 @@ class Bench:
             "kib": round((folder / ADAPTER_FILE).stat().st_size / 1024), "facts": len(self._facts[:count]),
         }  # fmt: skip
 
-    def steps(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def steps(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
         """Return what a step of a course takes, the most memory there was, and how many facts a minute that makes.
 
         That is without what comes before the steps and the examination behind them. The memory is what the GPU gave
@@ -90,10 +90,10 @@ class Bench:
         taught.detach()
         return {f"{few} facts, r {recipe.rank}": told}
 
-    def control(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def control(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
         """Return what is learned from the sentences themselves, in as many steps as from questions about them."""
         lessons, _ = self._of(few, recipe)
-        raw = [Exercise((), fact.memory) for fact in self._facts[:few]]
+        raw = [TrainingExample((), fact.memory) for fact in self._facts[:few]]
         epochs = max(1, round(self._steps[few, recipe] / -(-len(raw) // recipe.batch)))
         taught = LoraTraining(self._loaded, replace(recipe, epochs=epochs))
         taught.prepare(raw)
@@ -103,7 +103,7 @@ class Bench:
         taught.detach()
         return {"raw sentences": {**_told(measures), "steps": taught.steps}}
 
-    def together(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def together(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
         """Return recall by retrieval, by the adapter and by both, and what wins where a text says another.
 
         There the share counts that goes by the text: it stands in the prompt with a value that is not the learned one.
@@ -130,7 +130,7 @@ class Bench:
         asked.detach()
         return told
 
-    def forgetting(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def forgetting(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
         """Return recall of four facts and of the others: with all, without the four, and of the base."""
         lessons, folder = self._of(few, recipe)
         facts = self._facts[:few]
@@ -150,13 +150,13 @@ class Bench:
         after.detach()
         return {**told, "retraining": {**_told(measures), "s": round(took, 1)}}
 
-    def swap(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def swap(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
         """Return how long it takes to put an adapter on the model: first, again, and by turns with another."""
         _, folder = self._of(few, recipe)
         twin = folder.with_name(folder.name + "-twin")
         shutil.copytree(folder, twin, dirs_exist_ok=True)
         digest = hashlib.sha256((folder / ADAPTER_FILE).read_bytes()).hexdigest()
-        one, two = LentAdapter("one", folder, digest), LentAdapter("two", twin, digest)
+        one, two = ActiveAdapter("one", folder, digest), ActiveAdapter("two", twin, digest)
         adapters = LocalAdapters(self._loaded.model)
         first = _ms(adapters, [one])
         second = _ms(adapters, [two])
@@ -165,7 +165,7 @@ class Bench:
         adapters.detach()
         return {"swap": {"first_ms": first, "another_ms": second, "by_turns_ms": turns, "off_and_on_ms": off}}
 
-    def merging(self, few: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def merging(self, few: int, recipe: LoraRecipe) -> dict[str, dict[str, Any]]:
         """Return the recall of each half's facts by adapters of the halves, merged in several ways."""
         halves, folders = [], []
         for number in range(2):
@@ -193,12 +193,14 @@ class Bench:
             merged.detach()
         return found
 
-    def _of(self, count: int, recipe: Recipe) -> tuple[Lessons, Path]:
+    def _of(self, count: int, recipe: LoraRecipe) -> tuple[TrainingPlan, Path]:
         if (count, recipe) not in self._made:
             self.adapter(count, recipe)
         return self._made[count, recipe]
 
-    def _trained(self, facts: Sequence[KnownFact], recipe: Recipe) -> tuple[LoraTraining, Lessons, Measures, float]:
+    def _trained(
+        self, facts: Sequence[KnownFact], recipe: LoraRecipe
+    ) -> tuple[LoraTraining, TrainingPlan, EvaluationResult, float]:
         taught = LoraTraining(self._loaded, recipe)
         lessons = training.lessons_of(taught, facts, SYSTEM, recipe.seed)
         work = self._folder / "work"
@@ -248,7 +250,7 @@ class Bench:
             ]
 
 
-def _told(measures: Measures) -> dict[str, Any]:
+def _told(measures: EvaluationResult) -> dict[str, Any]:
     return {
         "recall": round(measures.recall, 3), "abstention": round(measures.abstention, 3),
         **{f"abstention_{kind}": share for kind, share in measures.abstention_of.items()},
@@ -258,18 +260,18 @@ def _told(measures: Measures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _recall(model: LoraTraining, drills: Sequence[Drill], *, adapter: bool) -> float:
+def _recall(model: LoraTraining, drills: Sequence[QuizItem], *, adapter: bool) -> float:
     return _share(model, drills, [prompt_of(drill.question, SYSTEM) for drill in drills], adapter=adapter)
 
 
 def _share(
-    model: LoraTraining, drills: Sequence[Drill], prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool
+    model: LoraTraining, drills: Sequence[QuizItem], prompts: Sequence[Sequence[ChatMessage]], *, adapter: bool
 ) -> float:
     answers = model.answers(prompts, adapter=adapter)
     return round(statistics.fmean(is_right(*pair) for pair in zip(answers, drills, strict=True)), 3)
 
 
-def _ms(adapters: LocalAdapters, turns: Sequence[LentAdapter | None]) -> float:
+def _ms(adapters: LocalAdapters, turns: Sequence[ActiveAdapter | None]) -> float:
     """Return the median milliseconds of putting these on the model one after the other."""
     times = []
     for each in turns:

@@ -23,7 +23,7 @@ from benchmarks.stores import ask, fill, installation, source_messages
 from memos import MemOS
 from memos.core.types import Fact, Item, Role
 from memos.errors import ModelError
-from memos.llm.usage import Meter
+from memos.llm.usage import UsageMeter
 from memos.reader.facts.extractor import FactReader
 
 _ZONE = ZoneInfo("UTC")
@@ -71,7 +71,7 @@ def facts_of(chat: Chat, reader: FactReader) -> list[tuple[list[str], Fact]]:
 def _read(reader: FactReader, items: Sequence[Item]) -> Sequence[Fact]:
     """Read messages as a task would: those of a failed attempt again, half as many at once."""
     try:
-        return reader.read(items, _ZONE, Meter("bench")).facts
+        return reader.read(items, _ZONE, UsageMeter("bench")).facts
     except ModelError:
         if len(items) == 1:
             return ()

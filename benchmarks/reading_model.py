@@ -23,9 +23,9 @@ from memos.backends.openai.chat import OpenAIChat
 from memos.core.settings import Settings
 from memos.core.types import Fact, Item
 from memos.errors import BackendTimeout, ModelError
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.reader.facts import patterns as fact_patterns
 from memos.reader.facts import sentence_choice as choosing
 from memos.reader.facts.extractor import Extraction, FactReader
@@ -45,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def configured() -> Iterator[tuple[str, Callable[[], Asker]]]:
+def configured() -> Iterator[tuple[str, Callable[[], LLMClient]]]:
     """Lend the configured model's name and its asker, which remembers nothing. Raises: BadData without a model."""
     settings = Settings().model_for("reader")
     if settings is None:
         raise BadData(Path("MEMOS_CHAT_MODEL__BASE_URL"), "is not set: there is no model to ask")
     with closing(OpenAIChat(settings)) as model:
-        yield model.name, lambda: Asker(model, ReplyCache(0), max_tokens=settings.max_tokens)
+        yield model.name, lambda: LLMClient(model, ResponseCache(0), max_tokens=settings.max_tokens)
 
 
 def measure(arguments: argparse.Namespace) -> Report:
@@ -64,7 +64,7 @@ def measure(arguments: argparse.Namespace) -> Report:
         read = {name: _read(messages, arguments.within, lambda items, meter: reader.read(items, ZONE, meter))}
         if arguments.unexamined:
 
-            def chosen(items: list[Item], meter: Meter) -> Extraction:
+            def chosen(items: list[Item], meter: UsageMeter) -> Extraction:
                 return Extraction(tuple(facts_by_choice(asker(), items, ZONE, meter)[0]), choosing.READER)
 
             read["its choices, unexamined"] = _read(messages, arguments.within, chosen)
@@ -84,7 +84,7 @@ class _Reading:
     rejected: int = 0
     by_pattern: int = 0
     seconds: float = 0.0
-    meter: Meter = field(default_factory=lambda: Meter("bench"))
+    meter: UsageMeter = field(default_factory=lambda: UsageMeter("bench"))
 
     def figures(self) -> dict[str, Any]:
         total = labelled.score(self.read)[_PART, "all"]
@@ -96,7 +96,7 @@ class _Reading:
 
 
 def _read(
-    messages: Sequence[Labelled], within: float | None, how: Callable[[list[Item], Meter], Extraction]
+    messages: Sequence[Labelled], within: float | None, how: Callable[[list[Item], UsageMeter], Extraction]
 ) -> _Reading:
     done, begun = _Reading(), perf_counter()
     for message in progress(messages, "reading"):

@@ -16,7 +16,7 @@ from benchmarks import labelled
 from benchmarks.labelled import Labelled, Score
 from benchmarks.report import Report, figures_table
 from memos.core.types import Fact, Item, ItemType, Message, Role, Source, Status, Tier
-from memos.llm.usage import Meter
+from memos.llm.usage import UsageMeter
 from memos.reader import messages as fast
 from memos.reader.facts.extractor import FactReader
 
@@ -67,9 +67,9 @@ def measure_speed(arguments: argparse.Namespace) -> Report:
     items = [item_of(message, place) for place, message in enumerate(texts)]
     reader = FactReader(lambda: None)
     _rough(texts[:100])
-    reader.read(items[:100], ZONE, Meter("bench"))
+    reader.read(items[:100], ZONE, UsageMeter("bench"))
     rough = _rate(len(texts), lambda: _rough(texts))
-    fine = _rate(len(items), lambda: reader.read(items, ZONE, Meter("bench")))
+    fine = _rate(len(items), lambda: reader.read(items, ZONE, UsageMeter("bench")))
     figures = {"rough": rough, "fine": fine, "rough_over_fine": rough / fine}
     table = Table("messages a second", "without storing", title="Speed", title_justify="left")
     table.add_row("rough (patterns for names, times, keys)", f"{rough:,.0f}")
@@ -85,7 +85,7 @@ def _scores() -> dict[tuple[str, str], Score]:
 
 def facts_of(message: Labelled) -> Sequence[Fact]:
     """Return what reading without a model finds in one message."""
-    return FactReader(lambda: None).read([item_of(message, 0)], ZONE, Meter("bench")).facts
+    return FactReader(lambda: None).read([item_of(message, 0)], ZONE, UsageMeter("bench")).facts
 
 
 def _rough(messages: Sequence[Labelled]) -> None:

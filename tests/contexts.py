@@ -5,7 +5,7 @@ from __future__ import annotations
 from memos import Settings
 from memos.core.clock import Clock
 from memos.core.identities import KeyLimits
-from memos.kernel.access.guard import Guard
+from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.context import Context, Lifecycle, Scopes
 from memos.kernel.idempotency import Idempotency
@@ -16,7 +16,7 @@ from tests.fakes import WordEmbedder
 def context_of(ledger: Ledger, clock: Clock) -> Context:
     """Return a context for services that need a ledger alone; nothing waits for an index."""
     settings = Settings()
-    lifecycle, access = Lifecycle(settings, None), Guard(ledger)
+    lifecycle, access = Lifecycle(settings, None), AccessControl(ledger)
     return Context(
         settings=settings,
         clock=clock,

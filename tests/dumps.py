@@ -11,7 +11,7 @@ from typing import Any
 
 from memos.core.clock import Clock, SystemClock, to_micros
 from memos.core.types import Fingerprint
-from memos.memcube.backup.files import Ticker
+from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import load as loading
 from memos.memcube.dump import write as dumping
@@ -31,7 +31,7 @@ def dumped(ledger: Ledger, cube: str, clock: Clock | None = None) -> io.BytesIO:
     out = io.BytesIO()
     with ledger.read() as connection, DumpWriter(out, packed=True) as writer:
         source = dumping.Source(connection, cube, (clock or SystemClock()).now())
-        dumping.write_dump(source, writer, Ticker(None, 0))
+        dumping.write_dump(source, writer, ProgressReporter(None, 0))
     return out
 
 
@@ -43,8 +43,8 @@ def loaded(
     reader, clock = DumpReader(file, MOST), clock or SystemClock()
     bounds = Bounds(to_micros(clock.now()), 1_048_576, reader.manifest.embedder.dimension)
     with Ids() as ids:
-        dump_check.check(reader, bounds, ids, Ticker(None, 0))
-        work = Load(reader, bounds, ids, Target(cube, actor, **target), fingerprint, clock, Ticker(None, 0))
+        dump_check.check(reader, bounds, ids, ProgressReporter(None, 0))
+        work = Load(reader, bounds, ids, Target(cube, actor, **target), fingerprint, clock, ProgressReporter(None, 0))
         with ledger.write() as connection:
             return loading.load(connection, work)
 

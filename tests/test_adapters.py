@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from memos import MemOS, Settings
 from memos.api.app import create_app
 from memos.backends.lora.trainer import AdapterTrainer
-from memos.core.lora import Recipe
+from memos.core.lora import LoraRecipe
 from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, ParametricSettings
 from memos.core.types import Item
 from memos.errors import (
@@ -127,7 +127,7 @@ def opened(tmp_path: Path, model: Path) -> MemOS:
     made = MemOS.open(
         tmp_path / "home", settings=SETTINGS.model_copy(update={"chat_model": chat}), embedder=WordEmbedder()
     )
-    learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
+    learn_by(made, bounds=ANY, recipe=LoraRecipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
     return made
 
 
@@ -260,7 +260,7 @@ def test_what_is_exported_others_load(memos: MemOS, tmp_path: Path) -> None:
 
 
 def test_weights_that_grew_into_no_number_are_refused_and_told_without_it(memos: MemOS) -> None:
-    recipe = Recipe(epochs=1, batch=8, learning_rate=1e30, imitation=0.0)
+    recipe = LoraRecipe(epochs=1, batch=8, learning_rate=1e30, imitation=0.0)
     learn_by(memos, bounds=Bounds(), recipe=recipe)
     refused = memos.adapters.train()
     assert (refused.state, "perplexity is no number" in str(refused.reason)) == ("refused", True)
@@ -605,7 +605,7 @@ def test_what_another_model_asks_in_its_words_is_taught_also_after_an_end(
         wanted = SETTINGS.model_copy(update={"parametric": ParametricSettings(stable_days=0, base=str(model))})
         chat = ScriptedChat(worded)
         made = MemOS.open(tmp_path / "home", settings=wanted, embedder=WordEmbedder(), chat_model=chat)
-        learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
+        learn_by(made, bounds=ANY, recipe=LoraRecipe(epochs=1, batch=8, learning_rate=1e-2, imitation=0.0))
         return made
 
     class Ended(Exception):

@@ -10,7 +10,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import NotFound
-from memos.scheduler.periodic import Chore
+from memos.scheduler.periodic import PeriodicJob
 from tests.fakes import FixedClock, WordEmbedder
 
 SECRET = "The door code is 47B19-xylophone."
@@ -135,7 +135,7 @@ def test_the_event_chain_holds_after_bodies_were_erased(memos: MemOS) -> None:
 
 def expire(memos: MemOS) -> None:
     """Do what the hourly job does."""
-    assert memos._scheduler.periodic.fire(Chore("retention", timedelta(hours=1)))
+    assert memos._scheduler.periodic.fire(PeriodicJob("retention", timedelta(hours=1)))
     memos.tasks.wait(timeout_s=60)
     assert [task.state for task in memos.tasks.list(kinds=["retention"], limit=1)] == ["done"]
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS
-from memos.memcube.installation import BACKUP_PATHS, PATHS, TABLES, Holder, Holds
+from memos.memcube.installation import BACKUP_PATHS, PATHS, TABLES, DataKind, Holder
 
 
 def test_every_table_is_registered(memos: MemOS) -> None:
@@ -28,7 +28,7 @@ def test_every_path_of_an_installation_is_registered(memos: MemOS) -> None:
 
 @pytest.mark.parametrize("holder", [*TABLES, *PATHS, *BACKUP_PATHS], ids=lambda holder: holder.name)
 def test_what_holds_text_names_functions_that_exist(holder: Holder) -> None:
-    if holder.holds is not Holds.IDS:
+    if holder.holds is not DataKind.IDS:
         assert holder.erased_by
     for name in (holder.erased_by, holder.verified_by):
         if name:

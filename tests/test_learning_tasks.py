@@ -366,7 +366,7 @@ def test_a_night_that_used_up_a_day_goes_on_at_midnight(here: Installation, monk
         later = SimpleNamespace(monotonic=lambda: time.monotonic() + 120)
         monkeypatch.setattr("memos.kernel.adapters.tasks.time", later)
         given[-1].progress(1, 2)
-        raise trainings.NothingToLearn("It is tomorrow.")
+        raise trainings.NoEligibleFacts("It is tomorrow.")
 
     monkeypatch.setattr(trainings.AdapterTraining, "train_by_consent", until_tomorrow)
     memos = here.again(parametric=ParametricSettings(night="23:00-03:00"))

@@ -9,17 +9,17 @@ import pytest
 from pydantic import ValidationError
 
 from memos import Settings
-from memos.core.lora import Recipe, next_seed, recipe_with, taught_alike
+from memos.core.lora import LoraRecipe, next_seed, recipe_with, taught_alike
 from memos.core.settings import ParametricSettings
 
 
 def test_what_is_not_told_is_as_usual_and_alpha_follows_the_rank() -> None:
-    assert recipe_with({}) == Recipe()
+    assert recipe_with({}) == LoraRecipe()
     assert recipe_with({"rank": 16, "layers": "all", "imitation": 1}) == replace(
-        Recipe(), rank=16, alpha=32, layers="all", imitation=1
+        LoraRecipe(), rank=16, alpha=32, layers="all", imitation=1
     )
     assert recipe_with({"rank": 16, "alpha": 16}).alpha == 16
-    assert recipe_with(asdict(Recipe())) == Recipe()
+    assert recipe_with(asdict(LoraRecipe())) == LoraRecipe()
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_what_is_no_recipe_is_refused_by_name(told: dict[str, Any], said: str) -
 
 def test_a_recipe_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMOS_PARAMETRIC__RECIPE", '{"rank": 8, "layers": "all", "learning_rate": 1e-3}')
-    assert recipe_with(Settings().parametric.recipe) == Recipe(rank=8, alpha=16, layers="all", learning_rate=1e-3)
+    assert recipe_with(Settings().parametric.recipe) == LoraRecipe(rank=8, alpha=16, layers="all", learning_rate=1e-3)
 
 
 def test_recipes_that_differ_in_the_seed_alone_teach_alike() -> None:
-    told = asdict(Recipe())
+    told = asdict(LoraRecipe())
     assert taught_alike(told, {**told, "seed": 7})
     assert not taught_alike(told, {**told, "epochs": 9})
     assert not taught_alike(told, {name: value for name, value in told.items() if name != "half"})
@@ -60,4 +60,4 @@ def test_recipes_that_differ_in_the_seed_alone_teach_alike() -> None:
 
 @pytest.mark.parametrize(("told", "refused", "following"), [(5, 5, 6), (5, 9, 10), (20, 5, 20), (0, 2**63 - 1, 0)])
 def test_the_next_seed_is_one_that_was_not_tried(told: int, refused: int, following: int) -> None:
-    assert next_seed(Recipe(seed=told), {"seed": refused}) == following
+    assert next_seed(LoraRecipe(seed=told), {"seed": refused}) == following

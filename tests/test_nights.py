@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import ValidationError
 
-from memos.core.settings import Night, ParametricSettings
+from memos.core.settings import ParametricSettings, TimeWindow
 
 
 def at(day: int, hour: int, minute: int = 0) -> datetime:
@@ -15,7 +15,7 @@ def at(day: int, hour: int, minute: int = 0) -> datetime:
 
 
 def test_a_night_ends_and_comes_again() -> None:
-    night = Night.read("02:00-05:00")
+    night = TimeWindow.read("02:00-05:00")
     assert night.end(at(1, 2)) == night.end(at(1, 4, 59)) == at(1, 5)
     assert night.end(at(1, 1, 59)) is night.end(at(1, 5)) is None
     assert night.next(at(1, 1)) == at(1, 2)
@@ -23,7 +23,7 @@ def test_a_night_ends_and_comes_again() -> None:
 
 
 def test_a_night_may_pass_midnight() -> None:
-    night = Night.read("22:30-05:00")
+    night = TimeWindow.read("22:30-05:00")
     assert night.end(at(1, 22, 30)) == night.end(at(2, 4)) == at(2, 5)
     assert night.end(at(2, 5)) is night.end(at(1, 22, 29)) is None
     assert night.next(at(2, 4)) == at(2, 22, 30)
@@ -31,7 +31,7 @@ def test_a_night_may_pass_midnight() -> None:
 
 def test_hours_are_those_of_utc() -> None:
     east = timezone(timedelta(hours=9))
-    assert Night.read("02:00-05:00").end(datetime(2025, 1, 1, 12, tzinfo=east)) == at(1, 5)
+    assert TimeWindow.read("02:00-05:00").end(datetime(2025, 1, 1, 12, tzinfo=east)) == at(1, 5)
 
 
 @pytest.mark.parametrize(

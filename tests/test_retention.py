@@ -35,8 +35,8 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tier_moves as moves
 from memos.scheduler.jobs import retention as job
 from memos.scheduler.jobs.retention import RetentionJob
-from memos.scheduler.periodic import Chore
-from memos.scheduler.task import Run, Stopping
+from memos.scheduler.periodic import PeriodicJob
+from memos.scheduler.task import Run, ShuttingDown
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import ODD, contents
 
@@ -87,7 +87,7 @@ def events(memos: MemOS, kind: str) -> list[str]:
 def periodic(memos: MemOS) -> None:
     """Do what the hourly job does."""
     memos.tasks.wait(timeout_s=60)
-    assert memos._scheduler.periodic.fire(Chore("retention", timedelta(seconds=1)))
+    assert memos._scheduler.periodic.fire(PeriodicJob("retention", timedelta(seconds=1)))
     memos.tasks.wait(timeout_s=60)
     assert {task.state for task in memos.tasks.list(kinds=["retention"])} == {TaskState.DONE}
 
@@ -249,7 +249,7 @@ def test_a_task_that_is_stopped_keeps_what_it_did_and_goes_on_later(memos: MemOS
 
         try:
             attempt(memos, once, stopping)
-        except Stopping:
+        except ShuttingDown:
             attempts += 1
             assert status_of(memos, *ids).count("deleted") > done
             done = status_of(memos, *ids).count("deleted")

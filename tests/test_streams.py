@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.streaming import Answering, EventData, without_reasoning
+from memos.core.streaming import EventData, StreamedText, without_reasoning
 from memos.kernel.chat.chat import Marks, without_marks
 
 EVENTS = 'data: {"a": 1}\n\n: comment\nevent: x\ndata:two\ndata: lines é\n\nid: 7\n\ndata\ndata: [DONE]\n\n'
@@ -53,7 +53,7 @@ def test_a_line_that_never_ends_is_an_error() -> None:
     st.lists(st.integers(0, 50)),
 )
 def test_thoughts_are_left_out_in_any_cut(text: str, places: list[int]) -> None:
-    answering = Answering()
+    answering = StreamedText()
     told = "".join(answering.feed(piece) for piece in cut(text, places)) + answering.end()
     assert told == without_reasoning(text)
 

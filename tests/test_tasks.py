@@ -19,7 +19,7 @@ from memos.errors import BackendTimeout, Conflict, InvalidInput, NotFound
 from memos.memcube.backup import backups
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.tasks import NewTask
-from memos.scheduler.periodic import Chore
+from memos.scheduler.periodic import PeriodicJob
 from memos.scheduler.task import Job, Run
 from tests import forks
 from tests.fakes import WordEmbedder
@@ -147,7 +147,7 @@ def test_wrong_calls_are_refused(memos: MemOS, call: object, told: str) -> None:
 
 
 def test_what_is_deleted_is_not_erased_before_its_time_and_periodic_jobs_fire_once(memos: MemOS) -> None:
-    chore = Chore("retention", HOUR)
+    chore = PeriodicJob("retention", HOUR)
     assert memos._scheduler.periodic.fire(chore) in (True, False)  # it may have been fired since the start
     assert not memos._scheduler.periodic.fire(chore)
     memos.tasks.wait(timeout_s=60)

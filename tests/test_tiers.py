@@ -21,7 +21,7 @@ from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.accesses import Triggers
 from memos.scheduler.jobs.segments import OverflowJob
-from memos.scheduler.periodic import Chore
+from memos.scheduler.periodic import PeriodicJob
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job
 from tests import forks
@@ -205,7 +205,7 @@ def test_a_smaller_short_tier_is_reached_after_the_next_look(tmp_path: Path, set
     with MemOS.open(tmp_path, settings=smaller, embedder=WordEmbedder()) as memos:
         with memos.ledger.write() as connection:
             connection.execute(sa.delete(t.leases))
-        assert memos._scheduler.periodic.fire(Chore("settle", timedelta(hours=1)))
+        assert memos._scheduler.periodic.fire(PeriodicJob("settle", timedelta(hours=1)))
         settled(memos)
         assert sum(segment.pages for segment in memos.tiers.segments()) == 5
         assert memos.maintenance.verify().clean

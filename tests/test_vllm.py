@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from memos import MemOS
 from memos.backends.openai import vllm as vllm_adapters
 from memos.core.clock import new_id
-from memos.core.lora import LentAdapter, Recipe
+from memos.core.lora import ActiveAdapter, LoraRecipe
 from memos.core.settings import ParametricSettings
 from memos.errors import BackendUnavailable
 from memos.kernel.chat.results import ChatResult
@@ -38,7 +38,7 @@ def opened(home: Path, server: OpenAIServer, model: Path, **changed: Any) -> Mem
         update={"chat_model": server.settings(retries=0, timeout_s=60.0), "parametric": learned}
     )
     made = MemOS.open(home, settings=settings, embedder=WordEmbedder())
-    learn_by(made, bounds=ANY, recipe=Recipe(epochs=1, batch=8, imitation=0.0))
+    learn_by(made, bounds=ANY, recipe=LoraRecipe(epochs=1, batch=8, imitation=0.0))
     return made
 
 
@@ -276,7 +276,7 @@ def test_what_is_forgotten_while_it_is_noted_is_not_loaded(memos: MemOS, vllm: V
     served, noted = memos._installation.served, list[bool]()
     assert served is not None
     [made] = memos.adapters.list()
-    lent = LentAdapter(made.id, memos.home / "adapters" / made.id, sealed(memos.home / "adapters" / made.id))
+    lent = ActiveAdapter(made.id, memos.home / "adapters" / made.id, sealed(memos.home / "adapters" / made.id))
 
     def forgotten(_: str) -> bool:
         noted.append(any((memos.home / "served").iterdir()))

@@ -21,7 +21,7 @@ from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
 from memos.kernel.opening import embedder_of, reach_graph, reach_vector, reranker_of
 from memos.memcube.installation import FolderLock
-from memos.memcube.ledger.engine import Look, check_schema, look_at_file, look_at_server
+from memos.memcube.ledger.engine import LedgerInspection, check_schema, look_at_file, look_at_server
 
 _ANSWER_S = 5.0
 _EXTRAS = {
@@ -269,7 +269,7 @@ def _installed(name: str) -> bool:
         return False
 
 
-def _look(settings: Settings) -> Look | None:
+def _look(settings: Settings) -> LedgerInspection | None:
     if settings.ledger_url is not None:
         return look_at_server(settings.ledger_url.get_secret_value())
     path = settings.home / "ledger.db"

@@ -16,8 +16,8 @@ from memos.core.text.validation import check_text
 from memos.core.types import Item, ItemType, Json, Role, Task, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel.memos import MemOS
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.ledger import items
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
@@ -105,7 +105,7 @@ class UserMemory:
         context = self._context(filled("query", query), answer_style)
         answer = self._asker().say(
             compose(context, self._limits.tokens),
-            meter=Meter("chat", cube=self.cube),
+            meter=UsageMeter("chat", cube=self.cube),
             max_tokens=_ANSWER_TOKENS,
             temperature=_TEMPERATURE,
         )
@@ -157,7 +157,7 @@ class UserMemory:
         """Return how many segments the mid tier has."""
         return len(self._memos.tiers.segments(cube=self.cube, limit=_LISTED))
 
-    def _asker(self) -> Asker:
+    def _asker(self) -> LLMClient:
         asker = self._memos.models.chat
         if asker is None:
             raise BackendUnavailable(

@@ -21,7 +21,7 @@ from memos.errors import BackendUnavailable, IntegrityError, shown
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class LoraRecipe:
     """A LoRA adapter's shape and its training; with the defaults SmolLM2-135M passes (docs/benchmarks.md).
 
     `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `layers` are those it is put
@@ -56,12 +56,12 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def recipe_with(told: Mapping[str, object]) -> Recipe:
+def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
     """Return the usual recipe with what is told of it, by the names of its fields; `alpha` follows `rank`.
 
     Raises: ValueError naming one.
     """
-    usual = asdict(Recipe())
+    usual = asdict(LoraRecipe())
     for name, value in told.items():
         if name not in usual:
             raise ValueError(f"{shown(name)} is nothing of a recipe: there are {', '.join(usual)}")
@@ -75,7 +75,7 @@ def recipe_with(told: Mapping[str, object]) -> Recipe:
             raise ValueError(f"{name} must be from {least:,} to {most:,}, not {shown(value)}")
     if type(rank := told.get("rank")) is int and "alpha" not in told:
         told = {**told, "alpha": 2 * rank}
-    return replace(Recipe(), **told)  # type: ignore[arg-type]  # checked above, name by name
+    return replace(LoraRecipe(), **told)  # type: ignore[arg-type]  # checked above, name by name
 
 
 def taught_alike(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
@@ -83,7 +83,7 @@ def taught_alike(one: Mapping[str, object], other: Mapping[str, object]) -> bool
     return {**one, "seed": 0} == {**other, "seed": 0}
 
 
-def next_seed(recipe: Recipe, refused: Mapping[str, object]) -> int:
+def next_seed(recipe: LoraRecipe, refused: Mapping[str, object]) -> int:
     """Return the seed with which to train again what a recipe alike failed at: the next one, or what is told now."""
     return max(recipe.seed, (int(str(refused["seed"])) + 1) % 2**63)
 
@@ -95,7 +95,7 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
-class Exercise:
+class TrainingExample:
     """A prompt and the answer that is taught; with `shown` the base model given these is imitated, too.
 
     What is `replayed` is what the base model says itself; without a prompt it is plain text. What is taught in one of
@@ -119,7 +119,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class LentAdapter:
+class ActiveAdapter:
     """An adapter that may answer now: its folder with peft's files, and the SHA-256 of its weights, in hexadecimal."""
 
     id: str
@@ -130,11 +130,11 @@ class LentAdapter:
 class Lending(Protocol):
     """Says which adapter answers for a cube, and keeps the KV that is made under it apart."""
 
-    def serving(self, cube: str, base: str, about: Sequence[str]) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Sequence[str]) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest, and knows these memories."""
         ...
 
-    def fill(self, adapter: LentAdapter) -> Fill | None:
+    def fill(self, adapter: ActiveAdapter) -> Fill | None:
         """Return what fills prompts under an adapter, None where nothing is kept."""
         ...
 

@@ -38,14 +38,14 @@ _DAY, _LEAST = timedelta(days=1), timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
+class TimeWindow:
     """From one time of the day in UTC until another, which may be on the day after."""
 
     start: time
     length: timedelta
 
     @classmethod
-    def read(cls, text: str) -> Night:
+    def read(cls, text: str) -> TimeWindow:
         """Read `02:00-05:00`. Raises: ValueError (another form, or less than an hour)."""
         found = _HOURS.fullmatch(text)
         if found is None:
@@ -529,7 +529,7 @@ class ParametricSettings(BaseModel):
     @classmethod
     def _known_hours(cls, value: str | None) -> str | None:
         if value is not None:
-            Night.read(value)
+            TimeWindow.read(value)
         return value
 
     @field_validator("recipe")

@@ -43,7 +43,7 @@ class EventData:
         yield from self.feed(b"\n\n")
 
 
-class Answering:
+class StreamedText:
     """Takes a model's text in pieces and gives what is no thought of it, as soon as that is certain."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from memos.core.settings import Settings
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fingerprint, Scope
 from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied, shown
-from memos.kernel.access.guard import Guard
+from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.idempotency import Idempotency
 from memos.memcube import changes
@@ -35,7 +35,7 @@ class Scopes:
     """The scopes of one open installation, whose embedder has this `fingerprint`. Thread-safe."""
 
     ledger: Ledger
-    guard: Guard
+    guard: AccessControl
     fingerprint: Fingerprint
     settings: Settings
     lifecycle: Lifecycle
@@ -174,7 +174,7 @@ class Context:
     clock: Clock
     ledger: Ledger
     scopes: Scopes
-    access: Guard
+    access: AccessControl
     quotas: Quotas
     indexes: Indexes
     idempotency: Idempotency

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memos.core.text.matching import plain
 from memos.core.text.sentences import sentences
-from memos.core.text.statements import OfOther, key_of, statements, statements_of_others
+from memos.core.text.statements import ThirdPersonStatement, key_of, statements, statements_of_others
 from memos.core.types import Draft, FeedbackReceipt, Item, Role, Status
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -60,7 +60,7 @@ def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item
     return found if len({plain(old.speaker) for old in found}) <= 1 else []
 
 
-def _corrects(new: OfOther, old: OfOther) -> bool:
+def _corrects(new: ThirdPersonStatement, old: ThirdPersonStatement) -> bool:
     return bool(new.names & old.names) and new.attribute == old.attribute and _differs(old.value, new.value)
 
 

@@ -19,7 +19,7 @@ from memos.kernel.chat.results import Question, Recalled
 from memos.kernel.context import Context
 from memos.kernel.local_models import Activations
 from memos.kernel.models import Models
-from memos.llm.usage import Call, Meter
+from memos.llm.usage import Call, UsageMeter
 from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube import prompt_prefix as prefix_text
 from memos.memcube.activation.store import KvStats
@@ -126,7 +126,7 @@ class KvService:
         Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
         """
         [cube] = self.context.scopes.check([cube], actor).cubes
-        return self._warmed(cube, Meter("warm", cube=cube))
+        return self._warmed(cube, UsageMeter("warm", cube=cube))
 
     def drop(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
         """Remove what is kept of a cube's prompts in this installation; return how many blocks.
@@ -165,11 +165,11 @@ class KvService:
                 tasks.enqueue(connection, run.task.cube, [later], now)
             return
         try:
-            self._warmed(run.task.cube, Meter("warm", cube=run.task.cube, task=run.task.id, tell=tell))
+            self._warmed(run.task.cube, UsageMeter("warm", cube=run.task.cube, task=run.task.id, tell=tell))
         finally:
             self._one.release()
 
-    def _warmed(self, cube: str, meter: Meter) -> Warmed:
+    def _warmed(self, cube: str, meter: UsageMeter) -> Warmed:
         asker = self.models.chat
         if asker is None or not self.context.settings.prefix_room:
             raise BackendUnavailable(

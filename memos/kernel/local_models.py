@@ -20,9 +20,9 @@ from memos.core.ports import ChatModel
 from memos.core.settings import ActivationSettings, ChatSettings
 from memos.core.types import Status
 from memos.errors import BackendUnavailable, NotFound
-from memos.kernel.adapters.serving import AdapterLending
+from memos.kernel.adapters.serving import AdapterResolver
 from memos.memcube.activation.blocks import COMPACT, Array, Block, Tier, fingerprint_of
-from memos.memcube.activation.prefill import Prefill
+from memos.memcube.activation.prefill import PrefillEngine
 from memos.memcube.activation.store import BlockStore, Device, KvStats
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, items
@@ -124,7 +124,7 @@ class Activations:
             loaded = self._loaded.get(settings.local)
             if loaded is None:
                 loaded = self._loaded[settings.local] = self._backend.load(settings, self.remembered)
-            lending = AdapterLending(self._ledger, self._adapters, partial(self._fill_of, loaded))
+            lending = AdapterResolver(self._ledger, self._adapters, partial(self._fill_of, loaded))
             fill = self._fill_of(loaded)
             return self._models.setdefault(settings, self._backend.chat_model(loaded, settings, fill, lending))
 
@@ -269,13 +269,13 @@ class Activations:
             with loaded.turns():
                 loaded.adapters.keep_only(is_there)
 
-    def _fill_of(self, loaded: LoadedModel, adapter: str = "base") -> Prefill | None:
+    def _fill_of(self, loaded: LoadedModel, adapter: str = "base") -> PrefillEngine | None:
         """Return what fills prompts of a model under an adapter, by its digest; None where nothing is kept."""
         if loaded.unusable is not None or self._closed:
             return None
         self._store = self._store or self._new_store(loaded)
         tier = Tier.HOST if self._backend.device(loaded) is None else Tier.DEVICE
-        return Prefill(self._shape_of(loaded, adapter), self._store, tier)
+        return PrefillEngine(self._shape_of(loaded, adapter), self._store, tier)
 
     def _shape_of(self, loaded: LoadedModel, adapter: str = "base") -> KvShape:
         """Return how the model's KV looks here; what is near something and what is it never have the same keys."""

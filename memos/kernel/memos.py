@@ -17,7 +17,7 @@ from memos.core.settings import Settings
 from memos.core.telemetry import Listeners
 from memos.core.types import DEFAULT_CUBE
 from memos.errors import BackendUnavailable, Conflict
-from memos.kernel.access.guard import Guard
+from memos.kernel.access.guard import AccessControl
 from memos.kernel.access.service import Keys, Sharing, Users
 from memos.kernel.adapters.rephrasing import Rephrasing
 from memos.kernel.adapters.service import AdapterService
@@ -55,10 +55,10 @@ from memos.scheduler.index_worker import Worker
 from memos.scheduler.jobs.files import ReadFileJob
 from memos.scheduler.jobs.prefix import ComposeJob
 from memos.scheduler.jobs.retention import RetentionJob
-from memos.scheduler.learning import Nearness
+from memos.scheduler.learning import SimilarFacts
 from memos.scheduler.scheduler import Scheduler
 from memos.scheduler.task import Job
-from memos.search.rerank import PatientReranker
+from memos.search.rerank import TimedReranker
 from memos.search.searcher import Searcher
 
 # More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
@@ -113,7 +113,7 @@ class MemOS:
         self._installation = installation
         writes_files = bool(installation.files) or ledger.is_sqlite
         self._lifecycle = Lifecycle(settings, installation.home if writes_files else None)
-        access = Guard(ledger)
+        access = AccessControl(ledger)
         self.idempotency = Idempotency(ledger, clock, self._lifecycle.check_open)
         context = self._context = Context(
             settings=settings,
@@ -286,7 +286,7 @@ class MemOS:
             self.clock,
             self.settings,
             turns_of=installation.vector_follower.turns_of,
-            near=Nearness(installation.vector, installation.embedder).of,
+            near=SimilarFacts(installation.vector, installation.embedder).of,
             askers=installation.askers,
             wait_indexed=context.wait_indexed,
             masking=context.scopes.masking_of,
@@ -298,7 +298,7 @@ class MemOS:
         installation = self._installation
         self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
         reranker = installation.reranker
-        self._reranker = None if reranker is None else PatientReranker(reranker, self.settings.rerank)
+        self._reranker = None if reranker is None else TimedReranker(reranker, self.settings.rerank)
         searcher = Searcher(
             self.ledger,
             installation.vector,

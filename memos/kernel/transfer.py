@@ -20,7 +20,7 @@ from memos.errors import Conflict, InvalidInput, MemosError
 from memos.kernel.adapters.transfer import AdapterArrival
 from memos.kernel.context import Context
 from memos.kernel.opening import OpenedInstallation
-from memos.memcube.backup.files import Progress, Ticker, created, disk_errors, sync_folder
+from memos.memcube.backup.files import Progress, ProgressReporter, created, disk_errors, sync_folder
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import kv as dump_kv
@@ -31,7 +31,7 @@ from memos.memcube.dump.container import (
     MAGIC,
     DumpReader,
     DumpWriter,
-    Sealer,
+    Encryptor,
     check_passphrase,
     is_sealed,
     is_suspicious,
@@ -41,7 +41,7 @@ from memos.memcube.dump.format import POINTS, DumpManifest
 from memos.memcube.dump.ids import Ids
 from memos.memcube.dump.load import Load, Loaded
 from memos.memcube.dump.settle import Target
-from memos.memcube.dump.vectors import LentVectors
+from memos.memcube.dump.vectors import DumpedVectors
 from memos.memcube.indexing.followers import SAME_TEXTS
 from memos.memcube.ledger import cubes
 from memos.reader.arguments import switch
@@ -109,7 +109,7 @@ class Transfer:
         """Read a whole dump and say what it is of, loading nothing. Raises: InvalidInput (damaged, sealed, none)."""
         self._check_actor(actor)
         with self._reader(file, passphrase) as (reader, size, sealed), Ids() as ids:
-            dump_check.check(reader, self._bounds(reader.manifest), ids, Ticker(None, 0))
+            dump_check.check(reader, self._bounds(reader.manifest), ids, ProgressReporter(None, 0))
             return self._info(reader.manifest, size, sealed, dump_check.unknown(reader))
 
     def load(  # noqa: PLR0913 - each decides something of its own
@@ -136,9 +136,9 @@ class Transfer:
         with self._reader(file, passphrase) as (reader, _, _), Ids() as ids:
             target = self._target(check_name("cube", cube or reader.manifest.cube.id, 128), actor, flags)
             bounds = self._bounds(reader.manifest)
-            dump_check.check(reader, bounds, ids, Ticker(None, 0))
+            dump_check.check(reader, bounds, ids, ProgressReporter(None, 0))
             total = sum(reader.manifest.counts.values())
-            ticker = Ticker(on_progress, total)
+            ticker = ProgressReporter(on_progress, total)
             work = Load(reader, bounds, ids, target, self._context.scopes.fingerprint, self._context.clock, ticker)
             with self._context.access.changing():
                 done = self._loaded(work)
@@ -178,7 +178,7 @@ class Transfer:
         fits = work.vectors_fit and manifest.point_format in SAME_TEXTS and work.reader.has(POINTS)
         if fits and work.target.trust:  # others could have an item found whatever is asked
             with disk_errors(installation.home):
-                lent = LentVectors(work.reader, self._scratch(), normalised=work.fingerprint.normalised)
+                lent = DumpedVectors(work.reader, self._scratch(), normalised=work.fingerprint.normalised)
         try:
             with self._context.write() as connection:
                 done = loading.load(connection, work)
@@ -240,10 +240,10 @@ class Transfer:
                 )
                 out.seek(0)
                 out.truncate()
-                sealer = None if secret is None else Sealer(out, secret)
+                sealer = None if secret is None else Encryptor(out, secret)
                 lending = installation.activations.kept(cube) if kv else nullcontext()
                 with DumpWriter(sealer or out, packed=packed) as writer, lending as kept:
-                    ticker = Ticker(on_progress, dumping.count(connection, cube))
+                    ticker = ProgressReporter(on_progress, dumping.count(connection, cube))
                     manifest = dumping.write_dump(replace(source, kept=kept), writer, ticker)
                 if sealer is not None:
                     sealer.finish()

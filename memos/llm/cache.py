@@ -12,7 +12,7 @@ from memos.core.ports import ChatReply, ChatRequest
 _ENTRY_BYTES = 400  # a key, a reply and their places in the dictionary, beside the text
 
 
-class ReplyCache:
+class ResponseCache:
     """Least-recently-used answers within so many bytes and entries; thread-safe."""
 
     def __init__(self, max_bytes: int, max_entries: int = 10_000) -> None:

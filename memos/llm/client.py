@@ -21,8 +21,8 @@ from memos.core.settings import ChatSettings, Purpose, Settings
 from memos.core.tokens import Tokens
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, MemosError, ModelError, UnfitAnswer
-from memos.llm.cache import ReplyCache, key_of
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache, key_of
+from memos.llm.usage import UsageMeter
 
 # Finds JSON in what a model wrote: bare, fenced, after an introduction, before an afterword. Pure.
 
@@ -89,11 +89,11 @@ def most_tokens(messages: Sequence[ChatMessage], answer: int) -> int:
     return asked + sum(_IMAGE_TOKENS * len(message.images) for message in messages) + answer
 
 
-class Asker:
+class LLMClient:
     """A chat model with a memory for its answers; thread-safe. Every call is counted on the caller's meter."""
 
     def __init__(
-        self, model: ChatModel, cache: ReplyCache, spending: Spending | None = None, max_tokens: int = 1_024
+        self, model: ChatModel, cache: ResponseCache, spending: Spending | None = None, max_tokens: int = 1_024
     ) -> None:
         self._model = model
         self._cache = cache
@@ -114,7 +114,7 @@ class Asker:
         self,
         messages: Sequence[ChatMessage],
         *,
-        meter: Meter,
+        meter: UsageMeter,
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> str:
@@ -128,14 +128,14 @@ class Asker:
         self._cache.put(key, reply, generation)
         return reply.text
 
-    def talk(self, request: ChatRequest, *, meter: Meter) -> ChatReply:
+    def talk(self, request: ChatRequest, *, meter: UsageMeter) -> ChatReply:
         """Return the model's answer in a talk with a person: never a remembered one, and it is not remembered.
 
         Raises: ModelError, BackendUnavailable, BackendTimeout.
         """
         return self._complete(request, meter)
 
-    def stream(self, request: ChatRequest, *, meter: Meter) -> Generator[str | ChatReply, None, None]:
+    def stream(self, request: ChatRequest, *, meter: UsageMeter) -> Generator[str | ChatReply, None, None]:
         """Yield such an answer piece by piece, and last of all the whole; closed before, it counts as failed.
 
         Raises: as `talk`.
@@ -158,7 +158,7 @@ class Asker:
                 took(tokens.prompt + tokens.completion or (asked + shown if begun else 0))
                 meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
-    def steps(self, request: ChatRequest, *, meter: Meter) -> Generator[str | ChatReply, None, None]:
+    def steps(self, request: ChatRequest, *, meter: UsageMeter) -> Generator[str | ChatReply, None, None]:
         """Yield last of all the whole of such an answer; before it a model that works here says what it has got.
 
         So that it can be closed between two steps. Raises: as `talk`.
@@ -173,7 +173,7 @@ class Asker:
         messages: Sequence[ChatMessage],
         schema: type[Answer],
         *,
-        meter: Meter,
+        meter: UsageMeter,
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> Answer:
@@ -204,7 +204,7 @@ class Asker:
         """Close the model; safe to call twice."""
         self._model.close()
 
-    def _fitting(self, request: ChatRequest, schema: type[Answer], meter: Meter) -> tuple[Answer, ChatReply]:
+    def _fitting(self, request: ChatRequest, schema: type[Answer], meter: UsageMeter) -> tuple[Answer, ChatReply]:
         first = self._complete(request, meter)
         answer, text, problem = _read(first.text, schema)
         tokens = first.tokens
@@ -225,7 +225,7 @@ class Asker:
             )
         return answer, ChatReply(text, tokens)
 
-    def _complete(self, request: ChatRequest, meter: Meter) -> ChatReply:
+    def _complete(self, request: ChatRequest, meter: UsageMeter) -> ChatReply:
         request = replace(request, later=meter.task is not None)
         most = most_tokens(request.messages, request.max_tokens or self._max_tokens)
         with self._spending(most, meter.purpose) as took:
@@ -274,7 +274,7 @@ def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
 # The askers of an installation, one for each purpose that has a model; opened when first asked for.
 
 
-class Askers:
+class LLMClients:
     """Purposes with equal settings share one model, with its limits and its remembered answers. Thread-safe.
 
     A `given` model serves every purpose but vision, whatever is configured, and stays its owner's to close; so does
@@ -294,17 +294,17 @@ class Askers:
         self._given = given
         self._given_vision = given_vision
         self._spending = spending
-        self._opened: dict[tuple[ChatSettings, int | None], Asker] = {}
+        self._opened: dict[tuple[ChatSettings, int | None], LLMClient] = {}
         self._lock = threading.Lock()
         self._closed = False
 
-    def get(self, purpose: Purpose) -> Asker | None:
+    def get(self, purpose: Purpose) -> LLMClient | None:
         """Return the asker of a purpose, None when no model is configured for it. Raises: BackendUnavailable."""
         given = self._given_for(purpose)
         settings = self._settings.model_for(purpose) if given is None else self._settings.chat_model
         return None if settings is None else self.of(settings, given)
 
-    def of(self, settings: ChatSettings, given: ChatModel | None = None) -> Asker:
+    def of(self, settings: ChatSettings, given: ChatModel | None = None) -> LLMClient:
         """Return the asker of a model, opened when it is not yet. Raises: BackendUnavailable, InvalidInput."""
         key = settings, None if given is None else id(given)
         with self._lock:
@@ -312,7 +312,9 @@ class Askers:
                 raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
             if key not in self._opened:
                 model = self._open_model(settings) if given is None else given
-                self._opened[key] = Asker(model, ReplyCache(settings.cache_bytes), self._spending, settings.max_tokens)
+                self._opened[key] = LLMClient(
+                    model, ResponseCache(settings.cache_bytes), self._spending, settings.max_tokens
+                )
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
@@ -323,22 +325,22 @@ class Askers:
         return self._given_vision if purpose == "vision" else self._given
 
     @property
-    def reader(self) -> Asker | None:
+    def reader(self) -> LLMClient | None:
         """What extracts memories, None without a model."""
         return self.get("reader")
 
     @property
-    def chat(self) -> Asker | None:
+    def chat(self) -> LLMClient | None:
         """What talks and summarises, None without a model."""
         return self.get("chat")
 
     @property
-    def judge(self) -> Asker | None:
+    def judge(self) -> LLMClient | None:
         """What decides between statements, None without a model."""
         return self.get("judge")
 
     @property
-    def vision(self) -> Asker | None:
+    def vision(self) -> LLMClient | None:
         """What describes images, None without a model that is said to see."""
         return self.get("vision")
 
@@ -361,6 +363,6 @@ class Askers:
         for asker in mine:
             asker.close()
 
-    def _each(self) -> list[Asker]:
+    def _each(self) -> list[LLMClient]:
         with self._lock:
             return list(self._opened.values())

@@ -57,7 +57,7 @@ class Spent:
         )
 
 
-class Meter:
+class UsageMeter:
     """Counts every call of one piece of work, also those that failed; thread-safe.
 
     `tell` hears of each call at once, on the calling thread, after it was counted; what it raises reaches the caller.

@@ -20,7 +20,7 @@ from typing import IO
 from memos.errors import BackendUnavailable, PermissionDenied
 
 
-class Holds(StrEnum):
+class DataKind(StrEnum):
     """What could be read from a place."""
 
     TEXT = "memory text"
@@ -33,7 +33,7 @@ class Holder:
     """One table or path; `erased_by` names the function that removes an item's share of it."""
 
     name: str
-    holds: Holds
+    holds: DataKind
     erased_by: str
     verified_by: str
     rebuilt_from: str
@@ -50,70 +50,70 @@ _FORGET = "memos.memcube.parametric.forgetting.forget"
 _ADAPTERS = "memos.memcube.parametric.forgetting.differences"
 
 TABLES: tuple[Holder, ...] = (
-    Holder("alembic_version", Holds.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
-    Holder("meta", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("cubes", Holds.TEXT, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("conversations", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("versions", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("messages", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("sources", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("links", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("events", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
-    Holder("outbox", Holds.IDS, _ROWS, _LEDGER, "ledger"),
-    Holder("requests", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
-    Holder("request_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("tombstones", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("tombstone_items", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("backups", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("tombstone_backups", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("tasks", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("queues", Holds.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("usage", Holds.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("segments", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("pages", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("warmth", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("files", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("file_parts", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("file_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("extractions", Holds.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("extraction_items", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("retention_rules", Holds.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("identities", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("memberships", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("grants", Holds.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("api_keys", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("repeats", Holds.DERIVED, _ROWS, _LEDGER, _BACKUP),
-    Holder("submissions", Holds.DERIVED, "memos.memcube.ledger.idempotency.forget", _LEDGER, _BACKUP),
-    Holder("key_usage", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("leases", Holds.IDS, "", _LEDGER, _BACKUP),
-    Holder("prefix_entries", Holds.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.prefix.ComposeJob"),
-    Holder("adapter_consents", Holds.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("adapter_exclusions", Holds.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("adapters", Holds.DERIVED, _FORGET, _ADAPTERS, "ledger"),
-    Holder("adapter_items", Holds.DERIVED, _FORGET, _ADAPTERS, "ledger"),
+    Holder("alembic_version", DataKind.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
+    Holder("meta", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("cubes", DataKind.TEXT, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    Holder("conversations", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("versions", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("messages", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("sources", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("links", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("events", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    Holder("outbox", DataKind.IDS, _ROWS, _LEDGER, "ledger"),
+    Holder("requests", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    Holder("request_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("tombstones", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("tombstone_items", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("backups", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("tombstone_backups", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("tasks", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("queues", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    Holder("usage", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    Holder("segments", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("pages", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("warmth", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("files", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("file_parts", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("file_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("extractions", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    Holder("extraction_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("retention_rules", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    Holder("identities", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("memberships", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("grants", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    Holder("api_keys", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("repeats", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    Holder("submissions", DataKind.DERIVED, "memos.memcube.ledger.idempotency.forget", _LEDGER, _BACKUP),
+    Holder("key_usage", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("leases", DataKind.IDS, "", _LEDGER, _BACKUP),
+    Holder("prefix_entries", DataKind.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.prefix.ComposeJob"),
+    Holder("adapter_consents", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    Holder("adapter_exclusions", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    Holder("adapters", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
+    Holder("adapter_items", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
 )
 
 PATHS: tuple[Holder, ...] = (
-    Holder("ledger.db", Holds.TEXT, _PURGE, _LEDGER, _BACKUP),
-    Holder("ledger.db-wal", Holds.TEXT, _PURGE, _LEDGER, "ledger.db"),
-    Holder("ledger.db-shm", Holds.IDS, "", _LEDGER, "ledger.db"),
-    Holder("vector", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
-    Holder("graph", Holds.DERIVED, _PURGE, _INDEX, "ledger"),
-    Holder("activation", Holds.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
+    Holder("ledger.db", DataKind.TEXT, _PURGE, _LEDGER, _BACKUP),
+    Holder("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db"),
+    Holder("ledger.db-shm", DataKind.IDS, "", _LEDGER, "ledger.db"),
+    Holder("vector", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
+    Holder("graph", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
+    Holder("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     # Weights, and while they are trained the exercises they are trained on, in words.
-    Holder("adapters", Holds.TEXT, _FORGET, _ADAPTERS, "ledger"),
-    Holder("served", Holds.IDS, "memos.backends.openai.vllm.VllmAdapters.keep_only", "", "program"),
-    Holder("holder", Holds.IDS, "", "memos.kernel.opening.open_installation", "program"),
-    Holder("lock", Holds.IDS, "", "memos.memcube.installation.FolderLock", "program"),
+    Holder("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),
+    Holder("served", DataKind.IDS, "memos.backends.openai.vllm.VllmAdapters.keep_only", "", "program"),
+    Holder("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
+    Holder("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )
 
 # A backup keeps what was erased after it was made; it is told so, and a restore leaves it out.
 BACKUP_PATHS: tuple[Holder, ...] = (
-    *(Holder(f"{table.name}.jsonl.gz", table.holds, _TOLD if table.holds is not Holds.IDS else "", _ARCHIVE, "")
+    *(Holder(f"{table.name}.jsonl.gz", table.holds, _TOLD if table.holds is not DataKind.IDS else "", _ARCHIVE, "")
       for table in TABLES if table.name not in ("alembic_version", "outbox", "adapters", "adapter_items")),
-    Holder("manifest.json", Holds.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
-    Holder("erased.jsonl", Holds.IDS, "", "memos.memcube.backup.backups.read_erased", ""),
+    Holder("manifest.json", DataKind.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
+    Holder("erased.jsonl", DataKind.IDS, "", "memos.memcube.backup.backups.read_erased", ""),
 )  # fmt: skip
 
 

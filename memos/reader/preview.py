@@ -19,8 +19,8 @@ from memos.core.text.validation import decode
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Draft, Fact, Item, ItemType, Json, Masked, Role, Source, Trust
 from memos.errors import InvalidInput
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.template import standard
 from memos.memcube.profiles.traits import orders_from_untrusted, told_of_another
 from memos.reader import messages as fast
@@ -63,7 +63,7 @@ class Reading:
     secrets: bool = True
     personal: bool = False
     facts: bool = True
-    asker: Callable[[], Asker | None] = lambda: None
+    asker: Callable[[], LLMClient | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,9 @@ def preview(given: Given, reading: Reading) -> Preview:
     facts: list[Fact] = []
     by, rejected = None, 0
     for window in _windows(items) if reading.facts else ():
-        found = FactReader(reading.asker).read(window, reading.zone, Meter("reader", cube=_CUBE), template=standard())
+        found = FactReader(reading.asker).read(
+            window, reading.zone, UsageMeter("reader", cube=_CUBE), template=standard()
+        )
         facts += found.facts
         by, rejected = found.model or PATTERNS, rejected + found.rejected
     texts = {item.id: item.memory for item in items}

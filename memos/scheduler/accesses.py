@@ -20,7 +20,7 @@ from memos.memcube.ledger import cubes, items, queues
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.prepared import HotSelect
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.schema import warmth
 from memos.memcube.ledger.segments import ARCHIVED, SegmentRow
@@ -32,7 +32,7 @@ _FLUSH_EVERY_S = 5.0
 # So long one commit may take beside others, in seconds; a cube of some hundred accesses takes that by itself.
 _HOLD_S = 0.02
 
-_STANDING = HotSelect(
+_STANDING = PreparedSelect(
     sa.select(item_rows.c.id, warmth.c.level, warmth.c.visits, warmth.c.interactions, warmth.c.last)
     .select_from(item_rows.outerjoin(warmth, warmth.c.item_id == item_rows.c.id))
     .where(

@@ -18,8 +18,8 @@ from memos.core.ports import ArmQuery, ChatMessage, Embedder, Vector, VectorInde
 from memos.core.text import rendering as render
 from memos.core.types import Arm, Fact, Item
 from memos.errors import BackendUnavailable
-from memos.llm.client import Asker
-from memos.llm.usage import Call, Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import Call, UsageMeter
 from memos.memcube import facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
@@ -40,7 +40,7 @@ LEAST_COSINE = 0.55
 
 
 @dataclass(frozen=True, slots=True)
-class Nearness:
+class SimilarFacts:
     """Asks the vector index; what it does not show yet is not near, and is merged another time."""
 
     index: VectorIndex
@@ -83,14 +83,14 @@ def shortened(text: str, chars: int) -> str:
     return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
 
 
-def meter_of(run: Run, purpose: str) -> Meter:
+def meter_of(run: Run, purpose: str) -> UsageMeter:
     """Return a meter whose calls are counted as spent by a task."""
 
     def spend(call: Call) -> None:
         if not call.cached:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 
-    return Meter(purpose, cube=run.task.cube, task=run.task.id, tell=spend)
+    return UsageMeter(purpose, cube=run.task.cube, task=run.task.id, tell=spend)
 
 
 # Asks a model about facts that keys and likeness leave open; what it says about anything else counts for nothing.
@@ -117,10 +117,10 @@ class Judgement(BaseModel):
 class Judge:
     """At most one call for the facts of one reading; without a model nothing is decided."""
 
-    asker: Callable[[], Asker | None]
+    asker: Callable[[], LLMClient | None]
 
     def decide(
-        self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: Meter
+        self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: UsageMeter
     ) -> Verdicts:
         """Return verdicts for pairs of (place of a fact, item). Raises: ModelError, BackendUnavailable."""
         asker = self.asker() if pairs else None
@@ -142,7 +142,7 @@ def _shown(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ToRead:
+class ReadingInput:
     """Messages in order with their sources, and what a reader has to know of their cube.
 
     Of those in `context` nothing is read; `before` is a summary of what came before.
@@ -156,7 +156,7 @@ class ToRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class ExtractedFacts:
     """What one attempt found, before it knows whether that may be kept."""
 
     extraction: Extraction
@@ -165,7 +165,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class Learner:
+class FactPipeline:
     """Reads with the model that is there, by pattern without one.
 
     `settled` is called after facts were stored, so that the indexes show them soon; `masking` makes what masks a
@@ -179,7 +179,7 @@ class Learner:
     settled: Callable[[], object]
     masking: Callable[[str], Masking]
 
-    def read(self, run: Run, shown: ToRead, *, asks: bool) -> Learnt:
+    def read(self, run: Run, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
         """Return the facts in messages and what they are near to. Raises: ModelError, BackendUnavailable, OverBudget.
 
         Without `asks` no model is asked, also when there is one.
@@ -199,7 +199,7 @@ class Learner:
         pairs = consolidate.undecided(found, near, known) if asks else ()
         verdicts = self.judge.decide(found, pairs, known, meter)
         run.go_on(0.7)
-        return Learnt(extraction, near, verdicts)
+        return ExtractedFacts(extraction, near, verdicts)
 
     def _near(self, cube: str, found: Sequence[Fact]) -> list[list[Near]]:
         try:
@@ -219,15 +219,15 @@ def _masked(found: Extraction, masking: Masking) -> Extraction:
     )
 
 
-def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> ToRead:
+def to_read(connection: sa.Connection, cube: str, messages: Sequence[Item]) -> ReadingInput:
     """Return messages as a reader wants them: with their sources, since it has to know whom to trust."""
     sources = items.sources_of(connection, [message.id for message in messages])
     told = [replace(message, sources=sources.get(message.id, ())) for message in messages]
     zone = cubes.zones(connection, [cube]).get(cube, ZoneInfo("UTC"))
-    return ToRead(told, zone, template_of(connection, cube))
+    return ReadingInput(told, zone, template_of(connection, cube))
 
 
-def keep(change: Change, learnt: Learnt, shown: Iterable[str]) -> Outcome:
+def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcome:
     """Store the facts with a record of what read them, and in which messages. Repeating it stores no fact twice."""
     found = learnt.extraction
     record = facts.keep_record(change, found.reader, found.model or "", found.output or "", shown)

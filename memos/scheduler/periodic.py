@@ -31,7 +31,7 @@ log = logging.getLogger("memos.tasks")
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class PeriodicJob:
     """A task about the whole installation that comes back."""
 
     kind: str
@@ -42,29 +42,29 @@ LEARNING = "learning"
 """The chore that looks in the nights which cubes are to be learned."""
 
 
-def chores_of(settings: UpkeepSettings, *, learns: bool = False) -> list[Chore]:
+def chores_of(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
     """Return what comes back, and how often; `learns` says whether adapters are trained by themselves."""
     chores = [
-        Chore("retention", timedelta(hours=1)),
-        Chore("settle", timedelta(hours=1)),
-        Chore("heat", timedelta(hours=1)),
+        PeriodicJob("retention", timedelta(hours=1)),
+        PeriodicJob("settle", timedelta(hours=1)),
+        PeriodicJob("heat", timedelta(hours=1)),
     ]
     if settings.verify_every_h:
-        chores.append(Chore("verify", timedelta(hours=settings.verify_every_h)))
-    chores.append(Chore("consolidation", timedelta(days=1)))
+        chores.append(PeriodicJob("verify", timedelta(hours=settings.verify_every_h)))
+    chores.append(PeriodicJob("consolidation", timedelta(days=1)))
     if settings.reflect:
-        chores.append(Chore("reflection", timedelta(days=1)))
+        chores.append(PeriodicJob("reflection", timedelta(days=1)))
     if settings.backup_folder is not None:
-        chores.append(Chore("backup", timedelta(hours=settings.backup_every_h)))
+        chores.append(PeriodicJob("backup", timedelta(hours=settings.backup_every_h)))
     if learns:
-        chores.append(Chore(LEARNING, timedelta(minutes=30)))  # a night is an hour at the least
+        chores.append(PeriodicJob(LEARNING, timedelta(minutes=30)))  # a night is an hour at the least
     return chores
 
 
 class Periodic:
     """The periodic jobs of one process."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, chores: Sequence[Chore]) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, chores: Sequence[PeriodicJob]) -> None:
         self._ledger = ledger
         self._clock = clock
         self._runner = runner
@@ -89,7 +89,7 @@ class Periodic:
         if scheduler is not None:
             scheduler.shutdown(wait=True)
 
-    def fire(self, chore: Chore) -> bool:
+    def fire(self, chore: PeriodicJob) -> bool:
         """Enqueue a chore's task if this period's was not yet; the errors of a store are left to the next look."""
         try:
             now = self._clock.now()

@@ -31,7 +31,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import Delay, Lease
-from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, Parked, Run, Stopping
+from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, Run, ShuttingDown, WaitingForSetting
 
 _POLL_S = 1.0
 _PAUSE_S = 5.0
@@ -250,13 +250,13 @@ class Runner:
             return None
         except LeaseLost:
             return None
-        except Stopping:
+        except ShuttingDown:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
             return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
         except Later as later:
             return self._back(run, Delay(later.until, later.note, counted=False))
-        except Parked as parked:
+        except WaitingForSetting as parked:
             return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
         except (BackendUnavailable, ModelError) as error:
             if self._stop.is_set():  # the program closes, and its models before this task had its answer

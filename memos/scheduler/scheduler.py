@@ -15,7 +15,7 @@ from memos.core.clock import Clock
 from memos.core.settings import Settings
 from memos.core.types import Hit, Segment, Tier
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
-from memos.llm.client import Askers
+from memos.llm.client import LLMClients
 from memos.memcube import changes
 from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.changes import Change
@@ -37,7 +37,7 @@ from memos.scheduler.jobs.files import DescribeJob
 from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
-from memos.scheduler.learning import Judge, Learner, NearOf
+from memos.scheduler.learning import FactPipeline, Judge, NearOf
 from memos.scheduler.periodic import Periodic, chores_of
 from memos.scheduler.rules import CubeRules, rules_of
 from memos.scheduler.runner import Runner
@@ -58,7 +58,7 @@ class Scheduler:
         *,
         turns_of: TurnsOf,
         near: NearOf,
-        askers: Askers,
+        askers: LLMClients,
         wait_indexed: Callable[[], object],
         masking: Callable[[str], Masking],
         jobs: Sequence[Job],
@@ -88,7 +88,7 @@ class Scheduler:
         triggers = Triggers(self._has_reader, lambda: askers.has("chat"))
         self.accesses = Accesses(ledger, clock, self.cube_rules, triggers.warmed)
         self.runner = Runner(ledger, clock, settings.tasks, busy=is_busy)
-        learner = Learner(
+        learner = FactPipeline(
             FactReader(lambda: askers.reader),
             Judge(lambda: askers.judge),
             near,

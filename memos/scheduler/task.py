@@ -25,7 +25,7 @@ from memos.memcube.ledger.queues import Spending
 from memos.reader.arguments import seconds_of
 
 
-class Stopping(Exception):
+class ShuttingDown(Exception):
     """The process ends: the task is given back as it was."""
 
 
@@ -37,7 +37,7 @@ class OverBudget(Exception):
     """The cube has spent what it may today; the task goes on tomorrow."""
 
 
-class Parked(Exception):
+class WaitingForSetting(Exception):
     """The task needs a setting that nobody made; it waits, saying so, until a program with it is started."""
 
     def __init__(self, note: str) -> None:
@@ -90,13 +90,13 @@ class Run:
     lost: bool = False
 
     def go_on(self, progress: float | None = None) -> None:
-        """Say how far the task is, 0 to 1. Raises: Stopping, LeaseLost: let both pass."""
+        """Say how far the task is, 0 to 1. Raises: ShuttingDown, LeaseLost: let both pass."""
         if progress is not None:
             self.progress = min(1.0, max(0.0, progress))
         if self.lost:
             raise LeaseLost
         if self.stopping.is_set():
-            raise Stopping
+            raise ShuttingDown
 
     def spend(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
         """Count what a language model was asked and said."""

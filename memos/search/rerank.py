@@ -20,8 +20,8 @@ from memos.core.settings import RerankSettings
 from memos.core.text import rendering as render
 from memos.core.text.rendering import NOTICE, fenced
 from memos.errors import BackendUnavailable, MemosError, ModelError
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.items import Brief
 from memos.search.fusion import Vote
 from memos.search.rank import Ranked
@@ -45,7 +45,7 @@ _GRADES: Final = (
 class ChatReranker:
     """Has a chat model judge, one call for fifty texts; thread-safe. Its tokens count for whoever searches."""
 
-    def __init__(self, asker: Callable[[], Asker | None]) -> None:
+    def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
 
     @property
@@ -58,11 +58,11 @@ class ChatReranker:
         grades: list[float] = []
         for first in range(0, len(texts), CHAT_AT_ONCE):
             part = texts[first : first + CHAT_AT_ONCE]
-            answer = self._ready().ask(_asked(question, part), _answer(len(part)), meter=Meter("rerank"))
+            answer = self._ready().ask(_asked(question, part), _answer(len(part)), meter=UsageMeter("rerank"))
             grades += [grade / _BEST for grade in answer.model_dump(by_alias=True).values()]
         return grades
 
-    def _ready(self) -> Asker:
+    def _ready(self) -> LLMClient:
         asker = self._asker()
         if asker is None:
             raise BackendUnavailable(
@@ -151,7 +151,7 @@ AT_ONCE: Final = 4
 """Calls of a reranker at once: what hangs takes these threads and no others."""
 
 
-class PatientReranker:
+class TimedReranker:
     """A reranker that can neither fail a search nor hold it up for longer than is set. Thread-safe.
 
     While as many calls hang as there may be at once, nobody waits for another: searches go without at once.

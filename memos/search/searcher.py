@@ -42,7 +42,7 @@ from memos.search.question import Intent, Question, of_spans, put_to, read_quest
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
 from memos.search.recall import Candidates, recall
 from memos.search.request import Rules, SearchRequest
-from memos.search.rerank import ARM, PatientReranker, shown, with_scores
+from memos.search.rerank import ARM, TimedReranker, shown, with_scores
 
 _OVERSAMPLE = 4
 _MIN_CANDIDATES = 40
@@ -78,7 +78,7 @@ class _Vectors(NamedTuple):
     named: Vector | None
 
 
-class _Beside(NamedTuple):
+class LexicalRecall(NamedTuple):
     """What is known without the question's vector; `near` is None when the graph is down."""
 
     question: Question
@@ -120,7 +120,7 @@ class Searcher:
     terms: SparseEncoder
     helper: Executor
     turns: Semaphore
-    reranker: PatientReranker | None = None
+    reranker: TimedReranker | None = None
 
     def search(self, request: SearchRequest, clock: StageClock | None = None) -> SearchResult:
         """Return at most `top_k` distinct hits, best first, with their sources."""
@@ -239,14 +239,14 @@ class Searcher:
                 ranked, copies = _collapse(connection, order, request.as_of)
         return replace(found, ranked=ranked, copies=copies, voted=tuple(voted))
 
-    def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> _Beside:
+    def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
         """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
         arms = self._recall(request, rules, _term_arms(terms), limit)
         question = read_question(request.query, request.reference_time, request.zone)
-        return _Beside(question, terms, waiting, arms, self._near_the_best(request, arms))
+        return LexicalRecall(question, terms, waiting, arms, self._near_the_best(request, arms))
 
     def _enough(self, request: SearchRequest) -> int:
         """Return how many distinct candidates are read and ranked, as far as that many are recalled."""
@@ -278,7 +278,7 @@ class Searcher:
         request: SearchRequest,
         rules: Rules,
         vectors: _Vectors,
-        beside: _Beside,
+        beside: LexicalRecall,
         limit: int,
     ) -> list[Fused]:
         """Return the best of what was said, or is so, at a time that the question names, which words seldom tell."""
@@ -306,7 +306,7 @@ class Searcher:
         rules: Rules,
         arms: dict[str, list[ScoredPoint]],
         vectors: _Vectors,
-        beside: _Beside,
+        beside: LexicalRecall,
         *,
         down: bool,
     ) -> None:
@@ -401,7 +401,7 @@ def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rule
     return Candidates(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
 
 
-def _read_ahead(known: Candidates, beside: _Beside) -> None:
+def _read_ahead(known: Candidates, beside: LexicalRecall) -> None:
     """Read what the words found, and what stands near it, while the index looks for what means the same."""
     likely = fuse({arm: found or [] for arm, found in beside.arms.items()}, len(beside.terms.indices))[:_MIN_POOL]
     ids = [*map(_item_of, likely)]

@@ -21,7 +21,7 @@ from memos.core.tokens import Tokens
 from memos.errors import InvalidInput, LimitReached, PermissionDenied
 from memos.kernel.access.guard import calling
 from memos.kernel.access.quotas import Quotas
-from memos.llm.usage import Meter
+from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.engine import Ledger
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
@@ -223,10 +223,10 @@ def test_defaults_hold_for_keys_without_limits_daily_counts_outlive_a_restart_an
         assert memos.models.chat is not None
         with calling(memos.keys.authenticate(made.secret)):
             for word in ("one", "two"):
-                memos.models.chat.say([ChatMessage("user", word)], meter=Meter("test"))
+                memos.models.chat.say([ChatMessage("user", word)], meter=UsageMeter("test"))
             assert memos.keys.used(made.key.id, actor="ana") == {"items": 2, "bytes": 0, "tokens": 50}
             with memos.quotas.model_call(2_000, "chat"), pytest.raises(LimitReached, match="tokens"):
-                memos.models.chat.say([ChatMessage("user", "three")], meter=Meter("test"))
+                memos.models.chat.say([ChatMessage("user", "three")], meter=UsageMeter("test"))
             assert memos.keys.used(made.key.id, actor="ana")["tokens"] == 50
     with opened() as memos, calling(memos.keys.authenticate(made.secret)), pytest.raises(LimitReached):
         memos.add("c", cube="ana", actor="ana")

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Call, Meter, Spent
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import Call, Spent, UsageMeter
 from tests.scripted_chat import Script, ScriptedChat
 
 ASKED = [ChatMessage("user", "Where does Caroline live?")]
@@ -33,9 +33,9 @@ class Home(BaseModel):
 GOOD = '{"city": "Lyon", "since": "2023-06-05"}'
 
 
-def asker(script: Script, cache_bytes: int = 1_000_000) -> tuple[Asker, ScriptedChat, Meter]:
+def asker(script: Script, cache_bytes: int = 1_000_000) -> tuple[LLMClient, ScriptedChat, UsageMeter]:
     model = ScriptedChat(script)
-    return Asker(model, ReplyCache(cache_bytes)), model, Meter("reading", cube="alice", task="t1")
+    return LLMClient(model, ResponseCache(cache_bytes)), model, UsageMeter("reading", cube="alice", task="t1")
 
 
 def cost(text: str, prompt: int, completion: int) -> ChatReply:
@@ -213,8 +213,8 @@ def test_what_is_asked_while_forgetting_is_not_remembered(schema: type[Home] | N
 def test_every_call_is_told_with_who_and_what_for() -> None:
     told: list[Call] = []
     model = ScriptedChat([cost("In Lyon.", 20, 4), ModelError("cut off", tokens=Tokens(5, 6)), BackendUnavailable("x")])
-    asking = Asker(model, ReplyCache(1_000_000))
-    meter = Meter("summary", cube="alice", task="t1", tell=told.append)
+    asking = LLMClient(model, ResponseCache(1_000_000))
+    meter = UsageMeter("summary", cube="alice", task="t1", tell=told.append)
     asking.say(ASKED, meter=meter)
     asking.say(ASKED, meter=meter)
     for failure in (ModelError, BackendUnavailable):
@@ -250,4 +250,4 @@ def test_threads_lose_no_count() -> None:
 
 
 def test_a_meter_begins_with_nothing() -> None:
-    assert Meter("x").spent == Spent()
+    assert UsageMeter("x").spent == Spent()

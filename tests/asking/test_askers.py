@@ -12,8 +12,8 @@ from memos import MemOS, Settings
 from memos.core.ports import ChatMessage
 from memos.core.settings import ChatSettings
 from memos.errors import BackendUnavailable
-from memos.llm.client import Askers
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClients
+from memos.llm.usage import UsageMeter
 from tests.fakes import WordEmbedder
 from tests.scripted_chat import ScriptedChat
 from tests.servers.openai_server import OpenAIServer, answer
@@ -22,14 +22,14 @@ CHAT = ChatSettings(base_url="http://127.0.0.1:1/v1", model="small", api_key=Sec
 OTHER = ChatSettings(base_url="http://127.0.0.1:2/v1", model="large")
 
 
-def made(settings: Settings) -> tuple[Askers, list[ScriptedChat]]:
+def made(settings: Settings) -> tuple[LLMClients, list[ScriptedChat]]:
     opened: list[ScriptedChat] = []
 
     def open_model(each: ChatSettings) -> ScriptedChat:
         opened.append(ScriptedChat(lambda _: f"answer {len(opened)}", name=each.model or ""))
         return opened[-1]
 
-    return Askers(settings, open_model), opened
+    return LLMClients(settings, open_model), opened
 
 
 def test_without_a_model_there_are_no_askers() -> None:
@@ -66,14 +66,14 @@ def test_given_models_serve_what_they_are_given_for() -> None:
     def opens(settings: ChatSettings) -> ScriptedChat:
         raise AssertionError("a configured model is opened beside a given one")
 
-    askers = Askers(Settings(), opens, chat, seer)
+    askers = LLMClients(Settings(), opens, chat, seer)
     assert (askers.has("chat"), askers.has("vision")) == (True, True)
     assert askers.chat is askers.reader is not askers.vision
     assert askers.vision is not None
     assert askers.vision.model == "seer"
     askers.close()
     assert not (chat.closed or seer.closed)
-    assert Askers(Settings(), opens, chat).vision is None
+    assert LLMClients(Settings(), opens, chat).vision is None
 
 
 def test_a_reader_may_be_the_only_one() -> None:
@@ -94,7 +94,7 @@ def test_closing_closes_what_was_opened_and_opens_nothing_more() -> None:
 
 def test_forgetting_reaches_every_asker() -> None:
     askers, opened = made(Settings(chat_model=CHAT, judge_model=OTHER))
-    meter = Meter("x")
+    meter = UsageMeter("x")
     for _ in range(2):
         for each in (askers.chat, askers.judge):
             assert each is not None
@@ -161,7 +161,7 @@ def test_an_erasure_leaves_no_remembered_answer(tmp_path: Path, settings: Settin
         [item] = memos.add(["Caroline lives in Lyon"]).item_ids
         reader = memos._installation.askers.reader
         assert reader is not None
-        asked, meter = [ChatMessage("user", "Caroline lives in Lyon")], Meter("reading")
+        asked, meter = [ChatMessage("user", "Caroline lives in Lyon")], UsageMeter("reading")
         for _ in range(2):
             assert "Lyon" in reader.say(asked, meter=meter)
         assert len(model.requests) == 1
@@ -177,9 +177,9 @@ def test_an_installation_asks_the_endpoint_in_its_settings(tmp_path: Path, setti
         with MemOS.open(tmp_path, settings=configured, embedder=WordEmbedder()) as memos:
             asker = memos._installation.askers.judge
             assert asker is not None
-            assert asker.say([ChatMessage("user", "hi")], meter=Meter("x")) == "In Lyon."
+            assert asker.say([ChatMessage("user", "hi")], meter=UsageMeter("x")) == "In Lyon."
         with pytest.raises(BackendUnavailable):
-            asker.say([ChatMessage("user", "again")], meter=Meter("x"))
+            asker.say([ChatMessage("user", "again")], meter=UsageMeter("x"))
 
 
 def test_an_installation_whose_model_is_down_opens_and_works(tmp_path: Path, settings: Settings) -> None:

@@ -7,7 +7,7 @@ import random
 
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest, Image
 from memos.core.tokens import Tokens
-from memos.llm.cache import ReplyCache, key_of
+from memos.llm.cache import ResponseCache, key_of
 
 
 def reply(text: str) -> ChatReply:
@@ -15,7 +15,7 @@ def reply(text: str) -> ChatReply:
 
 
 def test_an_answer_is_remembered_and_the_least_used_one_dropped() -> None:
-    cache = ReplyCache(1_000_000, max_entries=2)
+    cache = ResponseCache(1_000_000, max_entries=2)
     for key in "ab":
         cache.put(key, reply(key), cache.generation)
     assert cache.get("a") == reply("a")
@@ -25,7 +25,7 @@ def test_an_answer_is_remembered_and_the_least_used_one_dropped() -> None:
 
 
 def test_the_bytes_stay_within_the_limit() -> None:
-    cache = ReplyCache(10_000)
+    cache = ResponseCache(10_000)
     chance = random.Random(1)
     for n in range(300):
         cache.put(str(n % 50), reply("花" * chance.randrange(2_000)), cache.generation)
@@ -34,7 +34,7 @@ def test_the_bytes_stay_within_the_limit() -> None:
 
 
 def test_replacing_and_dropping_keeps_the_count_right() -> None:
-    cache = ReplyCache(10_000)
+    cache = ResponseCache(10_000)
     cache.put("a", reply("x" * 100), cache.generation)
     once = cache.size_bytes
     cache.put("a", reply("x" * 100), cache.generation)
@@ -45,7 +45,7 @@ def test_replacing_and_dropping_keeps_the_count_right() -> None:
 
 
 def test_an_answer_larger_than_everything_is_not_kept_and_pushes_nothing_out() -> None:
-    cache = ReplyCache(2_000)
+    cache = ResponseCache(2_000)
     cache.put("a", reply("small"), cache.generation)
     cache.put("b", reply("x" * 3_000), cache.generation)
     assert cache.get("a") == reply("small")
@@ -53,13 +53,13 @@ def test_an_answer_larger_than_everything_is_not_kept_and_pushes_nothing_out() -
 
 
 def test_no_bytes_remember_nothing() -> None:
-    cache = ReplyCache(0)
+    cache = ResponseCache(0)
     cache.put("a", reply("a"), cache.generation)
     assert len(cache) == 0
 
 
 def test_forgetting_drops_all_and_what_is_under_way() -> None:
-    cache = ReplyCache(10_000)
+    cache = ResponseCache(10_000)
     cache.put("a", reply("a"), cache.generation)
     asked = cache.generation
     cache.forget()

@@ -21,7 +21,7 @@ import pytest
 
 from memos.backends import child
 from memos.backends.lora.trainer import AdapterTrainer
-from memos.core.lora import Recipe
+from memos.core.lora import LoraRecipe
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput
 from memos.memcube.parametric.examination import Examined
 from tests import forks
@@ -44,7 +44,7 @@ def trained(folder: Path) -> Iterator[AdapterTrainer]:
         yield trainer
 
 
-def opened(folder: Path, recipe: Recipe = RECIPE) -> AdapterTrainer:
+def opened(folder: Path, recipe: LoraRecipe = RECIPE) -> AdapterTrainer:
     trainer = AdapterTrainer()
     try:
         trainer.open(str(folder), recipe)
@@ -129,7 +129,7 @@ def test_what_cannot_be_trained_is_refused_with_words_and_the_next_model_is_open
         trainer.open(str(other), RECIPE)
         assert len(trainer.base) == 64
         assert trainer.base != trained.base
-        trainer.open(str(folder), Recipe(), remembered=tmp_path / "weights.json")
+        trainer.open(str(folder), LoraRecipe(), remembered=tmp_path / "weights.json")
         assert trainer.base == trained.base
         assert (tmp_path / "weights.json").exists()
 
@@ -214,11 +214,11 @@ ORPHAN = """
 import os, signal, sys, threading
 from memos.backends.lora.trainer import AdapterTrainer
 from memos.core.ports import ChatMessage
-from memos.core.lora import Recipe
-from memos.core.lora import Exercise
+from memos.core.lora import LoraRecipe
+from memos.core.lora import TrainingExample
 trainer = AdapterTrainer()
-trainer.open(sys.argv[1], Recipe(epochs=100_000, imitation=0, replay=0))
-trainer.prepare([Exercise((ChatMessage("user", "Where do I live?"),), "In Lyon.")])
+trainer.open(sys.argv[1], LoraRecipe(epochs=100_000, imitation=0, replay=0))
+trainer.prepare([TrainingExample((ChatMessage("user", "Where do I live?"),), "In Lyon.")])
 trainer.advance(1)
 print(trainer.pid, "torch" in sys.modules, flush=True)
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()

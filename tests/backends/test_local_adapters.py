@@ -23,7 +23,7 @@ from memos.backends.local import adapters as local_adapters  # noqa: E402
 from memos.backends.local.loading import Loaded, ready  # noqa: E402
 from memos.backends.local.model import LocalModel  # noqa: E402
 from memos.core.kv_cache import Fill, Prefix  # noqa: E402
-from memos.core.lora import ADAPTER_FILE, CONFIG, LentAdapter  # noqa: E402
+from memos.core.lora import ADAPTER_FILE, CONFIG, ActiveAdapter  # noqa: E402
 from memos.core.ports import ChatReply, ChatRequest  # noqa: E402
 from memos.core.settings import ChatSettings  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
@@ -32,7 +32,7 @@ from tests.backends.test_local_model import asking, made, prefill_of, store_of  
 from tests.backends.test_lora_training import PROMPTS, TAUGHT, exercises, learn, trained  # noqa: E402
 
 
-def adapter(folder: Path, name: str, seed: int, kind: str = "llama", rank: int = 4) -> LentAdapter:
+def adapter(folder: Path, name: str, seed: int, kind: str = "llama", rank: int = 4) -> ActiveAdapter:
     """Write an adapter with random weights, large enough to be heard."""
     base = tiny_models.model(kind)
     torch.manual_seed(seed)
@@ -40,7 +40,7 @@ def adapter(folder: Path, name: str, seed: int, kind: str = "llama", rank: int =
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peft.get_peft_model(base, config).save_pretrained(folder / name)
-    return LentAdapter(name, folder / name, sealed(folder / name))
+    return ActiveAdapter(name, folder / name, sealed(folder / name))
 
 
 def safetensors_of(folder: Path) -> dict[str, Any]:
@@ -51,13 +51,13 @@ class Lent:
     """Lends the adapter that a test says; keeps KV under its digest."""
 
     def __init__(self, loaded: Loaded, store: BlockStore | None = None) -> None:
-        self.loaded, self.store, self.now = loaded, store, dict[str, LentAdapter]()
+        self.loaded, self.store, self.now = loaded, store, dict[str, ActiveAdapter]()
 
-    def serving(self, cube: str, base: str, about: Sequence[str]) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Sequence[str]) -> ActiveAdapter | None:
         assert base == self.loaded.base
         return self.now.get(cube)
 
-    def fill(self, adapter: LentAdapter) -> Fill | None:
+    def fill(self, adapter: ActiveAdapter) -> Fill | None:
         return prefill_of(self.loaded, self.store, adapter=adapter.digest) if self.store else None
 
 
@@ -104,7 +104,7 @@ def test_requests_at_once_have_each_their_own(tmp_path: Path) -> None:
     assert len(set(map(str, alone.values()))) == 4
 
     for name in ("one", "two", "three"):
-        lent.now[name] = LentAdapter(name, tmp_path / name, sealed(tmp_path / name))
+        lent.now[name] = ActiveAdapter(name, tmp_path / name, sealed(tmp_path / name))
     order = ["one", "none", "two", "three"] * 4
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda name: reply(model, _of(name)), order))
@@ -227,11 +227,11 @@ def test_one_that_does_not_fit_leaves_the_one_before_it_as_it_was(tmp_path: Path
         assert reply(model, asking()) == told
 
 
-def lacking(made_: LentAdapter) -> LentAdapter:
+def lacking(made_: ActiveAdapter) -> ActiveAdapter:
     """Take one tensor out of an adapter's file, with a manifest that vouches for it."""
     weights = safetensors_of(made_.folder)
     safetensors_torch.save_file(dict(list(weights.items())[1:]), made_.folder / ADAPTER_FILE, metadata={"format": "pt"})
-    return LentAdapter(made_.id, made_.folder, sealed(made_.folder))
+    return ActiveAdapter(made_.id, made_.folder, sealed(made_.folder))
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before any", "after one that is on"])
@@ -269,7 +269,7 @@ def test_what_was_trained_is_answered_and_the_answer_names_the_adapter(tmp_path:
     base.generation_config.eos_token_id = 256
     loaded = ready("tiny", base, tiny_models.tokenizer(), "weights")
     lent = Lent(loaded)
-    lent.now["home"] = LentAdapter("learnt", tmp_path, sealed(tmp_path))
+    lent.now["home"] = ActiveAdapter("learnt", tmp_path, sealed(tmp_path))
     model = LocalModel(loaded, ChatSettings(max_tokens=12), None, lent)
     told = [reply(model, ChatRequest(prompt, prefix=Prefix("home", 0))) for prompt in PROMPTS]
     assert [(each.text, each.adapter) for each in told if isinstance(each, ChatReply)] == [

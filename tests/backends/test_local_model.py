@@ -16,14 +16,14 @@ from tests.backends import tiny_models  # skips without the extra `local`
 torch, DynamicCache = tiny_models.torch, tiny_models.transformers.DynamicCache
 
 from memos.backends.local.kv_buffer import KvBuffer, TorchDevice  # noqa: E402
-from memos.backends.local.loading import Loaded, Turns, load, ready  # noqa: E402
+from memos.backends.local.loading import FairLock, Loaded, load, ready  # noqa: E402
 from memos.backends.local.model import LocalModel  # noqa: E402
 from memos.core.kv_cache import KvShape, Prefix, Prompt  # noqa: E402
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest, Image  # noqa: E402
 from memos.core.settings import ChatSettings  # noqa: E402
 from memos.errors import BackendUnavailable, InvalidInput, ModelError, UnfitAnswer  # noqa: E402
 from memos.memcube.activation.blocks import Tier, block_keys, fingerprint_of  # noqa: E402
-from memos.memcube.activation.prefill import Prefill  # noqa: E402
+from memos.memcube.activation.prefill import PrefillEngine  # noqa: E402
 from memos.memcube.activation.store import BlockStore  # noqa: E402
 from tests.fakes import FixedClock  # noqa: E402
 from tests.memcube.activation.made import tiers_of  # noqa: E402
@@ -42,9 +42,9 @@ def shape_of(loaded: Loaded, **changed: object) -> KvShape:
     return KvShape(fingerprint_of({**loaded.made_by, **changed}), loaded.dtype, loaded.block, loaded.chunk_blocks)
 
 
-def prefill_of(loaded: Loaded, store: BlockStore | None, **changed: object) -> Prefill:
+def prefill_of(loaded: Loaded, store: BlockStore | None, **changed: object) -> PrefillEngine:
     """Loads all there is: what is quicker on a busy machine is another question."""
-    return Prefill(shape_of(loaded, **changed), store, choose=lambda load, _: len(load))
+    return PrefillEngine(shape_of(loaded, **changed), store, choose=lambda load, _: len(load))
 
 
 def store_of(folder=None, gpu=None, **budgets: int) -> BlockStore:
@@ -475,7 +475,7 @@ def test_when_closing_returns_no_step_is_under_way(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_nobody_waits_for_goes_last_and_still_goes() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = FairLock(), list[str]()
     threads = []
 
     def take(name: str, *, later: bool) -> None:

@@ -17,8 +17,8 @@ from memos.backends.encoders.rerank_endpoint import EndpointReranker
 from memos.core.ports import ChatRequest, Reranker
 from memos.core.settings import RerankSettings
 from memos.errors import BackendUnavailable, MemosError, ModelError
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
 from memos.search.rerank import ChatReranker
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordReranker, shared_words
@@ -56,7 +56,7 @@ def graded(request: ChatRequest) -> str:
 
 def judge(stack: ExitStack, folder: Path, *, broken: bool = False) -> Reranker:
     model = ScriptedChat(lambda request: BackendUnavailable("down") if broken else graded(request), name="m")
-    asker = Asker(model, ReplyCache(0))
+    asker = LLMClient(model, ResponseCache(0))
     return ChatReranker(lambda: asker)
 
 

@@ -16,7 +16,7 @@ import pytest
 from memos.core.types import Fingerprint
 from memos.errors import Conflict, InvalidInput, MemosError
 from memos.memcube import installation as holders
-from memos.memcube.backup.files import Ticker
+from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.dump import check as dump_check
 from memos.memcube.dump import container as dump_zip
 from memos.memcube.dump.check import Bounds
@@ -462,7 +462,7 @@ def test_every_flipped_byte_is_noticed_or_changes_nothing(raw: bytes, small: Led
         try:
             reader = DumpReader(io.BytesIO(bad), 1 << 30)
             with Ids() as ids:
-                dump_check.check(reader, Bounds(FUTURE, 1 << 20, 64), ids, Ticker(None, 0))
+                dump_check.check(reader, Bounds(FUTURE, 1 << 20, 64), ids, ProgressReporter(None, 0))
         except InvalidInput:
             continue
         assert {name: b"".join(reader.blocks(name)) for name in reader.manifest.parts} == good.parts

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from memos.errors import InvalidInput
 from memos.memcube.dump import container as sealing
-from memos.memcube.dump.container import Sealer, check_passphrase, is_sealed, unseal
+from memos.memcube.dump.container import Encryptor, check_passphrase, is_sealed, unseal
 
 SECRET = check_passphrase("correct horse")
 HEADER = 52
@@ -26,7 +26,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sealed(data: bytes) -> bytes:
     out = io.BytesIO()
-    sealer = Sealer(out, SECRET)
+    sealer = Encryptor(out, SECRET)
     for start in range(0, len(data), 700_001):
         sealer.write(data[start : start + 700_001])
     sealer.finish()

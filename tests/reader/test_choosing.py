@@ -12,9 +12,9 @@ import pytest
 from memos.core.ports import ChatRequest
 from memos.core.types import ItemType, Role, Span, Trust
 from memos.errors import UnfitAnswer
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.reader.facts import extractor as facts
 from memos.reader.facts import sentence_choice as choosing
 from memos.reader.facts.extractor import FactReader
@@ -56,7 +56,7 @@ def able(text: str) -> str:
 
 def reader(script: Callable[[ChatRequest], str]) -> tuple[FactReader, ScriptedChat]:
     model = ScriptedChat(script)
-    asker = Asker(model, ReplyCache(0))
+    asker = LLMClient(model, ResponseCache(0))
     return FactReader(lambda: asker), model
 
 
@@ -67,7 +67,7 @@ def whole_questions(model: ScriptedChat) -> int:
 def test_what_patterns_leave_is_chosen_by_a_model_that_can_tell() -> None:
     read, model = reader(sorter(able))
     message = said(TALK)
-    found = read.read([message], ZONE, Meter("reading"))
+    found = read.read([message], ZONE, UsageMeter("reading"))
     lyon, choir = sorted(found.facts, key=lambda fact: fact.spans[0].start)
     assert (lyon.reader, lyon.value) == ("patterns/2", "Lyon")
     at = TALK.index(CHOIR)
@@ -86,14 +86,14 @@ def test_a_model_that_cannot_tell_is_not_believed_and_asked_no_more(
     always: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     read, model = reader(sorter(lambda _: always))
-    first = read.read([said(TALK)], ZONE, Meter("reading"))
+    first = read.read([said(TALK)], ZONE, UsageMeter("reading"))
     assert [(fact.value, fact.reader) for fact in first.facts] == [("Lyon", "patterns/2")]
     assert (first.reader, first.model, first.output) == ("patterns/2", None, None)
     assert "does not tell what lasts" in caplog.text
     assert "choir" not in caplog.text
-    read.read([said(TALK)], ZONE, Meter("reading"))  # its second useless answer
+    read.read([said(TALK)], ZONE, UsageMeter("reading"))  # its second useless answer
     calls = len(model.requests)
-    assert [fact.value for fact in read.read([said(TALK)], ZONE, Meter("reading")).facts] == ["Lyon"]
+    assert [fact.value for fact in read.read([said(TALK)], ZONE, UsageMeter("reading")).facts] == ["Lyon"]
     assert len(model.requests) == calls
 
 
@@ -101,11 +101,11 @@ def test_a_window_is_first_tried_with_fewer_messages() -> None:
     read, model = reader(sorter(able))
     window = [said(TALK), said("Understood.", Role.ASSISTANT)]
     with pytest.raises(UnfitAnswer, match="gave no Found"):
-        read.read(window, ZONE, Meter("reading"))
+        read.read(window, ZONE, UsageMeter("reading"))
     assert {asked(request) is None for request in model.requests} == {True}
-    assert CHOIR in [fact.memory for fact in read.read(window, ZONE, Meter("reading")).facts]
+    assert CHOIR in [fact.memory for fact in read.read(window, ZONE, UsageMeter("reading")).facts]
     assert whole_questions(model) == 2
-    read.read(window, ZONE, Meter("reading"))
+    read.read(window, ZONE, UsageMeter("reading"))
     assert whole_questions(model) == 2
 
 
@@ -119,7 +119,7 @@ def test_an_answer_that_fits_between_useless_ones_keeps_a_model_asked_for_facts(
 
     read, model = reader(answer)
     for number in range(4):
-        found = read.read([said(TALK)], ZONE, Meter("reading"))
+        found = read.read([said(TALK)], ZONE, UsageMeter("reading"))
         assert found.reader == ("model/2" if number % 2 else "choosing/1")
     assert whole_questions(model) == 4
 
@@ -134,9 +134,9 @@ def test_now_and_again_a_model_is_asked_for_facts_again(monkeypatch: pytest.Monk
 
     read, model = reader(answer)
     for _ in range(4):
-        assert read.read([said(TALK)], ZONE, Meter("reading")).reader == "choosing/1"
+        assert read.read([said(TALK)], ZONE, UsageMeter("reading")).reader == "choosing/1"
     assert whole_questions(model) == 2
-    assert [read.read([said(TALK)], ZONE, Meter("reading")).reader for _ in range(3)] == ["model/2"] * 3
+    assert [read.read([said(TALK)], ZONE, UsageMeter("reading")).reader for _ in range(3)] == ["model/2"] * 3
 
 
 def test_a_model_that_can_answer_neither_fails_and_is_asked_for_facts_again() -> None:
@@ -145,9 +145,9 @@ def test_a_model_that_can_answer_neither_fails_and_is_asked_for_facts_again() ->
     answers.append("Certainly!")
     for _ in range(4):
         with pytest.raises(UnfitAnswer, match="gave no Choices"):
-            read.read([said(TALK)], ZONE, Meter("reading"))
+            read.read([said(TALK)], ZONE, UsageMeter("reading"))
     answers.pop()
-    assert read.read([said(TALK)], ZONE, Meter("reading")).reader == "model/2"
+    assert read.read([said(TALK)], ZONE, UsageMeter("reading")).reader == "model/2"
 
 
 def test_only_a_users_own_statements_are_asked_about() -> None:
@@ -163,7 +163,7 @@ def test_only_a_users_own_statements_are_asked_about() -> None:
         said("choir " * 200),
     ]
     for message in quiet:
-        assert read.read([message], ZONE, Meter("reading")).facts == (), message.memory
+        assert read.read([message], ZONE, UsageMeter("reading")).facts == (), message.memory
     for request in model.requests:
         assert "choir" not in " ".join(asked(request) or [])
 
@@ -172,7 +172,7 @@ def test_many_sentences_are_asked_about_in_parts_and_hostile_ones_stay_sentences
     read, model = reader(sorter(lambda text: able(text) if text in dict(KNOWN) else "fact"))
     lines = [f"Number {n}: the choir sings \u202e\x85 </s> {{}} 2. in round {n}." for n in range(40)]
     text = "\n".join(lines)
-    found = read.read([said(text)], ZONE, Meter("reading"))
+    found = read.read([said(text)], ZONE, UsageMeter("reading"))
     assert [fact.memory for fact in found.facts if fact.memory not in text] == []
     assert max(len(asked(request) or []) for request in model.requests) == 16
     assert len(found.facts) >= 40

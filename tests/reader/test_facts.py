@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memos.core.types import Fact, Item, ItemType, Role, Trust
-from memos.llm.usage import Meter
+from memos.llm.usage import UsageMeter
 from memos.reader.facts.extractor import Extraction, FactReader
 from tests.reader.talk import SAID, said
 
@@ -19,7 +19,7 @@ ZONE = ZoneInfo("Europe/Paris")
 
 
 def read(*messages: Item) -> Extraction:
-    return FactReader(lambda: None).read(messages, ZONE, Meter("reading"))
+    return FactReader(lambda: None).read(messages, ZONE, UsageMeter("reading"))
 
 
 def facts(*texts: str, role: Role = Role.USER, speaker: str = "Ana") -> tuple[Fact, ...]:

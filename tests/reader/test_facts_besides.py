@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from memos.core.types import Item, ItemType, Role, Trust
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.template import standard
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.facts.grounding import NO_SUCH_DATE, NO_SUCH_NAME
@@ -26,9 +26,9 @@ CALL = 'calendar({"day": "May 8"})'
 
 def read(answer: dict[str, Any], *messages: Item, context: tuple[Item, ...] = ()) -> Extraction:
     shown = [*context, *(messages or (said(MOVED),))]
-    asker = Asker(ScriptedChat([json.dumps(answer)]), ReplyCache(0))
+    asker = LLMClient(ScriptedChat([json.dumps(answer)]), ResponseCache(0))
     ids = {item.id for item in context}
-    return FactReader(lambda: asker).read(shown, ZONE, Meter("reading"), context=ids)
+    return FactReader(lambda: asker).read(shown, ZONE, UsageMeter("reading"), context=ids)
 
 
 def test_the_prompt_is_the_one_of_its_version() -> None:
@@ -39,9 +39,9 @@ def test_the_prompt_is_the_one_of_its_version() -> None:
         said("Lyon guide.", Role.TOOL, "web_search", trust=Trust.UNTRUSTED),
     ]
     model = ScriptedChat([json.dumps({"facts": []})])
-    asker = Asker(model, ReplyCache(0))
+    asker = LLMClient(model, ResponseCache(0))
     before = "Ana lives in Porto."
-    FactReader(lambda: asker).read(talk, ZONE, Meter("r"), before, standard(), {talk[0].id})
+    FactReader(lambda: asker).read(talk, ZONE, UsageMeter("r"), before, standard(), {talk[0].id})
     rendered = "\n\n".join(f"[{message.role}]\n{message.content}" for message in model.requests[0].messages)
     assert rendered == SNAPSHOT.read_text(encoding="utf-8").removesuffix("\n")
 
@@ -258,8 +258,8 @@ def test_a_lesson_that_a_page_dictates_is_not_trusted() -> None:
 def test_the_schema_bounds_an_answer_by_what_there_is_to_read_and_what_is_more_counts_as_well() -> None:
     def most(*messages: Item) -> dict[str, int]:
         model = ScriptedChat([json.dumps({"facts": [fact()] * 9})])
-        asker = Asker(model, ReplyCache(0))
-        assert len(FactReader(lambda: asker).read(messages, ZONE, Meter("r")).facts) == 9
+        asker = LLMClient(model, ResponseCache(0))
+        assert len(FactReader(lambda: asker).read(messages, ZONE, UsageMeter("r")).facts) == 9
         [request] = model.requests
         assert request.schema is not None
         assert (request.schema_name, request.schema["required"]) == ("Found", ["facts"])

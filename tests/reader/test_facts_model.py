@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from memos.core.types import Item, ItemType, Role, Span, Trust
 from memos.errors import BackendUnavailable, ModelError
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.reader.facts.extractor import Extraction, FactReader
 from tests.reader.talk import SAID, said
 from tests.scripted_chat import Script, ScriptedChat
@@ -44,9 +44,9 @@ def answer(*facts: dict[str, Any], summary: str = "Ana moved.") -> str:
     return json.dumps({"summary": summary, "facts": list(facts)})
 
 
-def read(script: Script, *messages: Item, before: str = "") -> tuple[Extraction, ScriptedChat, Meter]:
-    model, meter = ScriptedChat(script), Meter("reading")
-    asker = Asker(model, ReplyCache(1_000_000))
+def read(script: Script, *messages: Item, before: str = "") -> tuple[Extraction, ScriptedChat, UsageMeter]:
+    model, meter = ScriptedChat(script), UsageMeter("reading")
+    asker = LLMClient(model, ResponseCache(1_000_000))
     shown = messages or (said(MOVED),)
     return FactReader(lambda: asker).read(shown, ZONE, meter, before), model, meter
 
@@ -77,7 +77,7 @@ def test_no_facts_are_no_failure() -> None:
 
 
 def test_without_messages_nothing_is_asked() -> None:
-    found = FactReader(lambda: Asker(ScriptedChat([]), ReplyCache(0))).read([], ZONE, Meter("reading"))
+    found = FactReader(lambda: LLMClient(ScriptedChat([]), ResponseCache(0))).read([], ZONE, UsageMeter("reading"))
     assert found == Extraction(())
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from memos.errors import Conflict, ModelError
 from memos.kernel.adapters.rephrasing import Rephrasing, checked
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.parametric.quiz import DrillKind, KnownFact, course_of
 from tests.scripted_chat import ScriptedChat
 
@@ -49,7 +49,7 @@ def test_what_asks_the_same_is_kept(fact: KnownFact, way: str, kept: bool) -> No
 
 def test_a_model_sees_questions_alone_and_its_words_are_taught() -> None:
     model = ScriptedChat([said((1, ["Which place do I go home to?"] * 3), (2, ["Nobody?"]), (9, ["Who?"]))])
-    more = Rephrasing(lambda: Asker(model, ReplyCache(1_000)))([LYON, DENTIST], Meter("phrasings"), wanted)
+    more = Rephrasing(lambda: LLMClient(model, ResponseCache(1_000)))([LYON, DENTIST], UsageMeter("phrasings"), wanted)
     assert more == {"lyon": ("Which place do I go home to?",)}
     shown = "".join(message.content for message in model.requests[0].messages)
     assert "Where do I live?" in shown
@@ -62,16 +62,18 @@ def test_a_model_sees_questions_alone_and_its_words_are_taught() -> None:
 
 
 def test_without_a_model_or_when_it_fails_the_usual_words_are_taught() -> None:
-    assert Rephrasing(lambda: None)([LYON], Meter("phrasings"), wanted) == {}
+    assert Rephrasing(lambda: None)([LYON], UsageMeter("phrasings"), wanted) == {}
     broken = ScriptedChat(lambda _: ModelError("no"))
-    assert Rephrasing(lambda: Asker(broken, ReplyCache(1_000)))([LYON] * 20, Meter("phrasings"), wanted) == {}
+    assert (
+        Rephrasing(lambda: LLMClient(broken, ResponseCache(1_000)))([LYON] * 20, UsageMeter("phrasings"), wanted) == {}
+    )
     assert len(broken.requests) <= 2  # the rest is not tried
 
 
 @pytest.mark.parametrize("unwanted_at", [1, 2, 3])
 def test_what_is_wanted_no_more_is_asked_of_nobody_and_no_answer_about_it_stays(unwanted_at: int) -> None:
     model, calls = ScriptedChat(lambda _: said((1, ["Which place do I go home to?"]))), list[int]()
-    asker = Asker(model, ReplyCache(100_000))
+    asker = LLMClient(model, ResponseCache(100_000))
 
     def check() -> None:
         calls.append(1)
@@ -79,8 +81,8 @@ def test_what_is_wanted_no_more_is_asked_of_nobody_and_no_answer_about_it_stays(
             raise Conflict("erased")
 
     with pytest.raises(Conflict, match="erased"):
-        Rephrasing(lambda: asker)([LYON] * 20, Meter("phrasings"), check)
+        Rephrasing(lambda: asker)([LYON] * 20, UsageMeter("phrasings"), check)
     assert len(model.requests) == unwanted_at // 2
     if unwanted_at == 2:  # while it was being answered
-        Rephrasing(lambda: asker)([LYON] * 8, Meter("phrasings"), wanted)
+        Rephrasing(lambda: asker)([LYON] * 8, UsageMeter("phrasings"), wanted)
         assert len(model.requests) == 2  # and not remembered

@@ -26,7 +26,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task import Job, Later, LeaseLost, Parked, Run
+from memos.scheduler.task import Job, Later, LeaseLost, Run, WaitingForSetting
 from tests import forks
 from tests.ledgers import Store
 
@@ -152,7 +152,7 @@ def test_a_parked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) ->
 
     def job(run: Run) -> None:
         if not ready.is_set():
-            raise Parked("set something")
+            raise WaitingForSetting("set something")
         with run.finishing() as connection:
             note(connection, "effect")
 

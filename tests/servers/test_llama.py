@@ -17,9 +17,9 @@ from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import RecallSettings, TaskSettings
 from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
-from memos.llm.cache import ReplyCache
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.cache import ResponseCache
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from tests.api.running import running
 from tests.fakes import WordEmbedder
 from tests.servers import llama_server
@@ -62,8 +62,8 @@ def test_plain_text_comes_with_the_servers_own_count(model: OpenAIChat) -> None:
 
 
 def test_an_object_fits_its_schema_without_a_repair(model: OpenAIChat) -> None:
-    meter = Meter("test")
-    asker = Asker(model, ReplyCache(1_000_000))
+    meter = UsageMeter("test")
+    asker = LLMClient(model, ResponseCache(1_000_000))
     question = [ChatMessage("user", "Caroline moved to Lyon. Give the person and the city as JSON.")]
     home = asker.ask(question, Home, meter=meter, max_tokens=200)
     assert isinstance(home, Home)

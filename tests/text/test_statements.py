@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memos.core.text.matching import entities
-from memos.core.text.statements import OfOther, key_of, past_statements, statements, statements_of_others
+from memos.core.text.statements import ThirdPersonStatement, key_of, past_statements, statements, statements_of_others
 
 STATED = [
     ("I live in Paris.", "residence", "Paris"),
@@ -172,7 +172,7 @@ def test_names_are_found_and_sentence_starts_are_not() -> None:
     ],
 )
 def test_where_somebody_else_lives_or_works_is_told(text: str, names: set[str], attribute: str, value: str) -> None:
-    assert statements_of_others(text) == [OfOther(frozenset(names), attribute, value)]
+    assert statements_of_others(text) == [ThirdPersonStatement(frozenset(names), attribute, value)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from memos.core import lora as adapter_files
-from memos.core.lora import ADAPTER_FILE, LentAdapter
+from memos.core.lora import ADAPTER_FILE, ActiveAdapter
 from memos.errors import IntegrityError
 
 _MOST = 16
@@ -75,7 +75,7 @@ class LocalAdapters:
         self._on: str | None = None
         self._active: _Slot | None = None
 
-    def use(self, adapter: LentAdapter | None) -> None:
+    def use(self, adapter: ActiveAdapter | None) -> None:
         """Make the next steps with an adapter, or with none. Raises: IntegrityError (its files, another model's)."""
         wanted = None if adapter is None else adapter.id
         if wanted == self._on:
@@ -109,7 +109,7 @@ class LocalAdapters:
             self._adapted.unload()
             self._adapted, self._slots, self._there = None, {}, OrderedDict()
 
-    def _load(self, adapter: LentAdapter) -> None:
+    def _load(self, adapter: ActiveAdapter) -> None:
         adapter_files.check(adapter.folder, adapter.digest)
         try:
             shape = _shape_of(adapter.folder)

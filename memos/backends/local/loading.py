@@ -33,7 +33,7 @@ from memos.errors import BackendUnavailable, InvalidInput
 _FIRST = 8
 
 
-class Turns:
+class FairLock:
     """A lock that is given to who has waited longest, `later` ones last. Not reentrant."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Loaded:
     chunk_blocks: int
     block: tuple[int, ...]
     unusable: str | None
-    turns: Turns = field(init=False, default_factory=Turns)
+    turns: FairLock = field(init=False, default_factory=FairLock)
     adapters: LocalAdapters = field(init=False)
 
     def __post_init__(self) -> None:

@@ -20,10 +20,10 @@ from memos.backends.local.loading import Loaded, special_tokens, without_tokens
 from memos.backends.openai.requests import in_words, sendable
 from memos.backends.openai.responses import finished_answer
 from memos.core.kv_cache import BLOCK_TOKENS, Activation, Fill, Prompt
-from memos.core.lora import Lending, LentAdapter
+from memos.core.lora import ActiveAdapter, Lending
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
-from memos.core.streaming import Answering
+from memos.core.streaming import StreamedText
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, IntegrityError, ModelError, UnfitAnswer
 
@@ -138,7 +138,7 @@ class LocalModel:
         filling = self._filled(prompt, cache, self._fill_under(adapter), turn)
         activation = yield from _each_as("", filling)
         activation = replace(activation, first_token_s=time.perf_counter() - began)
-        said, finish, answering = _Said(self._loaded.tokenizer), "length", Answering()
+        said, finish, answering = _Said(self._loaded.tokenizer), "length", StreamedText()
         pick = _picker(request, self._settings)
         for place in range(most):
             self._check_open()
@@ -160,7 +160,7 @@ class LocalModel:
         reply = finished_answer({"content": said.text}, finish, usage, len(prompt.ids), self._settings)
         yield replace(reply, activation=activation, adapter=None if adapter is None else adapter.id)
 
-    def _lent(self, request: ChatRequest) -> LentAdapter | None:
+    def _lent(self, request: ChatRequest) -> ActiveAdapter | None:
         """Return the adapter that answers a request; one that cannot be put on the model answers nothing."""
         if self._lending is None or request.prefix is None:
             return None
@@ -172,7 +172,7 @@ class LocalModel:
             log.warning("a cube is answered without its adapter: %s", error)
             return None
 
-    def _fill_under(self, adapter: LentAdapter | None) -> Fill | None:
+    def _fill_under(self, adapter: ActiveAdapter | None) -> Fill | None:
         return self._fill if adapter is None or self._lending is None else self._lending.fill(adapter)
 
     def _filled(
@@ -190,7 +190,7 @@ class LocalModel:
         return (yield from fill.steps(prompt, cache, turn))
 
     @contextmanager
-    def _turn(self, adapter: LentAdapter | None, *, later: bool) -> Iterator[None]:
+    def _turn(self, adapter: ActiveAdapter | None, *, later: bool) -> Iterator[None]:
         with self._turns(later=later):
             self._check_open()
             self._adapters.use(adapter)

@@ -26,7 +26,7 @@ _FACTORS = (0.01, 100.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Checkpoint:
     """How far a training was: its weights and what its optimiser knew of each, in the order of their names.
 
     `told` are the tokens and log-probabilities that its teacher told, of all exercises: computed again they differ in
@@ -71,7 +71,7 @@ def write(
         aside.replace(file)
 
 
-def read(file: Path, named: Named, told: Told, vocabulary: int) -> Kept:
+def read(file: Path, named: Named, told: Told, vocabulary: int) -> Checkpoint:
     """Return what was kept of a training with these weights, of whose exercises a teacher told as much.
 
     Its tokens are below `vocabulary`. Raises: IntegrityError (damaged, of another training).
@@ -98,7 +98,7 @@ def read(file: Path, named: Named, told: Told, vocabulary: int) -> Kept:
             raise ValueError
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:
         raise damaged(file, type(error).__name__) from error
-    return Kept(step, rebalanced, weights, states, words)
+    return Checkpoint(step, rebalanced, weights, states, words)
 
 
 def damaged(file: Path, why: str) -> IntegrityError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memos.backends.child import end_with_parent, ignore_interrupts, serve
 from memos.backends.local.torch_threads import let_threads_sleep
-from memos.core.lora import Recipe
+from memos.core.lora import LoraRecipe
 from memos.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Server:
         answer = getattr(self._training, method)(*given, **named)
         return answer, self._training.step, self._training.steps, self._training.rebalanced
 
-    def _open(self, name: str, recipe: Recipe, remembered: Path | None) -> tuple[str, int]:
+    def _open(self, name: str, recipe: LoraRecipe, remembered: Path | None) -> tuple[str, int]:
         let_threads_sleep()
         try:
             from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
 from memos.backends.local.loading import weight_files
-from memos.core.lora import Recipe
+from memos.core.lora import LoraRecipe
 from memos.errors import BackendUnavailable
 
 # Whether a processor gains by bfloat16.
@@ -46,7 +46,7 @@ _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def check_memory(name: str, recipe: Recipe) -> int:
+def check_memory(name: str, recipe: LoraRecipe) -> int:
     """Return about how many bytes a training takes; one that does not fit in what is free is refused.
 
     Raises: BackendUnavailable.
@@ -61,7 +61,7 @@ def check_memory(name: str, recipe: Recipe) -> int:
     return needed
 
 
-def needed_bytes(name: str, recipe: Recipe) -> int:
+def needed_bytes(name: str, recipe: LoraRecipe) -> int:
     """Return about how much memory a training takes, 0 where that cannot be seen: loading then says what is wrong."""
     try:
         config = AutoConfig.from_pretrained(name, local_files_only=True).get_text_config()

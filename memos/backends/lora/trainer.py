@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memos.backends.child import Child, Died
-from memos.core.lora import Estimate, Exercise, Recipe
+from memos.core.lora import Estimate, LoraRecipe, TrainingExample
 from memos.core.ports import ChatMessage
 from memos.errors import BackendUnavailable
 
@@ -55,14 +55,14 @@ class AdapterTrainer:
         """How often epochs were added to it."""
         return self._rebalanced
 
-    def open(self, name: str, recipe: Recipe, *, remembered: Path | None = None) -> None:
+    def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
         """Load a model, a folder or a name at the hub; digests of weights are kept in the file `remembered`.
 
         Raises: InvalidInput (the extra, the model), BackendUnavailable (no memory).
         """
         self._base, self._memory = self._call("open", name, recipe, remembered)
 
-    def prepare(self, exercises: Sequence[Exercise]) -> None:
+    def prepare(self, exercises: Sequence[TrainingExample]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         self._ask("prepare", list(exercises))
 

@@ -43,7 +43,7 @@ from memos.backends.lora.batches import (
 )
 from memos.backends.lora.generation import CachedContinuation, Continuation, greedy
 from memos.backends.lora.resources import halves_pay
-from memos.core.lora import ADAPTER_FILE, Exercise, Recipe
+from memos.core.lora import ADAPTER_FILE, LoraRecipe, TrainingExample
 from memos.core.ports import ChatMessage
 from memos.errors import IntegrityError
 
@@ -65,7 +65,7 @@ Told = tuple[torch.Tensor, torch.Tensor]
 class LoraTraining:
     """One adapter on one loaded model; not thread-safe. The model answers with the adapter until it is detached."""
 
-    def __init__(self, loaded: Loaded, recipe: Recipe) -> None:
+    def __init__(self, loaded: Loaded, recipe: LoraRecipe) -> None:
         torch.manual_seed(recipe.seed)
         self._loaded, self._recipe = loaded, recipe
         config = LoraConfig(
@@ -129,7 +129,7 @@ class LoraTraining:
         """How often epochs were added to it."""
         return len(self._rebalanced)
 
-    def prepare(self, exercises: Sequence[Exercise]) -> None:
+    def prepare(self, exercises: Sequence[TrainingExample]) -> None:
         """Take what is to be learned; the base model is asked what it would say where that is imitated."""
         chance = random.Random(self._recipe.seed)  # noqa: S311 - an order, no secret
         # What is replayed without a weight, or says nothing, teaches nothing: a batch of it would have no gradients.
@@ -286,7 +286,7 @@ class LoraTraining:
         text = self._tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _encoded(self, exercises: Sequence[Exercise]) -> list[Encoded]:
+    def _encoded(self, exercises: Sequence[TrainingExample]) -> list[Encoded]:
         cut = [self._cut(each) for each in exercises]
         asked: dict[int, tuple[list[int], list[int]]] = {}
         for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True)):
@@ -306,7 +306,7 @@ class LoraTraining:
             for place, (each, (prompt, answer)) in enumerate(zip(exercises, cut, strict=True))
         ]
 
-    def _cut(self, exercise: Exercise) -> tuple[list[int], list[int]]:
+    def _cut(self, exercise: TrainingExample) -> tuple[list[int], list[int]]:
         """Return the token ids of a prompt, and those of its answer; a plain text answers to its first token."""
         text = without_tokens(exercise.answer, self._special)
         answer = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -480,7 +480,7 @@ def _sees_all(model: Any) -> bool:
     return kinds == {"full_attention"} if kinds else not getattr(config, "sliding_window", None)
 
 
-def _targets(model: Any, recipe: Recipe) -> list[str] | str:
+def _targets(model: Any, recipe: LoraRecipe) -> list[str] | str:
     """Return the ends of the names of the layers that the adapter is put on; peft finds all linear ones itself."""
     if recipe.layers == "all":
         return "all-linear"

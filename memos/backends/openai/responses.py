@@ -17,7 +17,7 @@ from memos.backends.openai.requests import sendable
 from memos.core.kv_cache import Activation
 from memos.core.ports import ChatReply
 from memos.core.settings import ChatSettings
-from memos.core.streaming import DONE, Answering, EventData, without_reasoning
+from memos.core.streaming import DONE, EventData, StreamedText, without_reasoning
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.core.types import Json
 from memos.errors import BackendTimeout, BackendUnavailable, MemosError, ModelError, UnfitAnswer
@@ -258,7 +258,7 @@ def read_stream(
 
     Raises: ModelError, BackendUnavailable (it ended without an end).
     """
-    collected, answering, events = _Collected(), Answering(), EventData()
+    collected, answering, events = _Collected(), StreamedText(), EventData()
     for chunk in chunks:
         for data in _fed(events, chunk, settings):
             if data.strip() == DONE:

@@ -24,7 +24,7 @@ from memos.backends.http import TooLarge, opened
 from memos.backends.openai.chat import OpenAIChat
 from memos.backends.openai.responses import NoSuchModel, where
 from memos.core import lora as adapter_files
-from memos.core.lora import LentAdapter
+from memos.core.lora import ActiveAdapter
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError
@@ -62,7 +62,7 @@ class VllmAdapters:
         self._not_before: dict[str, float] = {}
         self._look_at = 0.0
 
-    def put(self, adapter: LentAdapter, is_wanted: Callable[[str], bool]) -> str | None:
+    def put(self, adapter: ActiveAdapter, is_wanted: Callable[[str], bool]) -> str | None:
         """Return the name that the server answers by with an adapter, None when it cannot now.
 
         Whether it is wanted is asked once more when it is noted, before it is loaded: who forgets finds the note.
@@ -87,7 +87,7 @@ class VllmAdapters:
             self._there.add(adapter.id)
         return _NAME + adapter.id
 
-    def lost(self, adapter: LentAdapter) -> None:
+    def lost(self, adapter: ActiveAdapter) -> None:
         """Take note that the server does not know an adapter: it was started anew, or somebody took it away."""
         self._there.discard(adapter.id)
 
@@ -221,7 +221,7 @@ def _left(id_: str, note: Path, why: str) -> BackendUnavailable:
 class NamedLending(Protocol):
     """Says which adapter answers for a cube, where nobody can see the model itself."""
 
-    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> LentAdapter | None:
+    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model of this name."""
         ...
 
@@ -280,7 +280,7 @@ class VllmChat:
     def __repr__(self) -> str:
         return f"VllmChat({self.name!r})"
 
-    def _ways(self, request: ChatRequest) -> Iterator[tuple[LentAdapter | None, ChatRequest]]:
+    def _ways(self, request: ChatRequest) -> Iterator[tuple[ActiveAdapter | None, ChatRequest]]:
         """Yield how to ask: with the adapter, once more where the server had lost it, and without."""
         for _ in range(2):
             prefix = request.prefix
@@ -293,5 +293,5 @@ class VllmChat:
         yield None, request
 
 
-def _by(adapter: LentAdapter | None, reply: ChatReply) -> ChatReply:
+def _by(adapter: ActiveAdapter | None, reply: ChatReply) -> ChatReply:
     return reply if adapter is None else replace(reply, adapter=adapter.id)

@@ -123,7 +123,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class SelfDisclosure:
     """The characters `start` to `end` of a sentence tell something of that kind."""
 
     kind: Kind
@@ -158,7 +158,7 @@ _DISCLOSURE_DENIED = re.compile(
 )
 
 
-def tellings(sentence: str) -> list[Telling]:
+def tellings(sentence: str) -> list[SelfDisclosure]:
     """Return what a sentence tells that lasts, in order, no two at one place; only its first 1,000 characters count."""
     head = sentence[:_DISCLOSURE_CHARS]
     han = _DISCLOSURE_HAN.search(head) is not None
@@ -167,14 +167,14 @@ def tellings(sentence: str) -> list[Telling]:
         return []
     found = sorted(_in_chinese(head) if han else _in_english(head), key=lambda each: (each.start, -each.end))
     near = words.NEAR.search(head) is not None
-    kept: list[Telling] = []
+    kept: list[SelfDisclosure] = []
     for each in found:
         if (each.kind is not Kind.PLAN or not near) and (not kept or each.start >= kept[-1].end):
             kept.append(each)
     return kept
 
 
-def _in_english(head: str) -> Iterator[Telling]:
+def _in_english(head: str) -> Iterator[SelfDisclosure]:
     places = {0, *(match.start() for match in _STARTS.finditer(head))}
     for kind, pattern in _patterns(telling_english).items():
         for place in places:
@@ -182,15 +182,15 @@ def _in_english(head: str) -> Iterator[Telling]:
                 yield from _told(kind, match)
 
 
-def _in_chinese(head: str) -> Iterator[Telling]:
+def _in_chinese(head: str) -> Iterator[SelfDisclosure]:
     for kind, pattern in _patterns(telling_chinese).items():
         for match in pattern.finditer(head):
             yield from _told(kind, match)
 
 
-def _told(kind: Kind, match: re.Match[str]) -> Iterator[Telling]:
+def _told(kind: Kind, match: re.Match[str]) -> Iterator[SelfDisclosure]:
     if match.end() > match.start() and not _DISCLOSURE_DENIED.search(match.string[: match.start()]):
-        yield Telling(kind, match.start(), match.end())
+        yield SelfDisclosure(kind, match.start(), match.end())
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class OfOther:
+class ThirdPersonStatement:
     """What is stated of somebody else: `names` are what the text calls them, folded ("my sister", "eva")."""
 
     names: frozenset[str]
@@ -356,7 +356,7 @@ def past_statements(text: str) -> list[Statement]:
     return _found(text, _compiled(_PAST), ended=True)
 
 
-def statements_of_others(text: str) -> list[OfOther]:
+def statements_of_others(text: str) -> list[ThirdPersonStatement]:
     """Return what the text states of somebody else where they live or work, in order: "my sister Eva lives in Oslo".
 
     The first 4,000 characters are looked at.
@@ -368,7 +368,7 @@ def statements_of_others(text: str) -> list[OfOther]:
         if stated and stated[0].start == 0:
             names = [match["who"], match["of"], match["kin"] and f"my {match['kin']}"]
             folded = frozenset(name.casefold().replace("’", "'").removesuffix("'s") for name in names if name)
-            found.append(OfOther(folded, stated[0].attribute, stated[0].value))
+            found.append(ThirdPersonStatement(folded, stated[0].attribute, stated[0].value))
     return found
 
 

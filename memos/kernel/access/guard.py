@@ -63,7 +63,7 @@ class Standing:
     acts_for: str | None = None
 
 
-class Guard:
+class AccessControl:
     """Checks actors of one open installation. Thread-safe.
 
     The local owner may do everything. Without a single identity the installation is one person's: any name may do

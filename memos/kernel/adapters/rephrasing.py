@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 
 from memos.core.ports import ChatMessage
 from memos.errors import BackendUnavailable, ModelError
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.parametric.quiz import KnownFact, plain, questions_of
 from memos.scheduler import learning as prompting
 
@@ -41,10 +41,10 @@ class Phrasings(BaseModel):
 class Rephrasing:
     """Asks the chat model where that is another than the one that learns: `asker` is None without such a model."""
 
-    asker: Callable[[], Asker | None]
+    asker: Callable[[], LLMClient | None]
 
     def __call__(
-        self, facts: Sequence[KnownFact], meter: Meter, check: Callable[[], None]
+        self, facts: Sequence[KnownFact], meter: UsageMeter, check: Callable[[], None]
     ) -> Mapping[str, tuple[str, ...]]:
         """Return by item at most two more questions for each fact; fewer, or none, where the model fails.
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.core.kv_cache import Fill
-from memos.core.lora import LentAdapter
+from memos.core.lora import ActiveAdapter
 from memos.core.settings import Settings
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger
@@ -30,7 +30,7 @@ _MOST_FILLS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterLending:
+class AdapterResolver:
     """Lends the adapters in a folder, None where this process has none. Thread-safe.
 
     `fill_of` makes what fills prompts under the adapter with a digest.
@@ -42,7 +42,7 @@ class AdapterLending:
     _fills: dict[str, Fill | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def serving(self, cube: str, base: str, about: Sequence[str]) -> LentAdapter | None:
+    def serving(self, cube: str, base: str, about: Sequence[str]) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model with this digest.
 
         Of several shards it is the one that knows most of what a request is `about`, the first of it counting most.
@@ -59,14 +59,14 @@ class AdapterLending:
         # One alone: the sum of two good ones was worse than either (docs/adr/0019).
         return next(
             (
-                LentAdapter(row.id, folder, row.digest)
+                ActiveAdapter(row.id, folder, row.digest)
                 for row in rows
                 if row.digest is not None and (folder := self.folder / row.id).exists()
             ),
             None,
         )
 
-    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> LentAdapter | None:
+    def serving_named(self, cube: str, model: str, about: Sequence[str]) -> ActiveAdapter | None:
         """Return the adapter of a cube that may answer now on the model of this name, whose digest nobody can see.
 
         It was trained on what the model was when one was trained last.
@@ -83,7 +83,7 @@ class AdapterLending:
                 each.id == id_ for each in adapter_rows.serving(connection, row.cube, row.base)
             )
 
-    def fill(self, adapter: LentAdapter) -> Fill | None:
+    def fill(self, adapter: ActiveAdapter) -> Fill | None:
         """Return what fills prompts under an adapter, which measures how quick that is; None where nothing is kept."""
         with self._lock:
             if adapter.digest not in self._fills:
@@ -98,7 +98,7 @@ class AdapterLending:
 _WAIT_S = 60.0
 
 
-class Trainings:
+class RunningTrainings:
     """Who trains which adapter. Thread-safe."""
 
     def __init__(self) -> None:
@@ -156,8 +156,8 @@ class AdapterRemoval:
     clock: Clock
     settings: Settings
     folder: Path | None
-    trainings: Trainings
-    lending: AdapterLending
+    trainings: RunningTrainings
+    lending: AdapterResolver
     served: AdapterServer | None
     activations: Activations
 

@@ -17,20 +17,20 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.lora import taught_alike
-from memos.core.settings import Night, Settings
+from memos.core.settings import Settings, TimeWindow
 from memos.core.types import Json, Scope, TaskState
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
 from memos.kernel.adapters.rephrasing import PHRASINGS
 from memos.kernel.adapters.training import (
     AdapterTraining,
-    NothingToLearn,
-    Occupied,
+    NoEligibleFacts,
     TrainingCallbacks,
+    TrainingInProgress,
     check_allowed,
     pruned,
 )
 from memos.kernel.context import Context
-from memos.llm.usage import Meter
+from memos.llm.usage import UsageMeter
 from memos.memcube import changes
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import queues as usage
@@ -42,7 +42,7 @@ from memos.memcube.parametric.training import told_recipe
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import meter_of
 from memos.scheduler.periodic import LEARNING
-from memos.scheduler.task import Job, Later, Parked, Run
+from memos.scheduler.task import Job, Later, Run, WaitingForSetting
 
 _LOOK_S = 0.25
 _TAUGHT = 0.9  # of a task's progress; the rest is the examination
@@ -93,7 +93,7 @@ class LearningTasks:
         try:
             training.check_able()
         except (BackendUnavailable, InvalidInput) as error:
-            raise Parked(str(error)) from error
+            raise WaitingForSetting(str(error)) from error
         if adapter_rows.OF_NIGHT in run.task.payload and self._night is None:
             run.note = "trainings by themselves were switched off (MEMOS_PARAMETRIC__NIGHT)"
             return
@@ -108,9 +108,9 @@ class LearningTasks:
             row = training.train_by_consent(
                 cube, TrainingCallbacks(tell, partial(_ended_with, run), run.check_held, partial(_meter, run))
             )
-        except Occupied as error:
+        except TrainingInProgress as error:
             raise Later(run.clock.now() + _OCCUPIED, str(error)) from error
-        except NothingToLearn as error:
+        except NoEligibleFacts as error:
             run.note = str(error)
             return
         except Conflict as error:
@@ -191,9 +191,9 @@ class LearningTasks:
     # Hours
 
     @property
-    def _night(self) -> Night | None:
+    def _night(self) -> TimeWindow | None:
         hours = self.settings.parametric.night
-        return None if hours is None else Night.read(hours)
+        return None if hours is None else TimeWindow.read(hours)
 
     @property
     def _budget_s(self) -> float:
@@ -218,7 +218,7 @@ class LearningTasks:
             raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
 
 
-def _meter(run: Run, _: str) -> Meter:
+def _meter(run: Run, _: str) -> UsageMeter:
     return meter_of(run, PHRASINGS)
 
 

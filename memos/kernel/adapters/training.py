@@ -16,27 +16,27 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from memos.core.identities import Right
-from memos.core.lora import Estimate, Recipe, next_seed, unwritten, wrong_with
+from memos.core.lora import Estimate, LoraRecipe, next_seed, unwritten, wrong_with
 from memos.core.settings import ChatSettings, Settings
 from memos.core.types import Json, Scope
 from memos.errors import BackendUnavailable, Conflict, InvalidInput
 from memos.kernel.adapters import choosing as adapter_earlier
 from memos.kernel.adapters.choosing import Choosing
 from memos.kernel.adapters.rephrasing import PHRASINGS
-from memos.kernel.adapters.serving import Trainings
+from memos.kernel.adapters.serving import RunningTrainings
 from memos.kernel.chat.prompts import SYSTEM
 from memos.kernel.context import Context
-from memos.llm.usage import Meter
+from memos.llm.usage import UsageMeter
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes
 from memos.memcube.ledger.adapters import AdapterRow, AdapterState, NewAdapter, Outcome, Seen
 from memos.memcube.parametric import training
-from memos.memcube.parametric.examination import Bounds, Measures
+from memos.memcube.parametric.examination import Bounds, EvaluationResult
 from memos.memcube.parametric.quiz import KnownFact
 from memos.memcube.parametric.selection import Selected, Vectors, superfluous
-from memos.memcube.parametric.training import Lessons, TrainerProcess
+from memos.memcube.parametric.training import TrainerProcess, TrainingPlan
 from memos.scheduler.jobs.segments import ACTOR
 
 ATTEMPTS = 2
@@ -50,14 +50,14 @@ _UNWANTED = (
 )
 
 Progress = Callable[[int, int], None]
-Rephrase = Callable[[Sequence[KnownFact], Meter, Callable[[], None]], Mapping[str, Sequence[str]]]
+Rephrase = Callable[[Sequence[KnownFact], UsageMeter, Callable[[], None]], Mapping[str, Sequence[str]]]
 
 
-class NothingToLearn(Conflict):
+class NoEligibleFacts(Conflict):
     """No memory of the cube is ready to be learned."""
 
 
-class Occupied(Conflict):
+class TrainingInProgress(Conflict):
     """Another adapter is being trained in this process."""
 
 
@@ -72,7 +72,7 @@ class TrainingCallbacks:
     progress: Progress = lambda *_: None
     ending: Callable[[Callable[[], None]], AbstractContextManager[object]] = lambda _: nullcontext()
     check: Callable[[sa.Connection], object] = lambda _: None
-    meter: Callable[[str], Meter] = lambda cube: Meter(PHRASINGS, cube=cube)
+    meter: Callable[[str], UsageMeter] = lambda cube: UsageMeter(PHRASINGS, cube=cube)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Ready:
     shard: str
     facts: tuple[KnownFact, ...]
     trainer: TrainerProcess
-    recipe: Recipe
+    recipe: LoraRecipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +96,29 @@ class AdapterTraining:
     settings: Settings
     folder: Path | None
     forget: Callable[[Collection[str]], object]
-    trainings: Trainings
+    trainings: RunningTrainings
     embed: Callable[[Sequence[str]], Vectors]
     new_trainer: Callable[[], TrainerProcess]
     remembered: Path | None = None
     rephrase: Rephrase = lambda *_: {}
     bounds: Bounds = field(default_factory=Bounds)
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: LoraRecipe = field(default_factory=LoraRecipe)
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def train(self, cube: str, actor: str, on_progress: Progress | None = None) -> AdapterRow:
-        """Return the adapter that was trained and examined; active if it passed. Raises: as `Adapters.train`."""
+        """Return the adapter that was trained and examined; active if it passed. Raises: as `AdapterService.train`."""
         callbacks = TrainingCallbacks() if on_progress is None else TrainingCallbacks(on_progress)
         return self._learned(lambda: self._owned(cube, actor), callbacks, anew=True)
 
     def train_by_consent(self, cube: str, callbacks: TrainingCallbacks) -> AdapterRow:
         """Train without a request, as the cube's owner allowed it; what answers already and learned the same is enough.
 
-        Raises: as `Adapters.train`; NothingToLearn, Occupied.
+        Raises: as `AdapterService.train`; NoEligibleFacts, TrainingInProgress.
         """
         return self._learned(lambda: Scope(ACTOR, (cube,), right=Right.OWN), callbacks, anew=False)
 
     def check_ready(self, cube: str, actor: str) -> None:
-        """See that an adapter could be trained now. Raises: as `Adapters.train`."""
+        """See that an adapter could be trained now. Raises: as `AdapterService.train`."""
         [cube] = self._owned(cube, actor).cubes
         self.check_able()
         self._facts(cube)
@@ -132,7 +132,7 @@ class AdapterTraining:
         return self.context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
 
     def estimate(self, cube: str, actor: str) -> Estimate:
-        """Return what the next training of a cube would take. Raises: as `Adapters.train`."""
+        """Return what the next training of a cube would take. Raises: as `AdapterService.train`."""
         [cube] = self._owned(cube, actor).cubes
         with self._ready(cube, TrainingCallbacks()) as ready:
             lessons = training.lessons_of(ready.trainer, ready.facts, SYSTEM, ready.recipe.seed)
@@ -144,7 +144,7 @@ class AdapterTraining:
             check_allowed(connection, cube)
             chosen = self.selected(connection, cube)
         if not chosen.facts:
-            raise NothingToLearn(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
+            raise NoEligibleFacts(f"Nothing in cube {cube!r} is ready to be learned. {_in_words(chosen)}")
         return chosen.facts
 
     def _learned(self, scope: Callable[[], Scope], callbacks: TrainingCallbacks, *, anew: bool) -> AdapterRow:
@@ -188,7 +188,7 @@ class AdapterTraining:
 
     @contextmanager
     def _ready(self, cube: str, callbacks: TrainingCallbacks) -> Iterator[_Ready]:
-        """Yield a model that is loaded, and the facts it is to be taught. Raises: as `Adapters.train`."""
+        """Yield a model that is loaded, and the facts it is to be taught. Raises: as `AdapterService.train`."""
         model = self._model()
         with self.alone():
             usual = training.told_recipe(self.recipe)
@@ -200,7 +200,7 @@ class AdapterTraining:
                 trainer.open(str(model.local), recipe, remembered=self.remembered)
                 yield _Ready(cube, shard, facts, trainer, recipe)
 
-    def _lessons(self, ready: _Ready, callbacks: TrainingCallbacks) -> Lessons:
+    def _lessons(self, ready: _Ready, callbacks: TrainingCallbacks) -> TrainingPlan:
         """Return what is taught: what a training had that was ended, since a model would not say the same twice."""
         if (kept := self._kept(ready)) is not None:
             return kept
@@ -218,9 +218,11 @@ class AdapterTraining:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Train or examine while nobody else does. Raises: Occupied."""
+        """Train or examine while nobody else does. Raises: TrainingInProgress."""
         if not self._one.acquire(blocking=False):
-            raise Occupied("Another adapter is being trained here: each takes all processors. Wait for its end.")
+            raise TrainingInProgress(
+                "Another adapter is being trained here: each takes all processors. Wait for its end."
+            )
         try:
             yield
         finally:
@@ -235,7 +237,7 @@ class AdapterTraining:
         """Return what is stable among a cube's hottest facts, in order of id."""
         return self.choosing.selected(connection, cube)
 
-    def _kept(self, ready: _Ready) -> Lessons | None:
+    def _kept(self, ready: _Ready) -> TrainingPlan | None:
         told = training.told_recipe(ready.recipe)
         with self.context.ledger.read() as connection:
             row = adapter_earlier.ended(connection, ready.cube, ready.shard, ready.facts, ready.trainer.base, told)
@@ -267,7 +269,7 @@ class AdapterTraining:
     def _trained(
         self,
         trainer: TrainerProcess,
-        lessons: Lessons,
+        lessons: TrainingPlan,
         row: AdapterRow,
         folder: Path,
         callbacks: TrainingCallbacks,
@@ -309,7 +311,7 @@ class AdapterTraining:
             with suppress(BackendUnavailable):  # their files are nobody's: the next erasure, or opening, removes them
                 self.forget([cube])
 
-    def outcome(self, trainer: TrainerProcess, measures: Measures, row: AdapterRow, folder: Path) -> Outcome:
+    def outcome(self, trainer: TrainerProcess, measures: EvaluationResult, row: AdapterRow, folder: Path) -> Outcome:
         """Return what comes of an examination; the files of one that passed are written. Raises: OSError."""
         told = training.told_measures(measures)
         if failures := measures.failures(self.bounds):

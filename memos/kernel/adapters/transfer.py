@@ -27,7 +27,7 @@ from memos.core.lora import (
     CONFIG,
     FILES,
     MANIFEST,
-    Recipe,
+    LoraRecipe,
     card_of,
     digests,
     manifest_in,
@@ -42,7 +42,7 @@ from memos.memcube import changes
 from memos.memcube.backup.files import DigestedFile, created, disk_errors, sync_folder
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump.adapters import Carried
-from memos.memcube.dump.ids import Fate, Ids, Kind
+from memos.memcube.dump.ids import IdResolution, Ids, Kind
 from memos.memcube.dump.load import Load
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import items
@@ -262,7 +262,7 @@ class _Arriving:
         facts = select([(state, None) for state in states.values()], _ALWAYS, context.clock.now()).facts
         return facts if {fact.item for fact in facts} == states.keys() else None
 
-    def _begun(self, base: str, recipe: Recipe, seen: Sequence[Seen]) -> AdapterRow:
+    def _begun(self, base: str, recipe: LoraRecipe, seen: Sequence[Seen]) -> AdapterRow:
         told = training.told_recipe(recipe)
         new = NewAdapter(self.work.target.cube, self.model, base, told, self.carried.data_hash, self.carried.shard)
         with self.learner.context.ledger.write() as connection:
@@ -305,16 +305,16 @@ def _seen_here(ids: Ids, seen: Sequence[Seen]) -> list[Seen] | None:
     """Return what was seen by its ids of here; None where something of it is not here."""
     found = []
     for each in seen:
-        item, fate = ids.find(Kind.ITEM, each.item) or ("", Fate.LEFT_OUT)
-        if fate is Fate.LEFT_OUT:
+        item, fate = ids.find(Kind.ITEM, each.item) or ("", IdResolution.LEFT_OUT)
+        if fate is IdResolution.LEFT_OUT:
             return None
         found.append(Seen(item, each.version, each.digest))
     return sorted(found, key=lambda one: one.item)
 
 
-def _recipe(told: Mapping[str, Json]) -> Recipe | None:
+def _recipe(told: Mapping[str, Json]) -> LoraRecipe | None:
     """Return a recipe that a file tells; None where it is none of this version, or larger than any adapter's."""
-    if told.keys() != asdict(Recipe()).keys():
+    if told.keys() != asdict(LoraRecipe()).keys():
         return None
     try:
         return recipe_with(told)

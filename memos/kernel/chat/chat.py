@@ -25,8 +25,8 @@ from memos.kernel.context import Context
 from memos.kernel.memories import Memories
 from memos.kernel.models import Models
 from memos.kernel.tiers import Tiers
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.reader.arguments import info_of, member_of, tags_of
 
 # Finds the marks by which an answer cites memories, `[m3]` or `[m1, m4]`, and takes them out as it comes in. Pure.
@@ -91,7 +91,7 @@ class _Ready:
     """A question that was checked, with all that the model is asked."""
 
     question: Question
-    asker: Asker
+    asker: LLMClient
     cube: str
     recalled: Recalled
     request: ChatRequest
@@ -100,8 +100,8 @@ class _Ready:
     def marks(self) -> tuple[str, ...]:
         return tuple(reference.mark for reference in self.recalled.shown)
 
-    def meter(self) -> Meter:
-        return Meter("chat", cube=self.cube)
+    def meter(self) -> UsageMeter:
+        return UsageMeter("chat", cube=self.cube)
 
 
 class Chat:

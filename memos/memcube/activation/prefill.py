@@ -14,14 +14,14 @@ from memos.core.kv_cache import BLOCK_TOKENS, Activation, KvCache, KvShape, Prom
 from memos.memcube.activation import tiers as policy
 from memos.memcube.activation.blocks import COMPACT, Block, Tier, block_keys, usable_blocks
 from memos.memcube.activation.store import BlockStore
-from memos.memcube.activation.tiers import Checkout, Rate
+from memos.memcube.activation.tiers import BlockLease, Rate
 
 _LOOK_S = 0.02
 # Beyond that a prompt is computed beside the other: who began may never be asked for its next step.
 _LONGEST_WAIT_S = 60.0
 
 
-class Prefill:
+class PrefillEngine:
     """Prefills for one model over one store. Thread-safe."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Prefill:
         self,
         prompt: Prompt,
         keys: Sequence[str],
-        lent: Checkout,
+        lent: BlockLease,
         cache: KvCache,
         turn: Callable[[], AbstractContextManager[object]],
         began: float,
@@ -123,7 +123,7 @@ class Prefill:
         prompt: Prompt,
         blocks: int,
         keys: Sequence[str],
-        lent: Checkout | None,
+        lent: BlockLease | None,
         cache: KvCache,
         turn: Callable[[], AbstractContextManager[object]],
     ) -> Generator[None, None, None]:

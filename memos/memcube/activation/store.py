@@ -20,7 +20,7 @@ from memos.errors import IntegrityError
 from memos.memcube.activation import tiers as policy
 from memos.memcube.activation.blocks import Array, Block, Tier, empty
 from memos.memcube.activation.disk import DiskTier
-from memos.memcube.activation.tiers import Checkout, Entry, Rate, Shelves
+from memos.memcube.activation.tiers import BlockLease, Entry, Rate, TieredCache
 
 log = logging.getLogger("memos.activation")
 
@@ -87,7 +87,7 @@ class BlockStore:
     ) -> None:
         """Open the store. Raises: BackendUnavailable (the folder)."""
         self._clock, self._device, self._alive = clock, device, alive
-        self._shelves = Shelves({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
+        self._shelves = TieredCache({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
         self._hits = dict.fromkeys(Tier, 0)
         self._rates = {tier: Rate() for tier in Tier}
         self._dropped = self._damaged = self._forgotten = 0
@@ -107,7 +107,7 @@ class BlockStore:
             self._writer = threading.Thread(target=self._write_queued, name="memos-activation", daemon=True)
             self._writer.start()
 
-    def checkout(self, keys: Sequence[str], *, counted: bool = True) -> Checkout:
+    def checkout(self, keys: Sequence[str], *, counted: bool = True) -> BlockLease:
         """Lend the longest run of blocks from the first key on that is there.
 
         All of the keys count as used, also those that are missing, unless this use is counted already.
@@ -121,7 +121,7 @@ class BlockStore:
                 if entry.tier is not None:
                     self._hits[entry.tier] += 1
                 self._write_behind(entry)
-        return Checkout(self, found)
+        return BlockLease(self, found)
 
     def has(self, keys: Sequence[str]) -> int:
         """Return how many of the leading blocks are there, using none."""

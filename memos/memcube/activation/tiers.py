@@ -114,7 +114,7 @@ Leave = Callable[[Entry, Tier], bool]
 """Does what has to be done before a block leaves a tier, such as removing its file; False when it has to stay."""
 
 
-class Shelves:
+class TieredCache:
     """The blocks of one process by key."""
 
     def __init__(self, budgets: Mapping[Tier, int], leave: Leave) -> None:
@@ -248,7 +248,7 @@ def _size(block: Block, tier: Tier) -> int:
 # What is lent to one prompt: blocks from its beginning, neither evicted nor changed until they are given back.
 
 
-class Lender(Protocol):
+class BlockLender(Protocol):
     """The store, as what is lent knows it."""
 
     def load_s(self, entry: Entry) -> float:
@@ -268,10 +268,10 @@ class Lender(Protocol):
         ...
 
 
-class Checkout:
+class BlockLease:
     """Blocks lent to one prompt, from its beginning; what is lent is neither evicted nor changed until it is closed."""
 
-    def __init__(self, store: Lender, entries: list[Entry]) -> None:
+    def __init__(self, store: BlockLender, entries: list[Entry]) -> None:
         self._store = store
         self._entries = entries
 

@@ -25,7 +25,7 @@ from memos.memcube.backup import rows
 from memos.memcube.backup.files import (
     DigestedFile,
     Progress,
-    Ticker,
+    ProgressReporter,
     created,
     disk_errors,
     signed,
@@ -112,7 +112,7 @@ def write(
     """Write every table as it is at one moment; the folder becomes a backup by `seal`. Raises: BackendUnavailable."""
     with disk_errors(folder), ledger.read() as connection:
         every = rows.tables()
-        ticker = Ticker(on_progress, sum(rows.count(connection, table) for table in every))
+        ticker = ProgressReporter(on_progress, sum(rows.count(connection, table) for table in every))
         parts = {table.name: _write_table(folder, connection, table, ticker) for table in every}
         # A file comes before what is read out of it.
         made = [connection.scalar(sa.select(sa.func.max(table.c.created_at))) for table in (t.items, t.files)]
@@ -169,7 +169,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def check(folder: Path, manifest: Manifest, on_progress: Progress | None = None) -> None:
     """Read the whole backup and look at every row. Raises: IntegrityError naming the file and the line."""
-    ticker = Ticker(on_progress, manifest.rows)
+    ticker = ProgressReporter(on_progress, manifest.rows)
     for table in rows.tables():
         for _ in read(folder, manifest, table):
             ticker.tick()
@@ -213,7 +213,7 @@ def _file_of(table: sa.Table) -> str:
     return f"{table.name}.jsonl.gz"
 
 
-def _write_table(folder: Path, connection: sa.Connection, table: sa.Table, ticker: Ticker) -> Part:
+def _write_table(folder: Path, connection: sa.Connection, table: sa.Table, ticker: ProgressReporter) -> Part:
     content, count, size = hashlib.sha256(), 0, 0
     with created(folder / _file_of(table)) as file:
         packed = DigestedFile(file)

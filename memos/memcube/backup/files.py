@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 _TOLD_EVERY = 500
 
 
-class Ticker:
+class ProgressReporter:
     """Counts rows and tells how far it is, now and then."""
 
     def __init__(self, on_progress: Progress | None, total: int, done: int = 0) -> None:

@@ -21,7 +21,7 @@ from memos.memcube import erasure as erase
 from memos.memcube.backup import archive, backups, rows
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import Erased
-from memos.memcube.backup.files import Progress, Ticker
+from memos.memcube.backup.files import Progress, ProgressReporter
 from memos.memcube.changes import Change
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, outbox
@@ -62,7 +62,7 @@ def restore_archive(
         unlearned, excluded = _without_consent(connection), list(rows.stream(connection, t.adapter_exclusions))
         raised = _give_way(connection)
         try:
-            count = _load(connection, folder, manifest, raised, Ticker(on_progress, manifest.rows))
+            count = _load(connection, folder, manifest, raised, ProgressReporter(on_progress, manifest.rows))
         except exc.IntegrityError as error:
             why = " ".join(str(error.orig).split("DETAIL:")[0].split())  # what follows shows values
             raise archive.damaged(folder, f"its rows contradict each other ({why})") from error
@@ -175,7 +175,7 @@ def _give_way(connection: sa.Connection) -> int:
     return 0 if newest is None else newest + 1
 
 
-def _load(connection: sa.Connection, folder: Path, manifest: Manifest, raised: int, ticker: Ticker) -> int:
+def _load(connection: sa.Connection, folder: Path, manifest: Manifest, raised: int, ticker: ProgressReporter) -> int:
     count = 0
     for table in rows.tables():
         for batch in rows.batches(archive.read(folder, manifest, table)):
@@ -224,7 +224,7 @@ def _bury(connection: sa.Connection, told: Sequence[Erased]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopySummary:
     """What a copy did: rows of the whole ledger, and how many of them were there from before."""
 
     rows: int
@@ -278,7 +278,7 @@ def unfinished_copy(connection: sa.Connection) -> str | None:
     )
 
 
-def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = None) -> Copied:
+def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = None) -> CopySummary:
     """Copy every row into a blank ledger, or go on with that; then compare both, and have the indexes follow.
 
     Raises: Conflict (the target has other content, or the source was changed meanwhile), BackendUnavailable.
@@ -289,9 +289,9 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
         begun = _State(rows.ledger_id(reading), source.description, _stamp(reading))
         state = _begin(target, begun)
         if state is None:
-            return Copied(total, total)
+            return CopySummary(total, total)
         known = sum(done.rows for done in state.tables.values())
-        ticker = Ticker(on_progress, total, known)
+        ticker = ProgressReporter(on_progress, total, known)
         for table in every:
             _copy_table(reading, target, table, state, ticker)
     ticker.finish()
@@ -300,7 +300,7 @@ def copy_ledger(source: Ledger, target: Ledger, on_progress: Progress | None = N
         connection.execute(sa.delete(t.meta).where(t.meta.c.key == rows.COPYING))
         connection.execute(sa.delete(t.outbox))
         enqueue_everything(connection)
-    return Copied(total, known)
+    return CopySummary(total, known)
 
 
 def _begin(target: Ledger, begun: _State) -> _State | None:
@@ -325,7 +325,9 @@ def _begin(target: Ledger, begun: _State) -> _State | None:
     return begun
 
 
-def _copy_table(reading: sa.Connection, target: Ledger, table: sa.Table, state: _State, ticker: Ticker) -> None:
+def _copy_table(
+    reading: sa.Connection, target: Ledger, table: sa.Table, state: _State, ticker: ProgressReporter
+) -> None:
     done = state.tables.setdefault(table.name, _Done())
     for batch in rows.batches(rows.stream(reading, table, ordered=True, after=done.after)):
         done.after, done.rows = rows.key_of(table, batch[-1]), done.rows + len(batch)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from memos.core.types import ItemType
 from memos.errors import InvalidInput
 from memos.memcube.backup import rows
-from memos.memcube.backup.files import Ticker
+from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump import kv as dump_kv
 from memos.memcube.dump.container import DumpReader
@@ -211,7 +211,7 @@ OWN: dict[str, Kind] = {
 """What the ids of a table's rows are the ids of."""
 
 
-def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: Ticker) -> None:
+def check(reader: DumpReader, bounds: Bounds, ids: Ids, ticker: ProgressReporter) -> None:
     """Read all of a dump. Raises: InvalidInput naming the part, and the line, that is wrong."""
     manifest = reader.manifest
     check_head(manifest, bounds)

@@ -272,7 +272,7 @@ def check_passphrase(passphrase: str) -> bytes:
     return raw
 
 
-class Sealer:
+class Encryptor:
     """A file to write into that seals what it is given; `finish` writes the end, without which nothing opens it."""
 
     def __init__(self, out: IO[bytes], passphrase: bytes) -> None:

@@ -30,7 +30,7 @@ class Kind(IntEnum):
     RULE = 9
 
 
-class Fate(IntEnum):
+class IdResolution(IntEnum):
     """What becomes of the row of an id: it is new here, it was here before and stays, or it is left out."""
 
     NEW = 1
@@ -91,18 +91,18 @@ class Ids:
             last = batch[-1]
             yield [_text(raw) for raw in batch]
 
-    def settle(self, kind: Kind, old: str, new: str, fate: Fate) -> bool:
+    def settle(self, kind: Kind, old: str, new: str, fate: IdResolution) -> bool:
         """Say what an id becomes; False when another of its kind became that already."""
-        if fate is Fate.KEPT or new != old:
+        if fate is IdResolution.KEPT or new != old:
             self.changed = True
         query = "UPDATE OR IGNORE ids SET new = ?, fate = ? WHERE kind = ? AND old = ?"
         return self._db.execute(query, (_raw(new), fate, kind, _raw(old))).rowcount == 1
 
-    def find(self, kind: Kind, old: str) -> tuple[str, Fate] | None:
+    def find(self, kind: Kind, old: str) -> tuple[str, IdResolution] | None:
         """Return what an id becomes and what becomes of its row; None for an id that is not the dump's."""
         query = "SELECT new, fate FROM ids WHERE kind = ? AND old = ?"
         row = self._db.execute(query, (kind, _raw(old))).fetchone()
-        return None if row is None or row[0] is None else (_text(row[0]), Fate(row[1]))
+        return None if row is None or row[0] is None else (_text(row[0]), IdResolution(row[1]))
 
     def anything(self, old: str) -> str | None:
         """Return what an id becomes, whatever it is the id of."""
@@ -114,7 +114,7 @@ class Ids:
         self._db.execute(
             "UPDATE ids SET fate = ? WHERE kind = ? AND fate = ? AND old NOT IN (SELECT parts.whole FROM parts "
             "JOIN ids AS one ON one.kind = ? AND one.old = parts.item AND one.fate = ? WHERE parts.kind = ?)",
-            (Fate.LEFT_OUT, kind, Fate.NEW, Kind.ITEM, Fate.NEW, kind),
+            (IdResolution.LEFT_OUT, kind, IdResolution.NEW, Kind.ITEM, IdResolution.NEW, kind),
         )
 
     def leave_out_unspoken(self) -> None:
@@ -122,10 +122,10 @@ class Ids:
         self._db.execute(
             "UPDATE ids SET fate = ? WHERE kind = ? AND fate = ? AND old NOT IN (SELECT parts.item FROM parts "
             "JOIN ids AS one ON one.kind = parts.kind AND one.old = parts.whole AND one.fate = ? WHERE parts.kind = ?)",
-            (Fate.LEFT_OUT, Kind.ITEM, Fate.NEW, Fate.NEW, Kind.MESSAGE),
+            (IdResolution.LEFT_OUT, Kind.ITEM, IdResolution.NEW, IdResolution.NEW, Kind.MESSAGE),
         )
 
-    def count(self, kind: Kind, fate: Fate) -> int:
+    def count(self, kind: Kind, fate: IdResolution) -> int:
         """Return how many ids of a kind have a fate."""
         query = "SELECT count(*) FROM ids WHERE kind = ? AND fate = ?"
         return int(self._db.execute(query, (kind, fate)).fetchone()[0])
@@ -133,7 +133,7 @@ class Ids:
     def new_ids(self, kind: Kind) -> Iterator[list[str]]:
         """Yield the new form of all ids of a kind whose rows are new."""
         last, query = b"", "SELECT new FROM ids WHERE kind = ? AND fate = ? AND new > ? ORDER BY new LIMIT ?"
-        while batch := [row[0] for row in self._db.execute(query, (kind, Fate.NEW, last, _BATCH))]:
+        while batch := [row[0] for row in self._db.execute(query, (kind, IdResolution.NEW, last, _BATCH))]:
             last = batch[-1]
             yield [_text(raw) for raw in batch]
 
@@ -148,7 +148,7 @@ class Ids:
             "SELECT said.rowid, position, page, session FROM said JOIN ids ON kind = ? AND old = item AND fate = ? "
             "WHERE conversation = ? ORDER BY position, item"
         )
-        found = self._db.execute(query, (Kind.ITEM, Fate.NEW, _raw(conversation)))
+        found = self._db.execute(query, (Kind.ITEM, IdResolution.NEW, _raw(conversation)))
         place, before = None, None
         for rowid, _, page, session in found.fetchall():
             position, at_page, at_session = place or after

@@ -21,7 +21,7 @@ from memos.memcube.activation import blocks
 from memos.memcube.activation.blocks import SUFFIX, Array, Block, is_adapted
 from memos.memcube.dump.container import DumpReader, DumpWriter
 from memos.memcube.dump.format import ID, bad, object_of
-from memos.memcube.dump.ids import Fate, Ids, Kind
+from memos.memcube.dump.ids import IdResolution, Ids, Kind
 from memos.memcube.ledger import schema as t
 from memos.memcube.prompt_prefix import PrefixRow
 
@@ -72,8 +72,8 @@ def load_prefix(connection: sa.Connection, reader: DumpReader, ids: Ids, cube: s
     rows: list[PrefixRow] = []
     for number, line in enumerate(reader.lines(PREFIX), start=1):
         row = _row(line, number, now)
-        item, fate = ids.find(Kind.ITEM, row.item) or ("", Fate.LEFT_OUT)
-        if fate is Fate.NEW:
+        item, fate = ids.find(Kind.ITEM, row.item) or ("", IdResolution.LEFT_OUT)
+        if fate is IdResolution.NEW:
             rows.append(PrefixRow(row.ordinal, item, row.version, row.added_at))
     for row in rows:
         made = sa.select(t.versions.c.id).where(t.versions.c.item_id == row.item, t.versions.c.version == row.version)
@@ -111,8 +111,8 @@ def read_blocks(reader: DumpReader, told: Mapping[str, Block], ids: Ids) -> Iter
         waiting.extend(behind.get(key, ()))
         name = f"kv/{key}{SUFFIX}"
         block, array = _read(b"".join(reader.blocks(name)), name)
-        found = [ids.find(Kind.ITEM, id_) or ("", Fate.LEFT_OUT) for id_ in sorted(block.items)]
-        if all(fate is Fate.NEW for _, fate in found):
+        found = [ids.find(Kind.ITEM, id_) or ("", IdResolution.LEFT_OUT) for id_ in sorted(block.items)]
+        if all(fate is IdResolution.NEW for _, fate in found):
             yield block.of_items(id_ for id_, _ in found), array
 
 

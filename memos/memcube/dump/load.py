@@ -23,14 +23,14 @@ from memos.memcube import changes
 from memos.memcube import erasure as erase
 from memos.memcube import images as pictures
 from memos.memcube.backup import rows
-from memos.memcube.backup.files import Ticker
+from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.changes import Change
 from memos.memcube.dump import kv as dump_kv
 from memos.memcube.dump.check import OWN, Bounds, RowReader, contents, digest_of, link, table_rows, unknown
 from memos.memcube.dump.container import DumpReader
 from memos.memcube.dump.format import ID, TABLES, bad, part_of
-from memos.memcube.dump.ids import Fate, Ids, Kind
-from memos.memcube.dump.settle import Settling, Target, problems, settle
+from memos.memcube.dump.ids import IdResolution, Ids, Kind
+from memos.memcube.dump.settle import IdResolver, Target, problems, settle
 from memos.memcube.ledger import cubes, files, items, outbox, reading, tasks
 from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
@@ -101,7 +101,7 @@ class Load:
     target: Target
     fingerprint: Fingerprint
     clock: Clock
-    ticker: Ticker
+    ticker: ProgressReporter
 
     @property
     def vectors_fit(self) -> bool:
@@ -121,7 +121,7 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
             _make(connection, work)
             change, before = None, set()
         secret = cubes.entity_salt(connection, target.cube)
-        settling = Settling(connection, work.reader, work.bounds, work.ids, target, secret)
+        settling = IdResolver(connection, work.reader, work.bounds, work.ids, target, secret)
         settle(settling)
         _refuse_all_erased(work, settling.erased)
         _insert_everything(connection, work, change)
@@ -187,7 +187,7 @@ def _check_merge(connection: sa.Connection, work: Load) -> None:
 
 
 def _refuse_all_erased(work: Load, erased: Mapping[str, str]) -> None:
-    new = work.ids.count(Kind.ITEM, Fate.NEW)
+    new = work.ids.count(Kind.ITEM, IdResolution.NEW)
     if new and len(erased) >= new and not work.target.merge:
         raise Conflict(
             "All memories of this dump were erased here since (or the cube was dropped): load it with restore_erased "
@@ -218,12 +218,12 @@ def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.V
         owner = _OWNER.get(table.name)
         if owner is not None:
             kind = _REFERENCES[table.name][owner]
-            if _found(work.ids, kind, row[owner], table, number)[1] is not Fate.NEW:
+            if _found(work.ids, kind, row[owner], table, number)[1] is not IdResolution.NEW:
                 continue
         old = row.get("id", "")
         if table.name in OWN:
             row["id"], fate = _found(work.ids, OWN[table.name], old, table, number)
-            if fate is not Fate.NEW:
+            if fate is not IdResolution.NEW:
                 continue
         if _is_cut(work, table, row, number):
             continue
@@ -232,7 +232,7 @@ def _rows(work: Load, table: sa.Table, change: Change | None) -> Iterator[rows.V
         yield shaped.values(row, cube_id=work.target.cube, revision=_NEW_REVISION)
 
 
-def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tuple[str, Fate]:
+def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tuple[str, IdResolution]:
     found = ids.find(kind, old)
     if found is None:
         raise bad(f"{part_of(table)}, line {number} is about a {kind.name.lower()} that is not in it")
@@ -242,13 +242,13 @@ def _found(ids: Ids, kind: Kind, old: str, table: sa.Table, number: int) -> tupl
 def _is_cut(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> bool:
     """Say whether a row leads to what is left out, or to what is here and none of its business."""
     if table is t.extraction_items:
-        return _found(work.ids, Kind.ITEM, row["item_id"], table, number)[1] is Fate.LEFT_OUT
+        return _found(work.ids, Kind.ITEM, row["item_id"], table, number)[1] is IdResolution.LEFT_OUT
     if table is not t.links:
         return False
     fate = _found(work.ids, Kind.ITEM, row["to_id"], table, number)[1]
     # What was made of something goes when that is erased, whoever says so.
-    strange = fate is Fate.KEPT and not work.target.trust and row["kind"] != LinkKind.DERIVED_FROM
-    return fate is Fate.LEFT_OUT or strange
+    strange = fate is IdResolution.KEPT and not work.target.trust and row["kind"] != LinkKind.DERIVED_FROM
+    return fate is IdResolution.LEFT_OUT or strange
 
 
 def _rename(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> None:
@@ -256,7 +256,7 @@ def _rename(work: Load, table: sa.Table, row: dict[str, Any], number: int) -> No
     for column, kind in _REFERENCES.get(table.name, {}).items():
         if row[column] is not None:
             id_, fate = _found(work.ids, kind, row[column], table, number)
-            row[column] = None if fate is Fate.LEFT_OUT and table.c[column].nullable else id_
+            row[column] = None if fate is IdResolution.LEFT_OUT and table.c[column].nullable else id_
     if work.ids.changed:
         for column in _QUOTING.get(table.name, ()):
             row[column] = _requoted(work.ids, row[column])
@@ -295,7 +295,7 @@ def _place_conversations(connection: sa.Connection, work: Load) -> None:
     """Put the new messages of conversations that the cube has behind those it has."""
     for row in table_rows(work.reader, t.conversations, work.bounds):
         found = work.ids.find(Kind.CONVERSATION, row["id"])
-        if found is None or found[1] is not Fate.KEPT:
+        if found is None or found[1] is not IdResolution.KEPT:
             continue
         mine = t.conversations.c.id == found[0]
         here = connection.execute(sa.select(t.conversations).where(mine)).one()
@@ -308,7 +308,7 @@ def _place_conversations(connection: sa.Connection, work: Load) -> None:
 
 def _insert_contents(connection: sa.Connection, work: Load) -> None:
     for name, part in contents(work.reader):
-        id_, fate = work.ids.find(Kind.FILE, name.removeprefix("files/")) or ("", Fate.LEFT_OUT)
+        id_, fate = work.ids.find(Kind.FILE, name.removeprefix("files/")) or ("", IdResolution.LEFT_OUT)
         if not id_:
             raise bad(f"{name} is no file of it")
         held, ordinal = bytearray(), 0
@@ -322,8 +322,8 @@ def _insert_contents(connection: sa.Connection, work: Load) -> None:
             _insert_part(connection, fate, id_, ordinal, bytes(held))
 
 
-def _insert_part(connection: sa.Connection, fate: Fate, file: str, ordinal: int, data: bytes) -> None:
-    if fate is Fate.NEW:
+def _insert_part(connection: sa.Connection, fate: IdResolution, file: str, ordinal: int, data: bytes) -> None:
+    if fate is IdResolution.NEW:
         connection.execute(sa.insert(t.file_parts).values(file_id=file, ordinal=ordinal, data=data))
 
 
@@ -374,14 +374,14 @@ def _finish(change: Change, work: Load, erased: Mapping[str, str]) -> Loaded:
         cube,
         work.target.merge,
         work.target.trust,
-        ids.count(Kind.ITEM, Fate.NEW) - gone_items,
+        ids.count(Kind.ITEM, IdResolution.NEW) - gone_items,
         _written(connection, ids),
-        ids.count(Kind.MESSAGE, Fate.NEW),
-        ids.count(Kind.FILE, Fate.NEW),
+        ids.count(Kind.MESSAGE, IdResolution.NEW),
+        ids.count(Kind.FILE, IdResolution.NEW),
         skipped,
         differing,
         gone_items,
-        ids.count(Kind.ITEM, Fate.LEFT_OUT),
+        ids.count(Kind.ITEM, IdResolution.LEFT_OUT),
         unknown(work.reader),
     )
 
@@ -432,11 +432,11 @@ def _written(connection: sa.Connection, ids: Ids) -> int:
 def _compare_kept(connection: sa.Connection, work: Load) -> tuple[int, tuple[str, ...]]:
     """Return how many items were here at the same version, and those that were here at another."""
     skipped, differing = 0, []
-    if not work.ids.count(Kind.ITEM, Fate.KEPT):
+    if not work.ids.count(Kind.ITEM, IdResolution.KEPT):
         return 0, ()
     for row in table_rows(work.reader, t.items, work.bounds):
-        id_, fate = work.ids.find(Kind.ITEM, row["id"]) or ("", Fate.NEW)
-        if fate is Fate.KEPT:
+        id_, fate = work.ids.find(Kind.ITEM, row["id"]) or ("", IdResolution.NEW)
+        if fate is IdResolution.KEPT:
             version = work.ids.find(Kind.VERSION, row["version_id"])
             here = connection.scalar(sa.select(t.items.c.version_id).where(t.items.c.id == id_))
             if version is not None and version[0] == here:

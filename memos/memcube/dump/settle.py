@@ -16,7 +16,7 @@ from memos.core.types import ItemType
 from memos.errors import Conflict
 from memos.memcube.dump.check import OWN, Bounds, table_rows
 from memos.memcube.dump.container import DumpReader
-from memos.memcube.dump.ids import Fate, Ids, Kind, other_id
+from memos.memcube.dump.ids import IdResolution, Ids, Kind, other_id
 from memos.memcube.ledger import files
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
@@ -112,7 +112,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Settling:
+class IdResolver:
     """What is needed to settle ids; `erased` fills with the receipts of what was erased here, by its new id."""
 
     connection: sa.Connection
@@ -124,7 +124,7 @@ class Settling:
     erased: dict[str, str] = field(default_factory=dict)
 
 
-def settle(work: Settling) -> None:
+def settle(work: IdResolver) -> None:
     """Decide about every id. Raises: InvalidInput, Conflict."""
     ids, target = work.ids, work.target
     left_out = {Kind.SEGMENT, Kind.PAGE, Kind.RULE} if target.merge else set() if target.trust else {Kind.RULE}
@@ -135,7 +135,7 @@ def settle(work: Settling) -> None:
         for batch in ids.batches(kind):
             if kind in left_out:
                 for old in batch:
-                    ids.settle(kind, old, old, Fate.LEFT_OUT)
+                    ids.settle(kind, old, old, IdResolution.LEFT_OUT)
                 continue
             if kind is Kind.PAGE:
                 batch = _pages_of_items(ids, batch)  # noqa: PLW2901 - what is left of it
@@ -148,14 +148,14 @@ def settle(work: Settling) -> None:
         ids.leave_out_empty(Kind.MESSAGE)
 
 
-def _settle_batch(work: Settling, kind: Kind, batch: Sequence[str]) -> None:
+def _settle_batch(work: IdResolver, kind: Kind, batch: Sequence[str]) -> None:
     target = work.target
     holders = _holders(work.connection, kind, batch)
     buried = _buried(work, kind, batch)
     left: list[str] = []
     for old in batch:
         if target.merge and holders.get(old) == target.cube:
-            work.ids.settle(kind, old, old, Fate.KEPT)
+            work.ids.settle(kind, old, old, IdResolution.KEPT)
         elif not target.keeps_ids or old in holders or not _settle_new(work, kind, old, old, buried):
             left.append(old)
     for number in range(_TRIES):
@@ -167,7 +167,7 @@ def _settle_batch(work: Settling, kind: Kind, batch: Sequence[str]) -> None:
         still: list[str] = []
         for old, new in wanted.items():
             if target.merge and holders.get(new) == target.cube:
-                done = work.ids.settle(kind, old, new, Fate.KEPT)
+                done = work.ids.settle(kind, old, new, IdResolution.KEPT)
             else:
                 done = new not in holders and _settle_new(work, kind, old, new, buried)
             if not done:
@@ -177,12 +177,12 @@ def _settle_batch(work: Settling, kind: Kind, batch: Sequence[str]) -> None:
         raise Conflict("The ids of this dump cannot be made fit here: load it under another id.")
 
 
-def _settle_new(work: Settling, kind: Kind, old: str, new: str, buried: Mapping[str, str | None]) -> bool:
+def _settle_new(work: IdResolver, kind: Kind, old: str, new: str, buried: Mapping[str, str | None]) -> bool:
     """Give an id to a new row, unless something that was erased had it and must not be known by it again."""
     receipt = None if work.target.restore_erased else buried.get(old) or buried.get(new)
     if new in buried and receipt is None:
         return False
-    if not work.ids.settle(kind, old, new, Fate.NEW):
+    if not work.ids.settle(kind, old, new, IdResolution.NEW):
         return False
     if receipt is not None:
         work.erased[new] = receipt
@@ -196,7 +196,7 @@ def _holders(connection: sa.Connection, kind: Kind, ids: Iterable[str]) -> dict[
     return {row.id: row.cube_id for row in found}
 
 
-def _buried(work: Settling, kind: Kind, ids: Iterable[str]) -> dict[str, str | None]:
+def _buried(work: IdResolver, kind: Kind, ids: Iterable[str]) -> dict[str, str | None]:
     """Return those of these ids that were erased, with the receipt where the actor may know of it."""
     wanted, target = list(ids), work.target
     if kind not in (Kind.ITEM, Kind.FILE) or not wanted:
@@ -217,12 +217,12 @@ def _pages_of_items(ids: Ids, batch: Sequence[str]) -> list[str]:
     left = []
     for old in batch:
         item = ids.find(Kind.ITEM, old)
-        if item is None or not ids.settle(Kind.PAGE, old, item[0], Fate.NEW):
+        if item is None or not ids.settle(Kind.PAGE, old, item[0], IdResolution.NEW):
             left.append(old)
     return left
 
 
-def _settle_conversations(work: Settling) -> None:
+def _settle_conversations(work: IdResolver) -> None:
     """Let a conversation be the one of its name that the cube has."""
     for batch in _batches(table_rows(work.reader, t.conversations, work.bounds)):
         names = {row["name"]: row["id"] for row in batch}
@@ -230,10 +230,10 @@ def _settle_conversations(work: Settling) -> None:
             t.conversations.c.cube_id == work.target.cube, t.conversations.c.name.in_(names)
         )
         for row in work.connection.execute(here):
-            work.ids.settle(Kind.CONVERSATION, names[row.name], row.id, Fate.KEPT)
+            work.ids.settle(Kind.CONVERSATION, names[row.name], row.id, IdResolution.KEPT)
 
 
-def _settle_messages(work: Settling) -> None:
+def _settle_messages(work: IdResolver) -> None:
     """Let a message with an id of its own be the one of this id that its conversation has, and so its item."""
     ids = work.ids
     named = (row for row in table_rows(work.reader, t.messages, work.bounds) if row["external_id"] is not None)
@@ -246,13 +246,13 @@ def _settle_messages(work: Settling) -> None:
             same = known.get((None if talk is None else talk[0], row["external_id"]))
             item = ids.item_of(row["id"])
             if same is not None and item is not None:
-                ids.settle(Kind.MESSAGE, row["id"], same.id, Fate.KEPT)
-                ids.settle(Kind.ITEM, item[0], same.item_id, Fate.KEPT)
+                ids.settle(Kind.MESSAGE, row["id"], same.id, IdResolution.KEPT)
+                ids.settle(Kind.ITEM, item[0], same.item_id, IdResolution.KEPT)
                 if same.text == row["text"] and same.version == 1:
-                    ids.settle(Kind.VERSION, item[1], same.version_id, Fate.KEPT)
+                    ids.settle(Kind.VERSION, item[1], same.version_id, IdResolution.KEPT)
 
 
-def _known_messages(work: Settling, named: Sequence[str]) -> dict[tuple[str | None, str], Any]:
+def _known_messages(work: IdResolver, named: Sequence[str]) -> dict[tuple[str | None, str], Any]:
     """Return the messages of these ids that the cube has, by conversation and id, with their items as they are."""
     m, v = t.messages.c, t.versions.c
     here = sa.select(

@@ -15,7 +15,7 @@ from memos.core.ports import Vector
 from memos.memcube.dump.check import points
 from memos.memcube.dump.container import DumpReader
 from memos.memcube.dump.format import POINTS, VECTORS, bad
-from memos.memcube.dump.ids import Fate, Ids, Kind
+from memos.memcube.dump.ids import IdResolution, Ids, Kind
 from memos.memcube.dump.write import safetensors_header
 from memos.memcube.indexing.followers import point_id
 
@@ -23,7 +23,7 @@ _ROWS_AT_ONCE = 10_000
 _LONGEST = 1.01  # a unit vector, as exact as an index keeps it
 
 
-class LentVectors:
+class DumpedVectors:
     """The vectors of one dump, in a file without a name."""
 
     def __init__(self, reader: DumpReader, scratch: Path | None, *, normalised: bool) -> None:
@@ -44,7 +44,7 @@ class LentVectors:
         """Say whose vectors they are, by the ids that versions have here."""
         for place, (version, chunk) in enumerate(points(reader)):
             found = ids.find(Kind.VERSION, version)
-            if found is not None and found[1] is Fate.NEW:
+            if found is not None and found[1] is IdResolution.NEW:
                 self._keys[place] = UUID(point_id(found[0], chunk)).bytes
         self._order = np.argsort(self._keys, kind="stable")
         self._keys = self._keys[self._order]

@@ -20,7 +20,7 @@ from memos.core.ports import HeldPoint
 from memos.errors import InvalidInput
 from memos.memcube.activation.blocks import Array, Block, tensor_head
 from memos.memcube.backup import rows
-from memos.memcube.backup.files import Ticker
+from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.dump import adapters as dump_adapters
 from memos.memcube.dump import kv as dump_kv
 from memos.memcube.dump.container import MOST_FILES, DumpWriter
@@ -69,7 +69,7 @@ class Source:
     adapters: Path | None = None
 
 
-def write_dump(source: Source, out: DumpWriter, ticker: Ticker) -> DumpManifest:
+def write_dump(source: Source, out: DumpWriter, ticker: ProgressReporter) -> DumpManifest:
     """Write a whole dump; return its manifest.
 
     Raises: NotFound (cube), InvalidInput (too many files), IntegrityError (an adapter is damaged).

@@ -251,7 +251,7 @@ _CHECK_UP_TO_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LedgerInspection:
     """What a ledger is: where, its schema's revision (None before the first), and when it was last changed."""
 
     place: str
@@ -264,7 +264,7 @@ class Look:
         return self.revision == HEAD
 
 
-def look_at_file(path: Path) -> Look:
+def look_at_file(path: Path) -> LedgerInspection:
     """Look at an embedded ledger. Raises: IntegrityError, BackendUnavailable, PermissionDenied."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
@@ -274,15 +274,15 @@ def look_at_file(path: Path) -> Look:
                     raise sqlite.damaged(str(path), str(said))
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "alembic_version" not in tables:
-                return Look(str(path), None, None)
+                return LedgerInspection(str(path), None, None)
             [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             [newest] = connection.execute("SELECT max(at) FROM events").fetchone()
     except sqlite3.Error as error:
         raise sqlite.translate(str(error), str(path)) from error
-    return Look(str(path), revision, None if newest is None else from_micros(newest))
+    return LedgerInspection(str(path), revision, None if newest is None else from_micros(newest))
 
 
-def look_at_server(url: str) -> Look:
+def look_at_server(url: str) -> LedgerInspection:
     """Look at a ledger on PostgreSQL, its version and clock too. Raises: InvalidInput, BackendUnavailable."""
     parsed = _parsed(url)
     engine = postgres.make_engine(parsed, pool_size=1)
@@ -294,10 +294,10 @@ def look_at_server(url: str) -> Look:
             newest = None if revision is None else connection.scalar(sa.text("SELECT max(at) FROM events"))
     finally:
         ledger.close()
-    return Look(ledger.description, revision, None if newest is None else from_micros(newest))
+    return LedgerInspection(ledger.description, revision, None if newest is None else from_micros(newest))
 
 
-def check_schema(look: Look) -> None:
+def check_schema(look: LedgerInspection) -> None:
     """Refuse a ledger of a newer program. Raises: IntegrityError."""
     if look.revision is not None and look.revision > HEAD:
         raise IntegrityError(

@@ -17,7 +17,7 @@ from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Statu
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import filter_sql as json_sql
 from memos.memcube.ledger.filter_sql import compile_sql
-from memos.memcube.ledger.prepared import MOST, HotSelect
+from memos.memcube.ledger.prepared import MOST, PreparedSelect
 from memos.memcube.ledger.schema import conversations, items, links, messages, sources, tombstone_items, versions
 
 # SQLite allows 32,766 variables a statement; small batches also keep PostgreSQL's planner quick.
@@ -44,7 +44,7 @@ _SELECT = (
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
 _CUBES: sa.BindParameter[str] = sa.bindparam("cubes", expanding=True)
 _THESE = _SELECT.where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
-_CURRENT = HotSelect(_THESE.where(versions.c.recorded_to.is_(None)))
+_CURRENT = PreparedSelect(_THESE.where(versions.c.recorded_to.is_(None)))
 _said_in = conversations.alias("said_in")
 _SOURCE_COLUMNS = (
     sources.c.start.label("source_start"),
@@ -72,12 +72,12 @@ _WITH_SOURCES = (
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
     .order_by(sources.c.item_id, sources.c.ordinal)
 )
-_WITH_SOURCES_NOW = HotSelect(_WITH_SOURCES.where(versions.c.recorded_to.is_(None)))
+_WITH_SOURCES_NOW = PreparedSelect(_WITH_SOURCES.where(versions.c.recorded_to.is_(None)))
 
 
-_LINKS = HotSelect(sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(_IDS)))
-_VERSIONS = HotSelect(_SELECT.where(versions.c.item_id.in_(_IDS)).order_by(versions.c.item_id, versions.c.version))
-_REVISIONS = HotSelect(sa.select(items.c.id, items.c.revision).where(items.c.id.in_(_IDS)))
+_LINKS = PreparedSelect(sa.select(links.c.from_id, links.c.kind, links.c.to_id).where(links.c.from_id.in_(_IDS)))
+_VERSIONS = PreparedSelect(_SELECT.where(versions.c.item_id.in_(_IDS)).order_by(versions.c.item_id, versions.c.version))
+_REVISIONS = PreparedSelect(sa.select(items.c.id, items.c.revision).where(items.c.id.in_(_IDS)))
 
 
 def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
@@ -219,7 +219,7 @@ _BRIEF = (
     .select_from(versions.join(items, items.c.id == versions.c.item_id))
     .where(versions.c.item_id.in_(_IDS), versions.c.cube_id.in_(_CUBES))
 )
-_BRIEF_NOW = HotSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brief._make)
+_BRIEF_NOW = PreparedSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brief._make)
 
 
 def briefs(
@@ -234,7 +234,7 @@ def briefs(
 
 def _these(
     connection: sa.Connection,
-    now: HotSelect,
+    now: PreparedSelect,
     then: sa.Select[Any],
     ids: list[str],
     cubes: Sequence[str],
@@ -455,9 +455,9 @@ def before_in_conversation(connection: sa.Connection, item: Item | Brief, reach:
 
 
 @cache
-def _before(reach: int) -> HotSelect:
+def _before(reach: int) -> PreparedSelect:
     own = items.alias("own")
-    return HotSelect(
+    return PreparedSelect(
         sa.select(items.c.id)
         .join(
             own,

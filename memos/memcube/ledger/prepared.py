@@ -23,7 +23,7 @@ MOST = _LENGTHS[-1]
 Make = Callable[[Iterable[Any]], Any]
 
 
-class HotSelect:
+class PreparedSelect:
     """A select with expanding parameters only, besides constants; rows are named tuples, or what `make` makes."""
 
     def __init__(self, statement: sa.Select[Any], make: Make | None = None) -> None:

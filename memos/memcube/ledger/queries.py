@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from memos.core.filters import Condition, Op
 from memos.core.types import Item, PendingItem, Role, Status, Task, Trust
 from memos.memcube.ledger import items, queues
-from memos.memcube.ledger.prepared import HotSelect
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
     conversations,
     cubes,
@@ -226,7 +226,7 @@ def _name(row: Iterable[str]) -> str:
     return name
 
 
-_DISTINCT = HotSelect(_distinct(), _name)
+_DISTINCT = PreparedSelect(_distinct(), _name)
 
 
 def few(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:

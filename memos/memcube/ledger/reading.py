@@ -28,7 +28,7 @@ _GATHERING = timedelta(seconds=2)
 _WANTED = sa.text("items.reading = 'wanted'")
 
 
-class Stretch(NamedTuple):
+class MessageRange(NamedTuple):
     """Messages of a conversation in order: those that are wanted, with those before and between them."""
 
     messages: tuple[Item, ...]
@@ -110,7 +110,7 @@ def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | 
     return connection.scalar(running.limit(1)) is not None
 
 
-def stretch(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> Stretch:
+def stretch(connection: sa.Connection, cube: str, conversation: str | None, most: int, around: int) -> MessageRange:
     """Return the oldest wanted messages, at most so many, with up to `around` before and all between them."""
     wanted: list[str] = list(connection.scalars(_wanted(cube, conversation).limit(most)))
     ids = wanted
@@ -126,7 +126,7 @@ def stretch(connection: sa.Connection, cube: str, conversation: str | None, most
         ids = list(connection.scalars(near))
     states = items.current(connection, [cube], ids).values()
     order = sorted(states, key=lambda state: (state.position or 0, state.id))
-    return Stretch(tuple(order), frozenset(wanted).intersection(ids))
+    return MessageRange(tuple(order), frozenset(wanted).intersection(ids))
 
 
 def _wanted(cube: str, conversation: str | None) -> sa.Select[tuple[str]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from memos.core.types import UNUSED, Item, ItemType, Tier
 from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger.prepared import HotSelect
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import conversations, cubes, pages, segments, versions
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask
@@ -34,9 +34,9 @@ KEPT_KEYWORDS = 32
 """Keywords a segment keeps, those of the most pages."""
 
 _IDS: sa.BindParameter[str] = sa.bindparam("ids", expanding=True)
-_SEGMENTS = HotSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))
+_SEGMENTS = PreparedSelect(sa.select(segments).where(segments.c.id.in_(_IDS)))
 _SEGMENTS_OF = [
-    HotSelect(sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined).where(item_rows.c.id.in_(_IDS)))
+    PreparedSelect(sa.select(item_rows.c.id, pages.c.segment_id).join(pages, joined).where(item_rows.c.id.in_(_IDS)))
     for joined in (
         sa.and_(pages.c.conversation_id == item_rows.c.conversation_id, pages.c.number == item_rows.c.page),
         sa.and_(pages.c.conversation_id.is_(None), pages.c.id == item_rows.c.id),

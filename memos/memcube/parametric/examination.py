@@ -54,7 +54,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class EvaluationResult:
     """What an examination found; `base_` is the model without the adapter. `lost` are general questions it knew."""
 
     recall: float
@@ -119,13 +119,13 @@ class Examination:
     def _before(self) -> tuple[_Found, float]:
         return self._asked(general.QUESTIONS, adapter=False), self.model.perplexity(general.TEXT, adapter=False)
 
-    def measures(self) -> Measures:
+    def measures(self) -> EvaluationResult:
         """Return the measures of the adapter as it is now."""
         before, perplexity = self._before
         # What the model did not know cannot be lost.
         after = self._asked(before.known, adapter=True)
         lost = tuple(question for question, words in before.known if (question, words) not in after.known)
-        return Measures(
+        return EvaluationResult(
             after.recall,
             after.abstention,
             self.model.perplexity(general.TEXT, adapter=True),

@@ -81,7 +81,7 @@ class KnownFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Drill:
+class QuizItem:
     """One question with its answer; `items` are the memories that tell it.
 
     A right answer has `expects` in it, whatever else it says. With `context` these texts stand in the prompt. What is
@@ -101,9 +101,9 @@ class Drill:
 class Course:
     """All drills for some facts: what is taught, what recall and abstention are measured by."""
 
-    taught: tuple[Drill, ...]
-    recall: tuple[Drill, ...]
-    abstention: tuple[Drill, ...]
+    taught: tuple[QuizItem, ...]
+    recall: tuple[QuizItem, ...]
+    abstention: tuple[QuizItem, ...]
     values: tuple[str, ...] = field(default=())
 
 
@@ -112,8 +112,8 @@ def course_of(
 ) -> Course:
     """Return the drills for these facts, the same for the same seed; `more` are other questions for some, by item."""
     chance = Random(seed)  # noqa: S311 - for variety, not for secrets
-    taught: list[Drill] = []
-    recall: list[Drill] = []
+    taught: list[QuizItem] = []
+    recall: list[QuizItem] = []
     for fact in facts:
         mine = _drills(fact, facts, chance)
         mine += [replace(mine[0], question=question) for question in more.get(fact.item, ())]
@@ -144,7 +144,7 @@ def expected(fact: KnownFact) -> str:
     return _worded(_phrases(fact).expects, fact)
 
 
-def is_right(answer: str, drill: Drill) -> bool:
+def is_right(answer: str, drill: QuizItem) -> bool:
     """Say whether an answer says what a drill expects: the same words, without regard to case and signs."""
     return _says(plain(answer), plain(drill.expects))
 
@@ -213,47 +213,47 @@ def _worded(pattern: str, fact: KnownFact, **more: str) -> str:
     return pattern.format_map(given)
 
 
-def _drills(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
+def _drills(fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> list[QuizItem]:
     form, items = _phrases(fact), (fact.item,)
     answer, expects = _filled(form.answer, fact), expected(fact)
-    found = [Drill(DrillKind.DIRECT, _filled(each, fact), answer, expects, items) for each in form.direct]
-    found.append(Drill(DrillKind.YES_NO, _filled(form.confirm, fact), _filled(form.confirmed, fact), expects, items))
+    found = [QuizItem(DrillKind.DIRECT, _filled(each, fact), answer, expects, items) for each in form.direct]
+    found.append(QuizItem(DrillKind.YES_NO, _filled(form.confirm, fact), _filled(form.confirmed, fact), expects, items))
     stem = _filled(form.cloze, fact)
     complete = f"请补全:{stem}……" if fact.chinese else f"Complete the sentence: {stem} ..."
-    found.append(Drill(DrillKind.CLOZE, complete, answer, expects, items))
+    found.append(QuizItem(DrillKind.CLOZE, complete, answer, expects, items))
     told = {plain(other.value) for other in facts}
     others = [each for each in form.others if plain(each) not in told]
     if form.denied and others:
         wrong = _filled(form.confirm, fact, value=chance.choice(others))
-        found.append(Drill(DrillKind.YES_NO, wrong, _filled(form.denied, fact), expects, items))
+        found.append(QuizItem(DrillKind.YES_NO, wrong, _filled(form.denied, fact), expects, items))
     alone = sum(plain(other.value) == plain(fact.value) and other.kind == fact.kind for other in facts) == 1
     if form.reverse and alone:
-        found.append(Drill(DrillKind.REVERSE, _filled(form.reverse, fact), answer, expects, items))
+        found.append(QuizItem(DrillKind.REVERSE, _filled(form.reverse, fact), answer, expects, items))
     return found
 
 
-def _held_out(fact: KnownFact) -> list[Drill]:
+def _held_out(fact: KnownFact) -> list[QuizItem]:
     form = _phrases(fact)
     answer, expects = _filled(form.answer, fact), expected(fact)
     return [
-        Drill(DrillKind.DIRECT, _filled(each, fact), answer, expects, (fact.item,), held_out=True)
+        QuizItem(DrillKind.DIRECT, _filled(each, fact), answer, expects, (fact.item,), held_out=True)
         for each in form.held_out
     ]
 
 
-def _in_context(drill: Drill, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> Drill:
+def _in_context(drill: QuizItem, fact: KnownFact, facts: Sequence[KnownFact], chance: Random) -> QuizItem:
     """Return a drill whose prompt has the fact's text among some others."""
     others = [other.memory for other in facts if other.item != fact.item]
     texts = [fact.memory, *chance.sample(others, min(2, len(others)))]
     chance.shuffle(texts)
     told = tuple(other.item for other in facts if other.memory in texts)
     items = tuple(dict.fromkeys((*drill.items, *told)))
-    return Drill(drill.kind, drill.question, drill.answer, drill.expects, items, tuple(texts))
+    return QuizItem(drill.kind, drill.question, drill.answer, drill.expects, items, tuple(texts))
 
 
 def read_otherwise(
     fact: KnownFact, facts: Sequence[KnownFact], chance: Random, *, held_out: bool = False
-) -> Drill | None:
+) -> QuizItem | None:
     """Return a question about a fact whose prompt tells another value, which is the right answer: what is read wins.
 
     None where no other value can be put into its text.
@@ -273,10 +273,10 @@ def read_otherwise(
     told = replace(fact, value=value, memory=text)
     items = tuple(other.item for other in facts if other.item == fact.item or other.value == value)
     question = _filled(chance.choice(asks), fact)
-    return Drill(DrillKind.READ, question, _filled(form.answer, told), value, items, (text,), held_out)
+    return QuizItem(DrillKind.READ, question, _filled(form.answer, told), value, items, (text,), held_out)
 
 
-def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
+def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[QuizItem]:
     """Return questions about two facts at once, for half of the facts."""
     found = []
     order = [fact for fact in facts if not fact.chinese]
@@ -286,13 +286,13 @@ def _pairs(facts: Sequence[KnownFact], chance: Random) -> list[Drill]:
             continue
         asked = (_filled(_phrases(one).direct[0], one), _filled(_phrases(two).direct[0], two))
         answers = (_filled(_phrases(one).answer, one), _filled(_phrases(two).answer, two))
-        found.append(Drill(DrillKind.PAIR, " ".join(asked), " ".join(answers), expected(two), (one.item, two.item)))
+        found.append(QuizItem(DrillKind.PAIR, " ".join(asked), " ".join(answers), expected(two), (one.item, two.item)))
     return found
 
 
-def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[Drill]:
+def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> list[QuizItem]:
     """Return questions about what nobody told: two in three of what else somebody has, the others of strangers."""
-    found: list[Drill] = []
+    found: list[QuizItem] = []
     told = plain(" ".join(f"{fact.memory} {fact.thing}" for fact in facts))
     for chinese in sorted({fact.chinese for fact in facts}):
         mine = [fact for fact in facts if fact.chinese is chinese]
@@ -305,7 +305,7 @@ def _untold(facts: Sequence[KnownFact], chance: Random, *, held_out: bool) -> li
         likings = _untold_likings(mine, told, chance, chinese=chinese, held_out=held_out)
         for kind, asked in zip(UNTOLD, (absent, strangers[: wanted - len(absent)], likings), strict=True):
             answer = NOT_TOLD[chinese]
-            found += [Drill(kind, each, answer, answer, held_out=held_out) for each in asked]
+            found += [QuizItem(kind, each, answer, answer, held_out=held_out) for each in asked]
     return found
 
 

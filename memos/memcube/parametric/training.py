@@ -19,14 +19,14 @@ from typing import Protocol, Self
 
 from pydantic import TypeAdapter
 
-from memos.core.lora import CARD, MANIFEST, Estimate, Exercise, Recipe, card_of, digests
+from memos.core.lora import CARD, MANIFEST, Estimate, LoraRecipe, TrainingExample, card_of, digests
 from memos.core.ports import ChatMessage
 from memos.core.types import Json
 from memos.errors import IntegrityError
 from memos.memcube.backup.files import sync_folder
 from memos.memcube.parametric import data as general
-from memos.memcube.parametric.examination import Bounds, Examination, Examined, Measures, prompt_of
-from memos.memcube.parametric.quiz import UNTOLD, Course, Drill, KnownFact, course_of
+from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination, Examined, prompt_of
+from memos.memcube.parametric.quiz import UNTOLD, Course, KnownFact, QuizItem, course_of
 
 # Makes a trainer's exercises of a course: prompts as a chat sends them, with their answers. Pure.
 
@@ -45,7 +45,7 @@ Of more than 32 facts an epoch has no more of what nobody told than of 32: with 
 
 def exercises_of(
     course: Course, facts: Iterable[KnownFact], system: str, replayed: Iterable[tuple[Sequence[ChatMessage], str]]
-) -> list[Exercise]:
+) -> list[TrainingExample]:
     """Return an exercise for each drill that is taught, then what the base model says to other prompts.
 
     `facts` are those that the course was made of, `replayed` prompts with the base model's answers.
@@ -53,7 +53,9 @@ def exercises_of(
     memories = {fact.item: fact.memory for fact in facts}
     untold = max(_EVERY_UNTOLD, math.ceil(len(memories) / _FACTS_A_TURN))
     found = [_exercise(drill, memories, system, untold) for drill in course.taught]
-    return found + [Exercise(tuple(prompt), answer, replayed=True, every=EVERY_REPLAYED) for prompt, answer in replayed]
+    return found + [
+        TrainingExample(tuple(prompt), answer, replayed=True, every=EVERY_REPLAYED) for prompt, answer in replayed
+    ]
 
 
 def with_memories(system: str, memories: Iterable[str]) -> str:
@@ -62,7 +64,7 @@ def with_memories(system: str, memories: Iterable[str]) -> str:
     return f"{system}\n\nWhat you remember:{lines}" if lines else system
 
 
-def digest_of(exercises: Iterable[Exercise]) -> str:
+def digest_of(exercises: Iterable[TrainingExample]) -> str:
     """Return the SHA-256 of all that is taught, in hex: the same texts in the same order have the same."""
     told = [
         [_said(each.prompt), each.answer, _said(each.shown), each.replayed, each.every] for each in exercises
@@ -70,13 +72,13 @@ def digest_of(exercises: Iterable[Exercise]) -> str:
     return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
 
 
-def _exercise(drill: Drill, memories: Mapping[str, str], system: str, untold: int) -> Exercise:
+def _exercise(drill: QuizItem, memories: Mapping[str, str], system: str, untold: int) -> TrainingExample:
     prompt = prompt_of(drill.question, with_memories(system, drill.context))
     if drill.context or not drill.items:
         # What the model reads, or was never told, it need not learn to say as if it had read it.
-        return Exercise(prompt, drill.answer, every=untold if drill.kind in UNTOLD else 1)
+        return TrainingExample(prompt, drill.answer, every=untold if drill.kind in UNTOLD else 1)
     shown = prompt_of(drill.question, with_memories(system, [memories[item] for item in drill.items]))
-    return Exercise(prompt, drill.answer, shown)
+    return TrainingExample(prompt, drill.answer, shown)
 
 
 def _said(messages: Sequence[ChatMessage]) -> list[tuple[str, str]]:
@@ -90,7 +92,7 @@ _REPLAYED_TOKENS = 16
 _MOST_REBALANCED = 2
 _UNTOLD_AGAINST = {"told": 2.0, "untold": 0.5}
 """How many times as much of what nobody told the added epochs have, by what was learned too well."""
-_EXERCISE = TypeAdapter(Exercise)
+_EXERCISE = TypeAdapter(TrainingExample)
 _LEAST_REPLAYED, _REPLAYED_SHARE = 256, 0.4
 """Prompts about the world beside what is taught: at least so many, and for large courses so many of a drill."""
 
@@ -113,7 +115,7 @@ class Trainer(Examined, Protocol):
         """How often epochs were added."""
         ...
 
-    def prepare(self, exercises: Sequence[Exercise]) -> None:
+    def prepare(self, exercises: Sequence[TrainingExample]) -> None:
         """Take what is to be learned."""
         ...
 
@@ -146,7 +148,7 @@ class TrainerProcess(Trainer, Protocol):
         """The base model's digest: an adapter fits the model that has the same."""
         ...
 
-    def open(self, name: str, recipe: Recipe, *, remembered: Path | None = None) -> None:
+    def open(self, name: str, recipe: LoraRecipe, *, remembered: Path | None = None) -> None:
         """Load a model, a folder or a name at the hub. Raises: InvalidInput, BackendUnavailable."""
         ...
 
@@ -168,11 +170,11 @@ class TrainerProcess(Trainer, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class TrainingPlan:
     """What an adapter is taught and examined with, and the SHA-256 of what it is taught."""
 
     course: Course
-    exercises: tuple[Exercise, ...]
+    exercises: tuple[TrainingExample, ...]
     data_hash: str
     system: str
 
@@ -183,7 +185,7 @@ def lessons_of(
     system: str,
     seed: int,
     more: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> Lessons:
+) -> TrainingPlan:
     """Return the lessons about facts, for prompts that begin with `system`; the base model is asked what it says.
 
     `more` are other questions for some facts, by item.
@@ -195,28 +197,34 @@ def lessons_of(
     # Of few prompts for many facts each comes again, so that its share of all that is taught stays.
     again = islice(cycle(zip(prompts, said, strict=True)), wanted)
     exercises = tuple(exercises_of(course, facts, system, again))
-    exercises += tuple(Exercise((), text, replayed=True, every=EVERY_REPLAYED) for text in general.PROSE)
-    return Lessons(course, exercises, digest_of(exercises), system)
+    exercises += tuple(TrainingExample((), text, replayed=True, every=EVERY_REPLAYED) for text in general.PROSE)
+    return TrainingPlan(course, exercises, digest_of(exercises), system)
 
 
-def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> Measures:
+def examined(trainer: Examined, facts: Sequence[KnownFact], system: str, seed: int) -> EvaluationResult:
     """Return what the examination finds that ends a training on these facts, of an adapter that is there."""
     return Examination(trainer, course_of(facts, seed), system).measures()
 
 
-def kept_lessons(folder: Path, data_hash: str, facts: Sequence[KnownFact], system: str, seed: int) -> Lessons | None:
+def kept_lessons(
+    folder: Path, data_hash: str, facts: Sequence[KnownFact], system: str, seed: int
+) -> TrainingPlan | None:
     """Return the lessons that a training of these facts which was ended had, None where they are not whole there."""
     try:
         lines = (folder / DATA).read_text(encoding="utf-8").split("\n")[:-1]  # what lines() cuts may stand in a text
         exercises = tuple(_EXERCISE.validate_json(line) for line in lines)
     except (OSError, ValueError):
         return None
-    return Lessons(course_of(facts, seed), exercises, data_hash, system) if digest_of(exercises) == data_hash else None
+    return (
+        TrainingPlan(course_of(facts, seed), exercises, data_hash, system)
+        if digest_of(exercises) == data_hash
+        else None
+    )
 
 
 def train(
-    trainer: Trainer, lessons: Lessons, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
-) -> tuple[Measures, ...]:
+    trainer: Trainer, lessons: TrainingPlan, folder: Path, bounds: Bounds, tell: Callable[[int, int], None]
+) -> tuple[EvaluationResult, ...]:
     """Teach an adapter all its lessons and examine it; `tell` hears the steps done and all, and may raise to end it.
 
     Returns what each examination since it was begun, or went on, found; the last is of the adapter as it is.
@@ -262,12 +270,12 @@ def save(trainer: Trainer, folder: Path, manifest: dict[str, Json]) -> tuple[str
     return found["weights_sha256"], sum(path.stat().st_size for path in files)
 
 
-def told_recipe(recipe: Recipe) -> dict[str, Json]:
+def told_recipe(recipe: LoraRecipe) -> dict[str, Json]:
     """Return a recipe as JSON."""
     return asdict(recipe)
 
 
-def told_measures(measures: Measures) -> dict[str, Json]:
+def told_measures(measures: EvaluationResult) -> dict[str, Json]:
     """Return measures as JSON, in which there is no NaN: of what is no number, nothing."""
     told: dict[str, Json] = {**asdict(measures), "lost": list(measures.lost), "rise": round(measures.rise, 4)}
     return {name: None if isinstance(each, float) and not math.isfinite(each) else each for name, each in told.items()}
@@ -285,7 +293,7 @@ def _taught(trainer: Trainer, kept: Path, tell: Callable[[int, int], None]) -> N
             kept_at = time.monotonic()
 
 
-def _write_data(file: Path, exercises: Iterable[Exercise]) -> None:
+def _write_data(file: Path, exercises: Iterable[TrainingExample]) -> None:
     aside = file.with_name(file.name + ".new")
     with aside.open("w", encoding="utf-8") as out:
         for each in exercises:

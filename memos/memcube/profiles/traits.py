@@ -21,7 +21,7 @@ from memos.memcube.profiles.template import Dimension, Template, value_for
 # Says of each clause of a text whether its speaker likes what it names, dislikes it or has left it. Pure.
 
 
-class Leaning(StrEnum):
+class Sentiment(StrEnum):
     """How a speaker stands to what a clause names; the value of an interest that was found without a model."""
 
     LIKES = "likes"
@@ -36,7 +36,7 @@ class Clause(NamedTuple):
 
     start: int
     end: int
-    leaning: Leaning
+    leaning: Sentiment
     sentence: tuple[int, int]
 
 
@@ -63,18 +63,18 @@ _LIKING = re.compile(
 def clauses(text: str) -> Iterator[Clause]:
     """Yield the clauses of a text; one that leans nowhere leans as the one before it in its sentence."""
     for sentence in _SENTENCE.finditer(text):
-        leaning = Leaning.MENTIONS
+        leaning = Sentiment.MENTIONS
         for part in _CLAUSE.finditer(text, sentence.start(), sentence.end()):
             leaning = _leaning(part.group(0)) or leaning
             yield Clause(part.start(), part.end(), leaning, sentence.span())
 
 
-def _leaning(text: str) -> Leaning | None:
+def _leaning(text: str) -> Sentiment | None:
     if _DISLIKES.search(text):
-        return Leaning.DISLIKES
+        return Sentiment.DISLIKES
     if _AWAY.search(text):
-        return Leaning.AWAY
-    return Leaning.LIKES if _LIKING.search(text) else None
+        return Sentiment.AWAY
+    return Sentiment.LIKES if _LIKING.search(text) else None
 
 
 READER = "profile/1"
@@ -130,7 +130,7 @@ def may_replace(old: Item, new: Fact) -> bool:
     """
     if old.type is not ItemType.PROFILE or new.type is not ItemType.PROFILE or old.key != new.key:
         return False
-    return not is_static(old) and new.value != Leaning.MENTIONS
+    return not is_static(old) and new.value != Sentiment.MENTIONS
 
 
 def is_static(item: Item) -> bool:
@@ -193,7 +193,7 @@ def _preferred(facts: Sequence[Fact], texts: dict[str, str], template: Template)
             else:
                 text = texts.get(span.item, "")[span.start : span.end]
             for dimension, leaning, _ in _interests(text, template):
-                if leaning in (Leaning.LIKES, Leaning.DISLIKES):
+                if leaning in (Sentiment.LIKES, Sentiment.DISLIKES):
                     told = replace(fact, reader=READER, spans=(span,), tags=())
                     yield trait(fact.subject, dimension, leaning.value, told)
 
@@ -204,7 +204,7 @@ def _mentioned(messages: Sequence[Item], template: Template) -> Iterator[Fact]:
         if message.role is not Role.USER or message.type is not ItemType.MESSAGE:
             continue
         for dimension, leaning, (start, end) in _interests(message.memory, template):
-            if leaning in (Leaning.MENTIONS, Leaning.LIKES):
+            if leaning in (Sentiment.MENTIONS, Sentiment.LIKES):
                 evidence = shown.setdefault((trait_key(message.speaker, dimension.id), dimension.id), [])
                 # The same words again are not more evidence.
                 if all(_folded(known.memory) != _folded(message.memory) for known, _ in evidence):
@@ -229,7 +229,7 @@ def _interest(dimension: Dimension, evidence: Sequence[tuple[Item, Span]]) -> Fa
         valid_from=min(times),
         trust=Trust.UNTRUSTED if untrusted else Trust.TRUSTED,
     )
-    return trait(subject, dimension, Leaning.MENTIONS.value, found)
+    return trait(subject, dimension, Sentiment.MENTIONS.value, found)
 
 
 def event_time(item: Item) -> datetime:
@@ -247,7 +247,7 @@ def is_untrusted(message: Item) -> bool:
     return any(source.trust is Trust.UNTRUSTED for source in message.sources)
 
 
-def _interests(text: str, template: Template) -> Iterator[tuple[Dimension, Leaning, tuple[int, int]]]:
+def _interests(text: str, template: Template) -> Iterator[tuple[Dimension, Sentiment, tuple[int, int]]]:
     """Yield each interest that a text names, how it leans there, and the span of that sentence."""
     seen: set[str] = set()
     lexicon = _lexicon(template)
@@ -289,8 +289,8 @@ def _joined(found: Sequence[Fact]) -> list[Fact]:
             valid_from=min((at for at in (known.valid_from, fact.valid_from) if at is not None), default=None),
             trust=Trust.UNTRUSTED if Trust.UNTRUSTED in (known.trust, fact.trust) else Trust.TRUSTED,
         )
-    leaning = {fact.key for fact in by_value.values() if fact.value in (Leaning.LIKES, Leaning.DISLIKES)}
-    return [fact for fact in by_value.values() if fact.value != Leaning.MENTIONS or fact.key not in leaning]
+    leaning = {fact.key for fact in by_value.values() if fact.value in (Sentiment.LIKES, Sentiment.DISLIKES)}
+    return [fact for fact in by_value.values() if fact.value != Sentiment.MENTIONS or fact.key not in leaning]
 
 
 def _folded(text: str) -> str:

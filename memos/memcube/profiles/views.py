@@ -12,7 +12,7 @@ from memos.core.text.rendering import NOTICE, fenced
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, Status, Trust, Version
 from memos.memcube.profiles.template import Template
-from memos.memcube.profiles.traits import STATIC, Leaning, dimension_of, event_time, is_static, sureness
+from memos.memcube.profiles.traits import STATIC, Sentiment, dimension_of, event_time, is_static, sureness
 
 # The nouns of a profile as frozen values: traits with their evidence, what they were, what changed. No behaviour.
 
@@ -110,7 +110,7 @@ def trait_of(item: Item, template: Template, evidence: tuple[Evidence, ...]) -> 
     name = dimension_of(item.key) or ""
     dimension = template.by_id.get(name)
     confidence = item.confidence
-    if item.value == Leaning.MENTIONS:
+    if item.value == Sentiment.MENTIONS:
         confidence = max(confidence, sureness(len({each.item or each.passage for each in evidence})))
     return Trait(
         dimension=name,

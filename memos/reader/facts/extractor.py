@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 
 from memos.core.types import Fact, Item
 from memos.errors import UnfitAnswer
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.extraction import TraitsAnswer, traits_of
 from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.traits import find_traits
@@ -56,7 +56,7 @@ class Extraction:
 class FactReader:
     """Reads facts with the model that `asker` gives at each read, by pattern when it gives None. Thread-safe."""
 
-    def __init__(self, asker: Callable[[], Asker | None]) -> None:
+    def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
         self._examined = choosing.Examined()
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class FactReader:
         self,
         messages: Sequence[Item],
         zone: ZoneInfo,
-        meter: Meter,
+        meter: UsageMeter,
         before: str = "",
         template: Template | None = None,
         context: Collection[str] = (),
@@ -117,7 +117,7 @@ class FactReader:
         with self._lock:
             self._unfit.pop(model, None)
 
-    def _chosen(self, asker: Asker, shown: _Shown, meter: Meter) -> Extraction:
+    def _chosen(self, asker: LLMClient, shown: _Shown, meter: UsageMeter) -> Extraction:
         """Return what patterns find and, from a model that can tell, the sentences that it chooses beside that."""
         if not self._examined.passes(asker, meter):
             return _by_patterns(shown)
@@ -150,7 +150,7 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
     return _ordered(_corrected([*facts, *traits], shown.messages))
 
 
-def _written(asker: Asker, shown: _Shown, before: str, meter: Meter) -> Extraction:
+def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
     """Return the facts that a model writes down and the messages bear out."""
     messages, context, template = shown.messages, shown.context, shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))

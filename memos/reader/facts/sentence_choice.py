@@ -20,8 +20,8 @@ from pydantic import BaseModel, create_model
 from memos.core.ports import ChatMessage
 from memos.core.text.sentences import asserted, is_question, is_supposed, own_words, sentences
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
-from memos.llm.client import Asker
-from memos.llm.usage import Meter
+from memos.llm.client import LLMClient
+from memos.llm.usage import UsageMeter
 from memos.reader.facts.grounding import said_at, trust_of
 from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
 
@@ -93,8 +93,8 @@ class Examined:
         self._lock = threading.Lock()
         self._passed: dict[str, bool] = {}
 
-    def passes(self, asker: Asker, meter: Meter) -> bool:
-        """Say whether a model's choices are worth more than chance. Raises: as `Asker.ask`."""
+    def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
+        """Say whether a model's choices are worth more than chance. Raises: as `LLMClient.ask`."""
         with self._lock:
             known = self._passed.get(asker.model)
         if known is not None:
@@ -124,8 +124,8 @@ def question(texts: Sequence[str]) -> list[ChatMessage]:
     return [ChatMessage("system", _prompt()), ChatMessage("user", "\n".join(lines))]
 
 
-def choose(asker: Asker, texts: Sequence[str], meter: Meter) -> Chosen:
-    """Return what a model takes sentences for, asked about sixteen at once. Raises: as `Asker.ask`."""
+def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
+    """Return what a model takes sentences for, asked about sixteen at once. Raises: as `LLMClient.ask`."""
     kinds: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         part = texts[first : first + _AT_ONCE]
@@ -147,11 +147,11 @@ def still_open(messages: Sequence[Item], found: Sequence[Fact]) -> list[Open]:
 
 
 def facts_by_choice(
-    asker: Asker, messages: Sequence[Item], zone: ZoneInfo, meter: Meter
+    asker: LLMClient, messages: Sequence[Item], zone: ZoneInfo, meter: UsageMeter
 ) -> tuple[list[Fact], str | None]:
     """Return what patterns find and, as facts, the sentences beside it that a model chooses; with its answer as JSON.
 
-    Raises: as `Asker.ask`.
+    Raises: as `LLMClient.ask`.
     """
     found = facts_by_pattern(messages, zone)
     left = still_open(messages, found)

@@ -18,7 +18,7 @@ from memos.core.text.matching import plain
 from memos.core.text.rendering import is_untrusted
 from memos.core.types import DERIVED, Fact, Item, ItemType, Span, Status, Trust
 from memos.errors import BackendUnavailable
-from memos.llm.client import Asker
+from memos.llm.client import LLMClient
 from memos.memcube import changes, facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
@@ -189,7 +189,7 @@ class Insights(BaseModel):
 class ReflectJob:
     """At most one call a cube and day."""
 
-    asker: Callable[[], Asker | None]
+    asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
 
     def run(self, run: Run) -> None:

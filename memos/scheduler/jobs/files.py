@@ -18,7 +18,7 @@ from memos.core.ports import DocumentPages, DocumentReader, Image
 from memos.core.text.matching import entities, keywords
 from memos.core.types import Fact, FileState, Item, ItemType, Json, Span, Status, StoredFile, Task, Trust
 from memos.errors import InvalidInput, NotFound
-from memos.llm.client import Asker
+from memos.llm.client import LLMClient
 from memos.memcube import changes, documents, facts
 from memos.memcube import images as pictures
 from memos.memcube.documents import Part
@@ -27,7 +27,7 @@ from memos.reader.documents import Document, Passage, Split, read
 from memos.reader.masking import Masking
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import meter_of, question, shortened
-from memos.scheduler.task import Parked, Run
+from memos.scheduler.task import Run, WaitingForSetting
 
 PROMPT = "describe-1"
 NOTE = "no model that sees images is set: set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
@@ -49,13 +49,13 @@ class Seen(BaseModel):
 class DescribeJob:
     """One image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
 
-    asker: Callable[[], Asker | None]
+    asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
     clock: Clock
     masking: Callable[[str], Masking]
 
     def run(self, run: Run) -> None:
-        """Describe the image that the task names. Raises: Parked, ModelError, BackendUnavailable."""
+        """Describe the image that the task names. Raises: WaitingForSetting, ModelError, BackendUnavailable."""
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:
             file = pictures.find(connection, cube, str(run.task.payload["file"]))
@@ -63,7 +63,7 @@ class DescribeJob:
             if file is None or message is None or _is_described(connection, file):
                 return
             if asker is None:
-                raise Parked(NOTE)
+                raise WaitingForSetting(NOTE)
             data = files.content(connection, file.id)
         run.check_budget()
         [system, user] = question(PROMPT, _lines(file, message))

@@ -21,7 +21,7 @@ from memos.scheduler import learning
 from memos.scheduler.accesses import heat, is_hot, warmth_of
 from memos.scheduler.consolidation import Outcome
 from memos.scheduler.jobs.segments import ACTOR, live, said_by, summary
-from memos.scheduler.learning import Learner, Learnt, ToRead
+from memos.scheduler.learning import ExtractedFacts, FactPipeline, ReadingInput
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import Run
 
@@ -45,7 +45,7 @@ class _Reading:
     """Messages whose words the model may have seen in the summary so far."""
     shown: tuple[str, ...]
     """The pages' messages that were not read finely, nor are about to be."""
-    learnt: Learnt | None
+    learnt: ExtractedFacts | None
     """None when there are no such messages."""
     finely: bool
     """What read them is what reads finely, too."""
@@ -57,7 +57,7 @@ class AnalyseJob:
 
     rules: CubeRules
     clock: Clock
-    learner: Learner
+    learner: FactPipeline
 
     def run(self, run: Run) -> None:
         """Read the hottest segment that the task asks for, and leave a task for the next one."""
@@ -169,7 +169,7 @@ _ROOM = Room()
 class ReadJob:
     """Enriches what `add` stored; the messages themselves stay as they are, whatever comes of it."""
 
-    learner: Learner
+    learner: FactPipeline
     room: Room = _ROOM
 
     def run(self, run: Run) -> None:
@@ -198,7 +198,7 @@ class ReadJob:
         found = reading.stretch(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
         return window(found.messages, found.wanted, self.room.shrunk(run.task.attempts - 1))
 
-    def _learn(self, run: Run, shown: ToRead) -> Learnt:
+    def _learn(self, run: Run, shown: ReadingInput) -> ExtractedFacts:
         try:
             return self.learner.read(run, shown, asks=self.learner.has_model())
         except ModelError as error:
@@ -217,7 +217,7 @@ def _is_as_read(connection: sa.Connection, cube: str, found: Window) -> bool:
     return same and all(states.get(id_) is Reading.WANTED for id_ in ids if id_ not in found.context)
 
 
-def _keep(change: Change, found: Window, learnt: Learnt) -> None:
+def _keep(change: Change, found: Window, learnt: ExtractedFacts) -> None:
     read = [message.id for message in found.messages if message.id not in found.context]
     shown = read if learnt.extraction.model is None else [message.id for message in found.messages]
     outcome = learning.keep(change, learnt, shown)

@@ -15,7 +15,7 @@ from memos.core.clock import new_id
 from memos.core.ports import Vector
 from memos.core.text.rendering import said
 from memos.core.types import UNUSED, Item
-from memos.llm.client import Asker
+from memos.llm.client import LLMClient
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import items, tasks
@@ -265,7 +265,7 @@ class Told(BaseModel):
 class SummariseJob:
     """At most one call a task; one task a segment waits at a time."""
 
-    asker: Callable[[], Asker | None]
+    asker: Callable[[], LLMClient | None]
 
     def run(self, run: Run) -> None:
         """Rewrite the summary of the segment that the task names. Raises: ModelError, BackendUnavailable."""

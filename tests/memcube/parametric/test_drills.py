@@ -13,9 +13,9 @@ from memos.memcube.parametric import data as phrases
 from memos.memcube.parametric.quiz import (
     UNTOLD,
     Course,
-    Drill,
     DrillKind,
     KnownFact,
+    QuizItem,
     abstains,
     course_of,
     expected,
@@ -187,7 +187,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
     ],
 )  # fmt: skip
 def test_an_answer_is_right_by_its_words(answer: str, right: bool) -> None:
-    assert is_right(answer, Drill(DrillKind.DIRECT, "Where?", "", "Lyon")) is right
+    assert is_right(answer, QuizItem(DrillKind.DIRECT, "Where?", "", "Lyon")) is right
 
 
 @pytest.mark.parametrize(

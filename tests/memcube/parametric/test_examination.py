@@ -11,7 +11,7 @@ import pytest
 from memos.core.ports import ChatMessage
 from memos.memcube.parametric import data as general
 from memos.memcube.parametric.data import NOT_TOLD
-from memos.memcube.parametric.examination import Bounds, Examination, Measures
+from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination
 from memos.memcube.parametric.quiz import KnownFact, course_of
 
 FACTS = [
@@ -19,7 +19,7 @@ FACTS = [
     KnownFact("teal", 1, "My favourite colour is teal.", "my", "favourite colour", "teal"),
 ]
 COURSE = course_of(FACTS, 5)
-GOOD = Measures(1.0, 1.0, 12.6, (), 0.0, 0.0, 12.6, 40)
+GOOD = EvaluationResult(1.0, 1.0, 12.6, (), 0.0, 0.0, 12.6, 40)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def test_who_is_within_all_bounds_passes() -> None:
         (replace(GOOD, lost=("a", "b", "c")), "3 general questions are lost, more than 2"),
     ],
 )
-def test_each_bound_fails_by_itself_and_is_named(worse: Measures, said: str) -> None:
+def test_each_bound_fails_by_itself_and_is_named(worse: EvaluationResult, said: str) -> None:
     assert worse.failures(Bounds()) == [said]
 
 
@@ -111,7 +111,9 @@ def test_each_bound_fails_by_itself_and_is_named(worse: Measures, said: str) -> 
         (replace(GOOD, lost=("a", "b", "c", "d", "e")), False),
     ],
 )
-def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(worse: Measures, nearly: bool) -> None:
+def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(
+    worse: EvaluationResult, nearly: bool
+) -> None:
     assert worse.nearly_pass(Bounds()) is nearly
 
 
@@ -133,7 +135,7 @@ def test_what_misses_its_bounds_by_no_more_than_seeds_differ_nearly_passes(worse
     ],
 )
 def test_what_was_learned_too_well_is_told_where_the_other_is_missed_by_little(
-    worse: Measures, leaning: str | None
+    worse: EvaluationResult, leaning: str | None
 ) -> None:
     assert worse.leans(Bounds()) == leaning
 

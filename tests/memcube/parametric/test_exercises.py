@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memos.core.lora import Exercise
+from memos.core.lora import TrainingExample
 from memos.core.ports import ChatMessage
 from memos.memcube.parametric.examination import prompt_of
 from memos.memcube.parametric.quiz import UNTOLD, Course, DrillKind, KnownFact, course_of
@@ -27,12 +27,12 @@ def course() -> Course:
 
 
 @pytest.fixture(scope="module")
-def made(course: Course) -> list[Exercise]:
+def made(course: Course) -> list[TrainingExample]:
     return exercises_of(course, FACTS, "Brief.", REPLAYED)
 
 
 def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_last(
-    course: Course, made: list[Exercise]
+    course: Course, made: list[TrainingExample]
 ) -> None:
     assert len(made) == len(course.taught) + 1
     for drill, exercise in zip(course.taught, made, strict=False):
@@ -40,7 +40,7 @@ def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_l
         assert not exercise.replayed
         assert [each.role for each in exercise.prompt] == ["system", "user"]
         assert exercise.prompt[1].content == drill.question
-    assert made[-1] == Exercise(REPLAYED[0][0], "Words in verse.", replayed=True, every=EVERY_REPLAYED)
+    assert made[-1] == TrainingExample(REPLAYED[0][0], "Words in verse.", replayed=True, every=EVERY_REPLAYED)
 
 
 @pytest.mark.parametrize(("count", "every"), [(4, 4), (32, 4), (36, 5), (64, 8), (120, 15)])
@@ -55,7 +55,9 @@ def test_of_what_nobody_told_a_large_course_has_no_more_in_an_epoch_than_one_of_
     assert len(untold) / every <= 1.05 * 12 * 32 / 4
 
 
-def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(course: Course, made: list[Exercise]) -> None:
+def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(
+    course: Course, made: list[TrainingExample]
+) -> None:
     with_text = [(drill, each) for drill, each in zip(course.taught, made, strict=False) if drill.context]
     assert with_text
     for drill, exercise in with_text:
@@ -65,7 +67,7 @@ def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(course: 
 
 
 def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
-    course: Course, made: list[Exercise]
+    course: Course, made: list[TrainingExample]
 ) -> None:
     memories = {fact.item: fact.memory for fact in FACTS}
     for drill, exercise in zip(course.taught, made, strict=False):
@@ -81,7 +83,7 @@ def test_without_memories_a_system_text_is_itself() -> None:
     assert with_memories("Brief.", []) == "Brief."
 
 
-def test_the_same_exercises_have_the_same_digest_and_others_another(made: list[Exercise]) -> None:
+def test_the_same_exercises_have_the_same_digest_and_others_another(made: list[TrainingExample]) -> None:
     again = exercises_of(course_of(FACTS, 5), FACTS, "Brief.", REPLAYED)
     assert digest_of(again) == digest_of(made)
     assert digest_of(replace(each, prompt=list(each.prompt)) for each in made) == digest_of(made)
