@@ -340,7 +340,7 @@ def test_what_is_excluded_is_neither_learned_nor_answered_with(store: Store, ids
     with pytest.raises(Conflict, match="1 of the memories"):
         begun(store.ledger, ids)
     with store.ledger.read() as connection:
-        assert adapter_exclusions.of(connection, "default") == {ids[0]}
+        assert adapter_exclusions.excluded(connection, "default") == {ids[0]}
         assert adapter_rows.that_saw(connection, "default", ids[:1]) == [saw]
         assert adapter_rows.that_saw(connection, "other", ids) == adapter_rows.that_saw(connection, "default", []) == []
         assert adapter_rows.gone(connection, saw) == {ids[0]}

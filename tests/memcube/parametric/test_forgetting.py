@@ -173,11 +173,11 @@ def test_copies_of_a_ledger_have_the_consent_and_no_adapter(store: Store, folder
         assert serving(moved) == []
         assert active(moved, items)
         with moved.read() as connection:
-            assert adapter_exclusions.of(connection, "default") == {kept}
+            assert adapter_exclusions.excluded(connection, "default") == {kept}
     restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
     with_files(folder, id_)
     with store.ledger.read() as connection:
-        assert adapter_exclusions.of(connection, "default") == {kept}
+        assert adapter_exclusions.excluded(connection, "default") == {kept}
     assert ids_of(store) == set()
     assert forget(store.ledger, folder, ()) == [Forgotten(id_, "", 3, SIZE)]
     assert active(store.ledger, items)
@@ -205,7 +205,7 @@ def test_a_restore_keeps_what_was_excluded_since_of_what_it_brings(store: Store,
     store.erase(erased)
     restore_archive(tmp_path / "backup", store.ledger, NOW, replace=True)
     with store.ledger.read() as connection:
-        assert adapter_exclusions.of(connection, "default") == {before, since}
+        assert adapter_exclusions.excluded(connection, "default") == {before, since}
 
 
 # Through the kernel
