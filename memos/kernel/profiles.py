@@ -215,7 +215,9 @@ class Profiles:
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
-                raise InvalidInput("found", "has a fact that is no trait; make them with memos.profiles.traits.trait")
+                raise InvalidInput(
+                    "found", "has a fact that is no trait; make them with memos.memcube.profiles.traits.trait"
+                )
         masking = self._context.scopes.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
         with self._context.change(scope) as change:

@@ -86,7 +86,7 @@ FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, It
 _RELATED_ITEMS = 3
 _RELATED_FACTS = 20
 MOST_TEXTS: Final = 500
-# The weights of `memos.search.relevance` for a memory alone: its cosine, and its words by the number of the question's.
+# The weights of `memos.search.hits` for a memory alone: its cosine, and its words by the number of the question's.
 _COSINE: Final = 2.739
 _TERMS: Final = 1.205
 _BIAS: Final = -2.705

@@ -1,4 +1,4 @@
-"""Compiles the filter AST to a Qdrant engine's filters, with exactly the meaning of `memos.filters.matches`.
+"""Compiles the filter AST to a Qdrant engine's filters, with exactly the meaning of `memos.core.filters.matches`.
 
 The embedded engine and the server have the same conditions in different Python classes: a `Dialect` makes them.
 Knows no driver.

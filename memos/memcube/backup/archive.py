@@ -1,6 +1,6 @@
 """A backup's folder: one compressed file a table, and a manifest with counts and digests, written last.
 
-Knows rows and files; which backups there are and what they were told was erased, `memos.memcube.backups` knows.
+Knows rows and files; which backups there are and what they were told was erased, `memos.memcube.backup.backups` knows.
 A folder without `manifest.json` is no backup. The files hold memory text.
 """
 

@@ -1,6 +1,6 @@
 """Checks the rows of a dump, one at a time: that each column can hold its value, and that a program can rely on it.
 
-Knows no other row: what rows must be to each other, `memos.memcube.loading` sees.
+Knows no other row: what rows must be to each other, `memos.memcube.dump.load` sees.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Remembers which id of a dump becomes which id here, in a temporary database: ids only, and never all in memory.
 
-Knows nothing of rows. An id's new form is settled once, in `memos.memcube.loading`.
+Knows nothing of rows. An id's new form is settled once, in `memos.memcube.dump.load`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Follows the ledger with one index that is this process's own: outbox rows are applied, and confirmed after a flush.
 
 Knows outbox and marks; what a projected item looks like is the follower's business. An index that several processes
-write is followed by `memos.memcube.shared_projection`.
+write is followed by `SharedProjection`.
 """
 
 from __future__ import annotations

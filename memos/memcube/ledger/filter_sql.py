@@ -1,7 +1,7 @@
-"""Compiles the filter AST to SQL over the rows of `items`, with exactly the meaning of `memos.filters.matches`.
+"""Compiles the filter AST to SQL over the rows of `items`, with exactly the meaning of `memos.core.filters.matches`.
 
 Every condition is true or false, never NULL, so that `not` means here what it means in Python. Values are bound
-parameters; `memos.filters.parse` keeps a filter under SQLite's limits (32,766 variables, expressions 1,000 deep).
+parameters; `memos.core.filters.parse` keeps a filter under SQLite's limits (32,766 variables, expressions 1,000 deep).
 How a database reads JSON and folds case is in `json_sql`.
 """
 
@@ -84,7 +84,7 @@ class SqliteJson:
 
     def elements(self, column: Sql, key: str | None) -> Elements:
         """Return the elements."""
-        # A filter's field name has no quote and no backslash (`memos.filters`), so this is the key and nothing else.
+        # A filter's field name has no quote and no backslash (`memos.core.filters`), so this is the key alone.
         path = () if key is None else (f'$."{key}"',)
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
         kind, value = rows.c.type, rows.c.value

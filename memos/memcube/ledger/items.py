@@ -123,7 +123,7 @@ def to_item(row: Any, sources: tuple[Source, ...] = ()) -> Item:
 
 
 def record_of(item: Item) -> dict[str, Json]:
-    """Return the flat record the filter language speaks of (see `memos.filters.matches`)."""
+    """Return the flat record the filter language speaks of (see `memos.core.filters.matches`)."""
     record: dict[str, Json] = {
         "id": item.id,
         "memory": item.memory,

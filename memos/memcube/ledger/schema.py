@@ -468,7 +468,7 @@ leases = sa.Table(
 )
 
 
-# What an item's or segment's heat is computed from (`memos.scheduler.policy.Warmth`).
+# What an item's or segment's heat is computed from (`memos.scheduler.heat.Warmth`).
 def _warmth() -> tuple[sa.Column[Any], ...]:
     return (
         sa.Column("level", sa.Float, nullable=False),

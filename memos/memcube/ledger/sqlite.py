@@ -90,5 +90,5 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _casefold(value: object) -> str | None:
-    """Fold case as `like` does (`memos.memcube.ledger.json_sql`); what is no text has none."""
+    """Fold case as `like` does (`memos.memcube.ledger.filter_sql`); what is no text has none."""
     return value.casefold() if isinstance(value, str) else None

@@ -154,6 +154,6 @@ def evidence(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple
 def _of_key(change: Change, key: str | None) -> list[Item]:
     """Return the items of a trait's key, the earliest by event time first."""
     if key is None or dimension_of(key) is None:
-        raise InvalidInput("key", "is no trait's; make traits with memos.profiles.traits.trait")
+        raise InvalidInput("key", "is no trait's; make traits with memos.memcube.profiles.traits.trait")
     states = facts.with_keys(change.connection, change.cube, [key]).get(key, [])
     return [state for state in states if state.type is ItemType.PROFILE]

@@ -35,7 +35,7 @@ CONSOLIDATE = "consolidate"
 EVERY = timedelta(days=1)
 _MOST_KEYS = 500
 _MOST_FACTS = 500
-# What a trait says is decided by other rules (`memos.profiles.traits.may_replace`), a conclusion has no key.
+# What a trait says is decided by other rules (`memos.memcube.profiles.traits.may_replace`), a conclusion has no key.
 _KINDS = sorted(str(kind) for kind in DERIVED - {ItemType.PROFILE, ItemType.SUMMARY})
 
 
