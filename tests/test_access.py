@@ -11,7 +11,7 @@ import pytest
 from memos import MemOS
 from memos.core.identities import CubeRole, Right
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, PermissionDenied
-from memos.kernel.access.guard import calling, limited
+from memos.kernel.access.guard import acting_as, limit_rights
 from tests.fakes import FixedClock, WordEmbedder
 
 SECRET = "the wombat sleeps in the greenhouse"
@@ -294,7 +294,7 @@ def test_the_secret_of_a_key_is_stored_nowhere(tmp_path: Path) -> None:
 def test_a_call_has_no_more_rights_than_the_key_it_came_with(two: MemOS) -> None:
     key = two.keys.create("ana", "looks only", rights=["read"]).key
     assert key.rights == (Right.READ,)
-    with limited(key.rights):
+    with limit_rights(key.rights):
         assert two.memories.list(cube="ana", actor="ana")
         for call in (
             lambda: two.add("more", cube="ana", actor="ana"),
@@ -323,7 +323,7 @@ def test_grants_are_kept_and_told_in_the_cubes_events(tmp_path: Path) -> None:
 
 
 def test_a_key_that_may_not_read_lists_nothing(two: MemOS) -> None:
-    with limited([Right.WRITE]):
+    with limit_rights([Right.WRITE]):
         for call in (
             lambda: two.cubes.list(actor="ana"),
             lambda: two.keys.list("ana", actor="ana"),
@@ -335,7 +335,7 @@ def test_a_key_that_may_not_read_lists_nothing(two: MemOS) -> None:
 
 
 def test_a_key_makes_no_key_and_no_cube_beyond_its_own_rights(two: MemOS) -> None:
-    with limited([Right.READ, Right.WRITE]):
+    with limit_rights([Right.READ, Right.WRITE]):
         for call in (
             lambda: two.keys.create("ana", "more", actor="ana"),
             lambda: two.keys.create("ana", "same", rights=["read"], actor="ana"),
@@ -344,7 +344,7 @@ def test_a_key_makes_no_key_and_no_cube_beyond_its_own_rights(two: MemOS) -> Non
         ):
             with pytest.raises(PermissionDenied, match="may not own"):
                 call()
-    with limited([Right.READ, Right.OWN]):
+    with limit_rights([Right.READ, Right.OWN]):
         with pytest.raises(PermissionDenied, match="may not write"):
             two.keys.create("ana", "more", actor="ana")
         assert two.keys.create("ana", "less", rights=["read"], actor="ana").key.rights == (Right.READ,)
@@ -354,7 +354,7 @@ def test_a_key_makes_no_key_and_no_cube_beyond_its_own_rights(two: MemOS) -> Non
 def test_a_call_under_a_key_acts_for_its_own_identities_alone(two: MemOS) -> None:
     two.users.create("ana-bot", kind="agent", acts_for="ana")
     caller = two.keys.authenticate(two.keys.create("ana", "laptop").secret)
-    with calling(caller):
+    with acting_as(caller):
         assert two.search("wombat", cubes=["ana"], actor="ana").hits
         assert two.search("wombat", cubes=["ana"], actor="ana-bot").hits
         for actor in ("ben", "owner", "nobody"):

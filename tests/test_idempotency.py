@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from memos import MemOS, Settings
 from memos.core.types import Cube
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from memos.kernel.access.guard import calling
+from memos.kernel.access.guard import acting_as
 from memos.kernel.idempotency import Creation
 from memos.memcube.ledger import repeats as rows
 from memos.memcube.ledger import schema as t
@@ -64,7 +64,7 @@ def test_each_identity_has_keys_of_its_own(opened: tuple[MemOS, FixedClock]) -> 
     assert make(memos, "shared", "anas", "ana").owner == "ana"
     assert make(memos, "shared", "bens", "ben").owner == "ben"
     caller = memos.keys.authenticate(memos.keys.create("ben", "k").secret)
-    with calling(caller):
+    with acting_as(caller):
         assert make(memos, "shared", "bens", "ben").owner == "ben"
 
 

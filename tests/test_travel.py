@@ -24,7 +24,7 @@ from memos.core.identities import Right
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.types import ItemType, Status
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, PermissionDenied
-from memos.kernel.access.guard import limited
+from memos.kernel.access.guard import limit_rights
 from memos.memcube.dump import container as dump_zip
 from memos.memcube.dump import container as sealing
 from tests.dumps import TakenApart
@@ -284,7 +284,7 @@ def test_only_owners_dump_and_a_load_is_the_loaders_own(dump: Path, tmp_path: Pa
             memos.transfer.load(dump, merge=True, actor="ben")
         with pytest.raises(PermissionDenied):
             memos.transfer.load(dump, cube="eve", actor="eve")
-        with limited([Right.READ]), pytest.raises(PermissionDenied):
+        with limit_rights([Right.READ]), pytest.raises(PermissionDenied):
             memos.transfer.load(dump, cube="bens", actor="ben")
         memos.sharing.revoke("life", "ben", actor="ana")
         copy = memos.transfer.load(dump, cube="bens", actor="ben")

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memos.core.identities import Caller, Identity, IdentityKind, Key, Right
 from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, LimitReached, MemosError, PermissionDenied
-from memos.kernel.access.guard import calling
+from memos.kernel.access.guard import acting_as
 from memos.kernel.memos import MemOS
 
 _MOST_FAILURES = 20
@@ -129,7 +129,7 @@ class KeyAuthentication:
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = caller
-        with calling(caller):
+        with acting_as(caller):
             await self._app(scope, receive, send)
 
     async def _caller(self, connection: HTTPConnection) -> Caller:

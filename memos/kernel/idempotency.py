@@ -19,7 +19,7 @@ from memos.core.clock import Clock
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Json
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError
-from memos.kernel.access.guard import asking
+from memos.kernel.access.guard import current_identity
 from memos.memcube.ledger import repeats as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.repeats import Call, Earlier
@@ -113,7 +113,7 @@ def _call_of(creation: Creation) -> Call:
         body = json.dumps([creation.call, plain(creation.given)], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("body", "cannot be written as JSON; use text, numbers, lists and objects") from error
-    return Call(asking(creation.actor), key, body, creation.cube)
+    return Call(current_identity(creation.actor), key, body, creation.cube)
 
 
 def _made(earlier: Earlier) -> tuple[str, ...]:

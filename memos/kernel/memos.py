@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from memos.core.clock import Clock, SystemClock
 from memos.core.lora import recipe_with
@@ -32,6 +28,7 @@ from memos.kernel.conversations import Conversations
 from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
+from memos.kernel.former_names import FormerNames
 from memos.kernel.idempotency import Idempotency
 from memos.kernel.kv import KvService
 from memos.kernel.maintenance import Maintenance
@@ -58,47 +55,9 @@ from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.learning import SimilarFacts
 from memos.scheduler.scheduler import Scheduler
 from memos.scheduler.task import Job
-from memos.search.rerank import TimedReranker
-from memos.search.searcher import Searcher
-
-# More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
-# for ever when others held all the rest. More at once are no quicker in one interpreter.
-_SEARCHES_AT_ONCE = 8
-
-MOVED = {
-    **dict.fromkeys(
-        (
-            "derived", "erase_receipt", "extractions", "history", "list", "page", "read_finely", "receipt", "rollback",
-        ),
-        "memories",
-    ),
-    **dict.fromkeys(("recall", "rerank", "why_not"), "search"),
-    **dict.fromkeys(
-        ("analyse", "consolidate", "move", "pin", "reflect", "segments", "used", "working_memory"), "tiers"
-    ),
-    **dict.fromkeys(
-        (
-            "backup", "backups", "catch_up", "check_ready", "finish_erasures", "forget_backup", "reembed", "reindex",
-            "verify",
-        ),
-        "maintenance",
-    ),
-    **dict.fromkeys(("overview", "totals"), "statistics"),
-}  # fmt: skip
-"""Former methods of `MemOS` and the service that has each of them now."""
-
-RENAMED = {
-    "asker": "models.chat",
-    "exchanges": "conversations",
-    "model_here": "models.local",
-    "profile": "profiles",
-    "reader": "models.reader",
-    "travel": "transfer",
-}
-"""Former attributes of `MemOS` and what they are called now."""
 
 
-class MemOS:
+class MemOS(FormerNames):
     """One open installation. Thread-safe; close it, or use it as a context manager.
 
     `add`, `get`, `update`, `feedback`, `delete` and `erase` are those of `memories`; `search` and `chat` are services
@@ -140,7 +99,7 @@ class MemOS:
         self._scheduler = self._new_scheduler()
         wake = self._scheduler.runner.wake
 
-        self.search = self._new_search()
+        self.search = SearchService(context, installation, self._scheduler, self.listeners)
         self.tiers = Tiers(context, self._scheduler, self.search)
         self.memories = Memories(
             context,
@@ -256,16 +215,6 @@ class MemOS:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return what a former name stands for, with a warning. Remove with the next minor version."""
-            path = f"{MOVED[name]}.{name}" if name in MOVED else RENAMED.get(name)
-            if path is None:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            warnings.warn(f"MemOS.{name} is now MemOS.{path}", DeprecationWarning, stacklevel=2)
-            return attrgetter(path)(self)
-
     def _new_scheduler(self) -> Scheduler:
         context, installation = self._context, self._installation
         jobs = [
@@ -292,33 +241,6 @@ class MemOS:
             masking=context.scopes.masking_of,
             jobs=jobs,
             is_busy=self.listeners.busy,
-        )
-
-    def _new_search(self) -> SearchService:
-        installation = self._installation
-        self._helper = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
-        reranker = installation.reranker
-        self._reranker = None if reranker is None else TimedReranker(reranker, self.settings.rerank)
-        searcher = Searcher(
-            self.ledger,
-            installation.vector,
-            installation.graph,
-            installation.vector_follower,
-            self._context.indexes.vector,
-            installation.embedder,
-            installation.terms,
-            self._helper,
-            threading.BoundedSemaphore(_SEARCHES_AT_ONCE),
-            self._reranker,
-        )
-        return SearchService(
-            self._context,
-            searcher,
-            self._scheduler,
-            self.listeners,
-            embedder=installation.embedder,
-            terms=installation.terms,
-            reranker=reranker,
         )
 
     def _new_adapters(self) -> tuple[AdapterService, list[Job]]:
@@ -371,7 +293,5 @@ class MemOS:
 
     def _release(self) -> None:
         self._lifecycle.closed = True
-        self._helper.shutdown()
-        if self._reranker is not None:
-            self._reranker.close()
+        self.search.close()
         self._installation.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,13 +21,14 @@ from memos.core.tokens import estimate_tokens
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Hit, ItemType, Json, Scope, SearchResult, WhyNot
 from memos.errors import InvalidInput, NotFound
 from memos.kernel.context import Context, retry_read
+from memos.kernel.opening import OpenedInstallation
 from memos.memcube.ledger import items
 from memos.reader.arguments import member_of, within
 from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
 from memos.search.request import SearchRequest
-from memos.search.rerank import checked
+from memos.search.rerank import TimedReranker, checked
 from memos.search.searcher import Searcher
 
 # `MemOS.recall`: one question asked of each kind of memory apart, so that none pushes out another.
@@ -85,6 +88,9 @@ FACTS = (ItemType.USER, ItemType.ASSISTANT, ItemType.PROFILE, ItemType.SKILL, It
 """Types of items that working memory takes by what was said last."""
 _RELATED_ITEMS = 3
 _RELATED_FACTS = 20
+# More searches than that take turns: one holds up to three of the ledger's 32 connections, and would wait for its third
+# for ever when others held all the rest. More at once are no quicker in one interpreter.
+_SEARCHES_AT_ONCE = 8
 MOST_TEXTS: Final = 500
 # The weights of `memos.search.hits` for a memory alone: its cosine, and its words by the number of the question's.
 _COSINE: Final = 2.739
@@ -180,23 +186,35 @@ class SearchService:
     """`MemOS.search`: call it with a question; `recall`, `why_not` and `rerank` are variants of the same search."""
 
     def __init__(
-        self,
-        context: Context,
-        searcher: Searcher,
-        scheduler: Scheduler,
-        listeners: Listeners,
-        *,
-        embedder: Embedder,
-        terms: SparseEncoder,
-        reranker: Reranker | None,
+        self, context: Context, installation: OpenedInstallation, scheduler: Scheduler, listeners: Listeners
     ) -> None:
         self._context = context
-        self._searcher = searcher
         self._scheduler = scheduler
         self._listeners = listeners
-        self._embedder = embedder
-        self._terms = terms
-        self._reranker = reranker
+        self._embedder, self._terms = installation.embedder, installation.terms
+        self._reranker = installation.reranker
+        self._timed_reranker = (
+            None if self._reranker is None else TimedReranker(self._reranker, context.settings.rerank)
+        )
+        self._helpers = ThreadPoolExecutor(_SEARCHES_AT_ONCE, thread_name_prefix="memos-search")
+        self._searcher = Searcher(
+            ledger=context.ledger,
+            index=installation.vector,
+            graph=installation.graph,
+            follower=installation.vector_follower,
+            projection=context.indexes.vector,
+            embedder=installation.embedder,
+            terms=installation.terms,
+            helper=self._helpers,
+            turns=threading.BoundedSemaphore(_SEARCHES_AT_ONCE),
+            reranker=self._timed_reranker,
+        )
+
+    def close(self) -> None:
+        """Wait for the searches under way, and end the threads that help them."""
+        self._helpers.shutdown()
+        if self._timed_reranker is not None:
+            self._timed_reranker.close()
 
     @retry_read
     def __call__(  # noqa: PLR0913 - the wire contract names them all

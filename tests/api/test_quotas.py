@@ -19,7 +19,7 @@ from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.tokens import Tokens
 from memos.errors import InvalidInput, LimitReached, PermissionDenied
-from memos.kernel.access.guard import calling
+from memos.kernel.access.guard import acting_as
 from memos.kernel.access.quotas import Quotas
 from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.engine import Ledger
@@ -87,7 +87,7 @@ def test_items_are_never_passed_by_many_at_once_and_what_fails_or_repeats_costs_
 
 def test_bytes_count_texts_updates_and_files(server: Server) -> None:
     made = limited(server.memos, bytes_per_day=30)
-    with calling(server.memos.keys.authenticate(made.secret)):
+    with acting_as(server.memos.keys.authenticate(made.secret)):
         item = server.memos.add("ten bytes!", cube="ana", actor="ana").item_ids[0]
         server.memos.update(item, "ten more!!", actor="ana")
         with pytest.raises(LimitReached):
@@ -122,7 +122,7 @@ def test_requests_a_minute_are_counted_before_anything_is_done(server: Server) -
 
 def test_a_key_made_with_a_limited_key_uses_up_the_same(server: Server) -> None:
     made = limited(server.memos, items_per_day=1)
-    with calling(server.memos.keys.authenticate(made.secret)):
+    with acting_as(server.memos.keys.authenticate(made.secret)):
         with pytest.raises(PermissionDenied):
             server.memos.keys.create("ana", "free", limits={"items_per_day": 9}, actor="ana")
         with pytest.raises(PermissionDenied):
@@ -221,14 +221,14 @@ def test_defaults_hold_for_keys_without_limits_daily_counts_outlive_a_restart_an
             for text in "xyz":
                 http.post("/api/v1/memories", json={"messages": text}, headers=local).raise_for_status()
         assert memos.models.chat is not None
-        with calling(memos.keys.authenticate(made.secret)):
+        with acting_as(memos.keys.authenticate(made.secret)):
             for word in ("one", "two"):
                 memos.models.chat.say([ChatMessage("user", word)], meter=UsageMeter("test"))
             assert memos.keys.used(made.key.id, actor="ana") == {"items": 2, "bytes": 0, "tokens": 50}
             with memos.quotas.model_call(2_000, "chat"), pytest.raises(LimitReached, match="tokens"):
                 memos.models.chat.say([ChatMessage("user", "three")], meter=UsageMeter("test"))
             assert memos.keys.used(made.key.id, actor="ana")["tokens"] == 50
-    with opened() as memos, calling(memos.keys.authenticate(made.secret)), pytest.raises(LimitReached):
+    with opened() as memos, acting_as(memos.keys.authenticate(made.secret)), pytest.raises(LimitReached):
         memos.add("c", cube="ana", actor="ana")
 
 
@@ -240,7 +240,7 @@ def test_several_processes_on_postgresql_together_pass_no_limit(postgres_server:
     caller = _caller()
 
     def charge(number: int) -> str:
-        with calling(caller):
+        with acting_as(caller):
             try:
                 with ledgers[number % 3].write() as connection:
                     quotas[number % 3].charge(connection, 2, 10)

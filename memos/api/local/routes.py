@@ -98,6 +98,7 @@ INTERNAL = frozenset(
         "maintenance.start",
         "maintenance.use_current_embedder",
         "memories.read",
+        "search.close",
         "search.related",
         "search.related_facts",
     }

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from memos.api.dialects import RequestIdentity, resolve_identity
 from memos.core.identities import Caller
-from memos.kernel.access.guard import calling
+from memos.kernel.access.guard import acting_as
 from memos.kernel.memos import MemOS
 
 
@@ -48,7 +48,7 @@ def by_request_key(memos: MemOS) -> ContextResolver:
         if not isinstance(caller, Caller):  # nothing gets here past the keys
             raise MCPError(INTERNAL_ERROR, "The message has no key.")
         # Each time: the session may have begun with another key.
-        with calling(caller):
+        with acting_as(caller):
             identity = resolve_identity(memos, caller)
             yield ToolContext(memos, identity.actor, identity.home)
 

@@ -23,8 +23,8 @@ _CALLER: ContextVar[Caller | None] = ContextVar("memos_caller", default=None)
 
 
 @contextmanager
-def limited(rights: Iterable[Right]) -> Iterator[None]:
-    """Let calls inside have these rights at the most, whoever the actor is: those of the key they came with."""
+def limit_rights(rights: Iterable[Right]) -> Iterator[None]:
+    """Limit every call in the block to `rights`, the rights of the API key."""
     token = _ALLOWED.set(frozenset(rights))
     try:
         yield
@@ -33,24 +33,24 @@ def limited(rights: Iterable[Right]) -> Iterator[None]:
 
 
 @contextmanager
-def calling(caller: Caller) -> Iterator[None]:
-    """Let calls inside be those of a key: with its rights at the most, and only for whom it may act."""
+def acting_as(caller: Caller) -> Iterator[None]:
+    """Make every call in the block with the rights of a key, and only for those it may act for."""
     token = _CALLER.set(caller)
     try:
-        with limited(caller.key.rights):
+        with limit_rights(caller.key.rights):
             yield
     finally:
         _CALLER.reset(token)
 
 
-def asking(actor: str) -> str:
-    """Return whose key a call came with; without a key, who it is for."""
+def current_identity(actor: str) -> str:
+    """Return the identity whose key the call came with, else the actor."""
     caller = _CALLER.get()
     return actor if caller is None else caller.identity.id
 
 
 def caller() -> Caller | None:
-    """Return whose key the present call came with, None for calls of programs and of the background."""
+    """Return the caller of the current call, None for calls of programs and of the background."""
     return _CALLER.get()
 
 

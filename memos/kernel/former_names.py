@@ -1,0 +1,40 @@
+"""Names that parts and methods of `MemOS` had before it had services. Remove them with the next minor version."""
+
+from __future__ import annotations
+
+import warnings
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+MOVED = {
+    "memories": "derived erase_receipt extractions history list page read_finely receipt rollback",
+    "search": "recall rerank why_not",
+    "tiers": "analyse consolidate move pin reflect segments used working_memory",
+    "maintenance": "backup backups catch_up check_ready finish_erasures forget_backup reembed reindex verify",
+    "statistics": "overview totals",
+}
+"""Former methods of `MemOS` by the service that has them now."""
+
+RENAMED = {
+    "asker": "models.chat",
+    "exchanges": "conversations",
+    "model_here": "models.local",
+    "profile": "profiles",
+    "reader": "models.reader",
+    "travel": "transfer",
+    **{name: f"{service}.{name}" for service, names in MOVED.items() for name in names.split()},
+}
+"""Former attributes of `MemOS` and what they are called now."""
+
+
+class FormerNames:
+    """Resolves former attributes with a DeprecationWarning that names what they are called now."""
+
+    if not TYPE_CHECKING:  # type checkers are to refuse them
+
+        def __getattr__(self, name: str) -> Any:
+            """Return what a former name stands for. Raises: AttributeError."""
+            if (path := RENAMED.get(name)) is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn(f"MemOS.{name} is now MemOS.{path}", DeprecationWarning, stacklevel=2)
+            return attrgetter(path)(self)
