@@ -15,10 +15,7 @@ MemosError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from memos.core.tokens import Tokens
+from typing import Any, ClassVar
 
 
 def shown(value: object) -> str:
@@ -117,13 +114,13 @@ class ModelError(MemosError):
     """An embedder or language model gave no usable answer.
 
     `permanent`: the same request will fare the same (refused, too long); otherwise another try may end better.
-    `tokens` is what the useless answer cost.
+    `tokens`, a `Tokens`, is what the useless answer cost, None if it cost nothing.
     """
 
     code = "model_error"
     exit_code = 7
 
-    def __init__(self, message: str, *, permanent: bool = False, tokens: Tokens | None = None) -> None:
+    def __init__(self, message: str, *, permanent: bool = False, tokens: Any = None) -> None:
         super().__init__(message)
         self.permanent = permanent
         self.tokens = tokens
