@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.report import Report
 from memos.backends.encoders.minilm import MiniLmEmbedder
-from memos.core.text.matching import contradicts, covered, overlap, words
+from memos.core.text.matching import contains_words, contradicts, overlap, words
 from memos.scheduler import consolidation as consolidate
 
 SAME: tuple[tuple[str, str], ...] = (
@@ -146,7 +146,7 @@ def _scores(embedder: MiniLmEmbedder, pairs: Sequence[tuple[str, str]]) -> list[
     vectors = embedder.embed_documents([f"[2026-03-02 Mon] Ann: {text}" for pair in pairs for text in pair])
     cosines = np.einsum("ij,ij->i", vectors[::2], vectors[1::2])
     return [
-        (float(cosine), overlap(words(one), words(two)), covered(words(one), words(two)), contradicts(one, two))
+        (float(cosine), overlap(words(one), words(two)), contains_words(words(one), words(two)), contradicts(one, two))
         for cosine, (one, two) in zip(cosines, pairs, strict=True)
     ]
 

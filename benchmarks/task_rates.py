@@ -20,7 +20,7 @@ from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Runner
-from memos.scheduler.task import Job, Run
+from memos.scheduler.task import Job, TaskRun
 
 _CUBES = (1, 10, 100)
 _WORKERS = 2
@@ -61,7 +61,7 @@ def _measure(ledger: Ledger, cubes: Sequence[str], drained: int, timed: int) -> 
     begun: dict[str, float] = {}
     change = threading.Condition()
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         with change:
             begun[run.task.id] = time.perf_counter()
             change.notify_all()

@@ -38,7 +38,7 @@ from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
-from memos.scheduler.periodic import LEARNING, chores_of
+from memos.scheduler.periodic import LEARNING, periodic_jobs
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
 from tests.test_adapters import ANY, LIMIT_S, answered_by, facts, folders, learn_by, model, short_examination, until
 
@@ -317,7 +317,7 @@ def test_nothing_is_trained_by_itself_by_day_or_unless_that_is_wanted(here: Inst
     here.again(parametric=ParametricSettings(night="02:00-05:00", new_facts=5))
     here.look()
     assert here.learning() == here.plans() == []  # four are not enough
-    assert LEARNING not in {chore.kind for chore in chores_of(UpkeepSettings())}
+    assert LEARNING not in {chore.kind for chore in periodic_jobs(UpkeepSettings())}
 
 
 def test_a_base_beside_an_endpoint_is_learned_too(here: Installation) -> None:

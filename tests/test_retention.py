@@ -36,7 +36,7 @@ from memos.memcube.ledger import tier_moves as moves
 from memos.scheduler.jobs import retention as job
 from memos.scheduler.jobs.retention import RetentionJob
 from memos.scheduler.periodic import PeriodicJob
-from memos.scheduler.task import Run, ShuttingDown
+from memos.scheduler.task import ShuttingDown, TaskRun
 from tests.fakes import FixedClock, WordEmbedder
 from tests.ledgers import ODD, contents
 
@@ -92,11 +92,11 @@ def periodic(memos: MemOS) -> None:
     assert {task.state for task in memos.tasks.list(kinds=["retention"])} == {TaskState.DONE}
 
 
-def attempt(memos: MemOS, changing: Changing | None = None, stopping: threading.Event | None = None) -> Run:
+def attempt(memos: MemOS, changing: Changing | None = None, stopping: threading.Event | None = None) -> TaskRun:
     """Run the job once as a worker would, without its end."""
     now = memos.clock.now()
     task = Task("t", "retention", WHOLE, {}, {}, 0, TaskState.RUNNING, 1, None, now, now)
-    run = Run(memos.ledger, memos.clock, task, "me", stopping or threading.Event(), lambda spent: True)
+    run = TaskRun(memos.ledger, memos.clock, task, "me", stopping or threading.Event(), lambda spent: True)
     RetentionJob(changing or memos._context.change, 30).run(run)
     return run
 

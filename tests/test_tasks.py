@@ -20,7 +20,7 @@ from memos.memcube.backup import backups
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.periodic import PeriodicJob
-from memos.scheduler.task import Job, Run
+from memos.scheduler.task import Job, TaskRun
 from tests import forks
 from tests.fakes import WordEmbedder
 
@@ -33,7 +33,7 @@ def go(memos: MemOS) -> Iterator[threading.Event]:
     """Let tasks of kind `slow` end."""
     event = threading.Event()
 
-    def slow(run: Run) -> None:
+    def slow(run: TaskRun) -> None:
         run.go_on(0.5)
         assert event.wait(60)
         run.go_on(0.9)
@@ -43,7 +43,7 @@ def go(memos: MemOS) -> Iterator[threading.Event]:
     event.set()
 
 
-def bad(run: Run) -> None:
+def bad(run: TaskRun) -> None:
     raise InvalidInput("payload", "names no page")
 
 

@@ -36,7 +36,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.segments import SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-from memos.scheduler.task import Job, Run
+from memos.scheduler.task import Job, TaskRun
 from tests.fakes import HeldClock, WordEmbedder
 from tests.ledgers import Store
 
@@ -154,11 +154,11 @@ def go(memos: MemOS) -> Iterator[tuple[threading.Event, threading.Event]]:
     """Say when a task of kind `slow` has begun, and let it end."""
     begun, go = threading.Event(), threading.Event()
 
-    def slow(run: Run) -> None:
+    def slow(run: TaskRun) -> None:
         begun.set()
         assert go.wait(60)
 
-    def bad(run: Run) -> None:
+    def bad(run: TaskRun) -> None:
         raise InvalidInput("payload", "names no page")
 
     memos._scheduler.runner.register([Job("slow", slow), Job("bad", bad), Job("quick", lambda run: None)])

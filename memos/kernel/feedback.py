@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memos.core.text.matching import plain
 from memos.core.text.sentences import sentences
-from memos.core.text.statements import ThirdPersonStatement, key_of, statements, statements_of_others
+from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
 from memos.core.types import Draft, FeedbackReceipt, Item, Role, Status
 from memos.memcube import changes
 from memos.memcube.changes import Change
@@ -45,7 +45,7 @@ def correct(
 
 def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item]:
     """Return what says in one sentence, and nothing else, that somebody else lives or works elsewhere."""
-    corrected = statements_of_others(draft.memory)
+    corrected = third_person_statements(draft.memory)
     who = draft.message.name
     found = []
     for old in related:
@@ -53,7 +53,7 @@ def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item
         mine = who is None or plain(old.speaker) == plain(who)
         if not alone or not mine or statements(old.memory):
             continue
-        told = statements_of_others(old.memory)
+        told = third_person_statements(old.memory)
         if len(told) == 1 and _older(old, at) and any(_corrects(each, told[0]) for each in corrected):
             found.append(old)
     # Two people may each have a sister.

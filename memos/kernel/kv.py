@@ -25,7 +25,7 @@ from memos.memcube import prompt_prefix as prefix_text
 from memos.memcube.activation.store import KvStats
 from memos.memcube.ledger import items, tasks
 from memos.memcube.prompt_prefix import PrefixText
-from memos.scheduler.task import Job, Run
+from memos.scheduler.task import Job, TaskRun
 
 _LATER = timedelta(seconds=5)
 
@@ -148,7 +148,7 @@ class KvService:
         """Return what warms a cube in the background."""
         return Job(prefix_rows.WARM, self._run, budgeted=False)
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run: TaskRun) -> None:
         def tell(call: Call) -> None:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 

@@ -30,7 +30,7 @@ from memos.memcube.ledger import segments as tiers
 from memos.memcube.parametric import forgetting
 from memos.memcube.purge import Purgeable, purge, waits_for_servers
 from memos.scheduler.index_worker import Repair
-from memos.scheduler.task import Job, Run
+from memos.scheduler.task import Job, TaskRun
 
 _BUILD_SHARE = 3
 _LOOK_S = 10.0
@@ -292,7 +292,7 @@ class Maintenance:
             counts["kv_blocks"] = installation.activations.forget([cube])
         return removed
 
-    def _run_verify(self, run: Run) -> None:
+    def _run_verify(self, run: TaskRun) -> None:
         """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""
         cubes = self._cube_ids()
         wrong = []
@@ -304,7 +304,7 @@ class Maintenance:
         if wrong:
             raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
 
-    def _run_backup(self, run: Run) -> None:
+    def _run_backup(self, run: TaskRun) -> None:
         """Write a backup into the folder of backups, and remove the oldest beyond those to keep."""
         run.go_on()
         settings = self._context.settings.upkeep

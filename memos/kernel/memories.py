@@ -39,7 +39,7 @@ from memos.memcube import images as pictures
 from memos.memcube.changes import Request
 from memos.memcube.ledger import items, reading
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.retraction import withdraw
+from memos.memcube.retraction import retract
 from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, info_of, member_of, plain, tags_of, version_of, within
 from memos.reader.facts.extractor import FEEDBACK
@@ -215,7 +215,7 @@ class Memories:
             changes.update(change, item, expected_version, edits, reason)
             masking.record(change)
             if memory is not None:
-                withdraw(change, [item])
+                retract(change, [item])
         self._context.wait_indexed()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
@@ -269,7 +269,7 @@ class Memories:
             deleted = changes.delete(
                 change, ids, self._context.scopes.masking(scope).text("reason", check_text("reason", reason, 1000))
             )
-            withdraw(change, [state.id for state in deleted])
+            retract(change, [state.id for state in deleted])
         self._context.wait_indexed()
         return tuple(state.id for state in deleted)
 
@@ -289,7 +289,7 @@ class Memories:
         with self._context.change(scope) as change:
             documents.check_rollback(change, item)
             changes.rollback(change, item, to_version, expected_version, f"rolled back to version {to_version}")
-            withdraw(change, [item])
+            retract(change, [item])
         self._context.wait_indexed()
         return self.get(item, cube=scope.cubes[0], actor=actor)
 

@@ -58,7 +58,7 @@ from memos.kernel.local_models import Activations
 from memos.llm.client import LLMClients
 from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
-from memos.memcube.indexing.projection import Follower, OwnProjection, Projection, SharedProjection
+from memos.memcube.indexing.projection import IndexWriter, OwnProjection, Projection, SharedProjection
 from memos.memcube.installation import FolderLock
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
@@ -233,7 +233,7 @@ def _indexes(
 ) -> Indexes:
     """Return what makes both indexes follow the ledger: each alone, or as one of several processes."""
 
-    def projection(target: Target, follower: Follower) -> Projection:
+    def projection(target: Target, follower: IndexWriter) -> Projection:
         shared = not ledger.is_sqlite and target not in files
         kind = SharedProjection if shared else OwnProjection
         return kind(ledger, target, follower, settings.index)

@@ -20,7 +20,7 @@ from memos.memcube.ledger import cubes as events
 from memos.memcube.ledger import queries as counts
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.queries import Head, Stored, Whole
+from memos.memcube.ledger.queries import CubeSummary, Stored, Whole
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
@@ -138,14 +138,14 @@ class _Tasks:
     waiting: Mapping[str, int]
     running: Mapping[str, int]
 
-    def busy(self, head: Head) -> tuple[int, float, str]:
+    def busy(self, head: CubeSummary) -> tuple[int, float, str]:
         """Return what cubes are ordered by, the busiest first."""
         left = self.waiting.get(head.cube, 0) + self.running.get(head.cube, 0)
         return -left, 0.0 if head.at is None else -head.at.timestamp(), head.cube
 
 
 def _cubes(
-    connection: sa.Connection, asked: Asked, shown: Sequence[Head], tasks: _Tasks, tokens: Mapping[str, int]
+    connection: sa.Connection, asked: Asked, shown: Sequence[CubeSummary], tasks: _Tasks, tokens: Mapping[str, int]
 ) -> list[CubeOverview]:
     names = [head.cube for head in shown]
     stored = _stored(connection, asked, shown)
@@ -175,7 +175,7 @@ def _cubes(
     return found
 
 
-def _stored(connection: sa.Connection, asked: Asked, shown: Sequence[Head]) -> dict[str, Stored]:
+def _stored(connection: sa.Connection, asked: Asked, shown: Sequence[CubeSummary]) -> dict[str, Stored]:
     """Return what cubes hold; only those that changed since the earlier overview are counted again."""
     kept: dict[str, Stored] = {}
     for head in shown:
@@ -186,7 +186,7 @@ def _stored(connection: sa.Connection, asked: Asked, shown: Sequence[Head]) -> d
     return kept | (counts.stored(connection, changed) if changed else {})
 
 
-def _recent(connection: sa.Connection, asked: Asked, head: Head) -> tuple[int, int]:
+def _recent(connection: sa.Connection, asked: Asked, head: CubeSummary) -> tuple[int, int]:
     """Return how many adds and moves there were since rates are counted."""
     if head.at is None or (asked.since is None and head.at <= asked.start):
         return 0, 0

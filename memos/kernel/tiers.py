@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from memos.core.identities import Right
 from memos.core.text import rendering as render
-from memos.core.text.rendering import NOTICE, fenced, has_fence, is_untrusted, speaker_of
+from memos.core.text.rendering import NOTICE, has_fence, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name
 from memos.core.tokens import estimate_tokens
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Item, ItemType, SearchResult, Segment, Status
@@ -70,7 +70,7 @@ class Compose:
         near = [hit.item.id for hit in self.related(said)] if said else []
         with self.ledger.read() as connection:
             facts = _by_heat(connection, cube, self.now, near) if said else _hottest(connection, cube, self.now)
-        shown = fenced(topic, "conversation") if found else topic
+        shown = wrap_untrusted(topic, "conversation") if found else topic
         return replace(_fit(conversation, standing, (topic, shown), facts, max_tokens), topic_untrusted=found)
 
 
@@ -188,7 +188,7 @@ def _line(item: Item) -> str:
     # A trait names its subject itself.
     text = item.memory if item.type is ItemType.PROFILE else render.said(item.speaker, item.memory)
     if is_untrusted(item.sources):
-        text = fenced(item.memory, speaker_of(item, item.sources))
+        text = wrap_untrusted(item.memory, speaker_of(item, item.sources))
     return f"- {render.dated(at, text)}"
 
 

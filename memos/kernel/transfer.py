@@ -34,7 +34,7 @@ from memos.memcube.dump.container import (
     Encryptor,
     check_passphrase,
     is_sealed,
-    is_suspicious,
+    is_zip_bomb,
     unseal,
 )
 from memos.memcube.dump.format import POINTS, DumpManifest
@@ -248,7 +248,7 @@ class Transfer:
                 if sealer is not None:
                     sealer.finish()
                 size = out.tell()
-                if not is_suspicious(writer.unpacked, size):
+                if not is_zip_bomb(writer.unpacked, size):
                     break
         return self._info(manifest, size, secret is not None, ())
 

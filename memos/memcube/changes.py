@@ -35,7 +35,7 @@ SESSION_GAP = timedelta(hours=2)
 """Silence that ends a session. Migration 0002 split older conversations by the same one."""
 
 
-Charge = Callable[[sa.Connection, int, int], None]
+ChargeQuota = Callable[[sa.Connection, int, int], None]
 """Counts items and bytes that a transaction stores for somebody. Raises: LimitReached."""
 
 
@@ -51,14 +51,14 @@ class Change:
     cube: str
     actor: str
     now: datetime
-    charge: Charge = free
+    charge: ChargeQuota = free
 
 
 Changing = Callable[[Scope], AbstractContextManager[Change]]
 """Opens a transaction in which an actor changes a cube."""
 
 
-def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge: Charge = free) -> Change:
+def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge: ChargeQuota = free) -> Change:
     """Begin to change a cube; no other transaction changes it before this one ends. Raises: NotFound.
 
     The time is taken after any other writer of the cube, so that record times rise in commit order.
@@ -424,7 +424,7 @@ def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
     _event(change, kind, item_id, body)
 
 
-def retell(change: Change, item_id: str) -> None:
+def requeue_indexing(change: Change, item_id: str) -> None:
     """Have the indexes follow an item whose links changed."""
     items.touch(change.connection, [item_id])
     outbox.enqueue(change.connection, change.cube, [item_id])

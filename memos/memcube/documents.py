@@ -19,7 +19,7 @@ from memos.memcube.changes import Change
 from memos.memcube.ledger import files, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
-from memos.memcube.retraction import withdraw
+from memos.memcube.retraction import retract
 
 READER = "document/1"
 """What made the items, as their sources say."""
@@ -234,7 +234,7 @@ def _retire(change: Change, file: StoredFile, status: Status, reason: str, follo
     changed = [state.id for state in after]
     outbox.enqueue(connection, change.cube, changed)
     for batch in items.in_batches(changed):
-        withdraw(change, batch)
+        retract(change, batch)
     return changed
 
 

@@ -126,7 +126,7 @@ def lose_sources(change: Change, item_id: str, origins: Collection[str]) -> None
     connection.execute(mine)
     of_them = (t.links.c.from_id == item_id, t.links.c.kind == LinkKind.DERIVED_FROM)
     connection.execute(sa.delete(t.links).where(*of_them, t.links.c.to_id.in_(list(origins))))
-    changes.retell(change, item_id)
+    changes.requeue_indexing(change, item_id)
 
 
 def take_sources(change: Change, item_id: str, from_id: str) -> None:
@@ -189,7 +189,7 @@ def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) ->
     return True
 
 
-def said_again(change: Change, item: Item, after: datetime) -> Fact | None:
+def restored_fact(change: Change, item: Item, after: datetime) -> Fact | None:
     """Return what an item's sources said anew after a moment and before it ended, None when they did not.
 
     For an item that is found to have been replaced in between: what was said before says nothing of the time after.

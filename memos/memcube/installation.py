@@ -29,7 +29,7 @@ class DataKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class DataLocation:
     """One table or path; `erased_by` names the function that removes an item's share of it."""
 
     name: str
@@ -49,71 +49,71 @@ _ARCHIVE = "memos.memcube.backup.archive.check"
 _FORGET = "memos.memcube.parametric.forgetting.forget"
 _ADAPTERS = "memos.memcube.parametric.forgetting.differences"
 
-TABLES: tuple[Holder, ...] = (
-    Holder("alembic_version", DataKind.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
-    Holder("meta", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("cubes", DataKind.TEXT, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("conversations", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("versions", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("messages", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("sources", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("links", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("events", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
-    Holder("outbox", DataKind.IDS, _ROWS, _LEDGER, "ledger"),
-    Holder("requests", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
-    Holder("request_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("tombstones", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("tombstone_items", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("backups", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("tombstone_backups", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("tasks", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("queues", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("usage", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("segments", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("pages", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("warmth", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("files", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("file_parts", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("file_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("extractions", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
-    Holder("extraction_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("retention_rules", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("identities", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("memberships", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("grants", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("api_keys", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("repeats", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
-    Holder("submissions", DataKind.DERIVED, "memos.memcube.ledger.idempotency.forget", _LEDGER, _BACKUP),
-    Holder("key_usage", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("leases", DataKind.IDS, "", _LEDGER, _BACKUP),
-    Holder("prefix_entries", DataKind.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.prefix.ComposeJob"),
-    Holder("adapter_consents", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
-    Holder("adapter_exclusions", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
-    Holder("adapters", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
-    Holder("adapter_items", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
+TABLES: tuple[DataLocation, ...] = (
+    DataLocation("alembic_version", DataKind.IDS, "", "memos.memcube.ledger.engine.Ledger.open", "program"),
+    DataLocation("meta", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("cubes", DataKind.TEXT, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    DataLocation("conversations", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("versions", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("messages", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("sources", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("links", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("events", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("outbox", DataKind.IDS, _ROWS, _LEDGER, "ledger"),
+    DataLocation("requests", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("request_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("tombstones", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("tombstone_items", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("backups", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("tombstone_backups", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("tasks", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("queues", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    DataLocation("usage", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    DataLocation("segments", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("pages", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("warmth", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("files", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("file_parts", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("file_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("extractions", DataKind.TEXT, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("extraction_items", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("retention_rules", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    DataLocation("identities", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("memberships", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("grants", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    DataLocation("api_keys", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("repeats", DataKind.DERIVED, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("submissions", DataKind.DERIVED, "memos.memcube.ledger.idempotency.forget", _LEDGER, _BACKUP),
+    DataLocation("key_usage", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("leases", DataKind.IDS, "", _LEDGER, _BACKUP),
+    DataLocation("prefix_entries", DataKind.IDS, _ROWS, _LEDGER, "memos.scheduler.jobs.prefix.ComposeJob"),
+    DataLocation("adapter_consents", DataKind.IDS, "memos.memcube.erasure.drop", _LEDGER, _BACKUP),
+    DataLocation("adapter_exclusions", DataKind.IDS, _ROWS, _LEDGER, _BACKUP),
+    DataLocation("adapters", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
+    DataLocation("adapter_items", DataKind.DERIVED, _FORGET, _ADAPTERS, "ledger"),
 )
 
-PATHS: tuple[Holder, ...] = (
-    Holder("ledger.db", DataKind.TEXT, _PURGE, _LEDGER, _BACKUP),
-    Holder("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db"),
-    Holder("ledger.db-shm", DataKind.IDS, "", _LEDGER, "ledger.db"),
-    Holder("vector", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
-    Holder("graph", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
-    Holder("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
+PATHS: tuple[DataLocation, ...] = (
+    DataLocation("ledger.db", DataKind.TEXT, _PURGE, _LEDGER, _BACKUP),
+    DataLocation("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db"),
+    DataLocation("ledger.db-shm", DataKind.IDS, "", _LEDGER, "ledger.db"),
+    DataLocation("vector", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
+    DataLocation("graph", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
+    DataLocation("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     # Weights, and while they are trained the exercises they are trained on, in words.
-    Holder("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),
-    Holder("served", DataKind.IDS, "memos.backends.openai.vllm.VllmAdapters.keep_only", "", "program"),
-    Holder("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
-    Holder("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
+    DataLocation("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),
+    DataLocation("served", DataKind.IDS, "memos.backends.openai.vllm.VllmAdapters.keep_only", "", "program"),
+    DataLocation("holder", DataKind.IDS, "", "memos.kernel.opening.open_installation", "program"),
+    DataLocation("lock", DataKind.IDS, "", "memos.memcube.installation.FolderLock", "program"),
 )
 
 # A backup keeps what was erased after it was made; it is told so, and a restore leaves it out.
-BACKUP_PATHS: tuple[Holder, ...] = (
-    *(Holder(f"{table.name}.jsonl.gz", table.holds, _TOLD if table.holds is not DataKind.IDS else "", _ARCHIVE, "")
+BACKUP_PATHS: tuple[DataLocation, ...] = (
+    *(DataLocation(f"{table.name}.jsonl.gz", table.holds, "" if table.holds is DataKind.IDS else _TOLD, _ARCHIVE, "")
       for table in TABLES if table.name not in ("alembic_version", "outbox", "adapters", "adapter_items")),
-    Holder("manifest.json", DataKind.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
-    Holder("erased.jsonl", DataKind.IDS, "", "memos.memcube.backup.backups.read_erased", ""),
+    DataLocation("manifest.json", DataKind.IDS, "", "memos.memcube.backup.archive.read_manifest", ""),
+    DataLocation("erased.jsonl", DataKind.IDS, "", "memos.memcube.backup.backups.read_erased", ""),
 )  # fmt: skip
 
 

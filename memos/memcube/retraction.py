@@ -22,7 +22,7 @@ from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger import tools as tool_tasks
 
 
-def withdraw(change: Change, origins: Collection[str]) -> list[str]:
+def retract(change: Change, origins: Collection[str]) -> list[str]:
     """Delete what was made of these items alone, and of the rest take them away as sources; return what was deleted.
 
     What a deleted fact had replaced is current again.
@@ -50,7 +50,7 @@ def withdraw(change: Change, origins: Collection[str]) -> list[str]:
     pictures.look_again(change, origins)
     tool_tasks.enqueue(connection, change.cube, shown, change.now)
     if gone:
-        gone += withdraw(change, gone)  # conclusions are made of facts
+        gone += retract(change, gone)  # conclusions are made of facts
     return gone
 
 

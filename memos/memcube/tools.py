@@ -385,7 +385,7 @@ def _write(change: Change, entry: _Told | Item, successor: str | None, done: Ref
     if lost:
         facts.lose_sources(change, item.id, lost)
     if facts.add_sources(change, item.id, fact):
-        changes.retell(change, item.id)
+        changes.requeue_indexing(change, item.id)
         _relate(change, item.id, entry.origins)
     own_words = {name: value for name, value in item.info.items() if name not in tool_calls.INFO}
     said = {

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from memos.core.text.matching import contradicts, covered, overlap, plain, words
+from memos.core.text.matching import contains_words, contradicts, overlap, plain, words
 from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.memcube import facts as stored
 from memos.memcube.changes import Change
@@ -283,7 +283,7 @@ def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outc
         elif ended:
             continue
         if not ended:
-            again.append(stored.said_again(change, old, at))
+            again.append(stored.restored_fact(change, old, at))
         stored.supersede(change, old, new, old.valid_to if ended else at)
     for fact in again:
         if fact is not None:
@@ -357,7 +357,7 @@ def same(one: str, other: str, cosine: float) -> bool:
     if cosine < NEAR_COSINE or contradicts(one, other):
         return False
     mine, its = words(one), words(other)
-    return covered(mine, its) == 1 and overlap(mine, its) >= NEAR_OVERLAP
+    return contains_words(mine, its) == 1 and overlap(mine, its) >= NEAR_OVERLAP
 
 
 def undecided(

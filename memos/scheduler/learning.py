@@ -30,7 +30,7 @@ from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
 from memos.scheduler import consolidation as consolidate
 from memos.scheduler.consolidation import Near, Outcome, Verdict, Verdicts
-from memos.scheduler.task import Run
+from memos.scheduler.task import TaskRun
 
 # Finds stored items that a fact may be the same as: those of its type whose indexed text points the same way.
 
@@ -83,7 +83,7 @@ def shortened(text: str, chars: int) -> str:
     return " ".join(text[:chars].replace("<", "‹").replace(">", "›").split())
 
 
-def meter_of(run: Run, purpose: str) -> UsageMeter:
+def meter_of(run: TaskRun, purpose: str) -> UsageMeter:
     """Return a meter whose calls are counted as spent by a task."""
 
     def spend(call: Call) -> None:
@@ -179,7 +179,7 @@ class FactPipeline:
     settled: Callable[[], object]
     masking: Callable[[str], Masking]
 
-    def read(self, run: Run, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
+    def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
         """Return the facts in messages and what they are near to. Raises: ModelError, BackendUnavailable, OverBudget.
 
         Without `asks` no model is asked, also when there is one.

@@ -42,7 +42,7 @@ LEARNING = "learning"
 """The chore that looks in the nights which cubes are to be learned."""
 
 
-def chores_of(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
+def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
     """Return what comes back, and how often; `learns` says whether adapters are trained by themselves."""
     chores = [
         PeriodicJob("retention", timedelta(hours=1)),

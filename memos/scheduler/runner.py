@@ -31,7 +31,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import Delay, Lease
-from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, Run, ShuttingDown, WaitingForSetting
+from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, ShuttingDown, TaskRun, WaitingForSetting
 
 _POLL_S = 1.0
 _PAUSE_S = 5.0
@@ -88,7 +88,7 @@ class Runner:
         self._stop = threading.Event()
         self._work = threading.Condition()
         self._wakes = 0
-        self._running: dict[str, Run] = {}
+        self._running: dict[str, TaskRun] = {}
         self._attempts = itertools.count(1)
         self._skew = timedelta(seconds=0 if ledger.is_sqlite else self._limits.skew_s)
         self._threads: list[threading.Thread] = []
@@ -155,7 +155,7 @@ class Runner:
             if run.task.priority >= tasks.PRIORITY:
                 self._rest(time.monotonic() - run.started)
 
-    def _serve_apart(self, run: Run) -> None:
+    def _serve_apart(self, run: TaskRun) -> None:
         try:
             self._guarded(partial(self._attempt, run))
         finally:
@@ -176,7 +176,7 @@ class Runner:
         log.warning("tasks cannot be served: %s", self.last_error)
         self._stop.wait(_PAUSE_S)
 
-    def _next(self) -> Run | None:
+    def _next(self) -> TaskRun | None:
         """Lease the next task, None when none may begin now."""
         now = self._clock.now()
         with self._ledger.read() as connection:
@@ -193,7 +193,7 @@ class Runner:
                 self._apart.release()
         return run
 
-    def _leased(self, now: datetime, *, apart: bool) -> Run | None:
+    def _leased(self, now: datetime, *, apart: bool) -> TaskRun | None:
         costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.apart}
         # One owner for each attempt: a task may be cancelled, retried and taken again beside its earlier attempt.
         lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
@@ -203,8 +203,8 @@ class Runner:
                     break
         return None if task is None else self._begun(task, lease.owner)
 
-    def _begun(self, task: Task, owner: str) -> Run:
-        run = Run(self._ledger, self._clock, task, owner, self._stop, partial(self._may_spend, task))
+    def _begun(self, task: Task, owner: str) -> TaskRun:
+        run = TaskRun(self._ledger, self._clock, task, owner, self._stop, partial(self._may_spend, task))
         self._running[owner] = run
         return run
 
@@ -217,7 +217,7 @@ class Runner:
             if self._wakes == seen:
                 self._work.wait(_POLL_S if wait_s <= 0 else wait_s)  # due already: of a kind only others know
 
-    def _attempt(self, run: Run) -> None:
+    def _attempt(self, run: TaskRun) -> None:
         """Run a task's job and write down how it ended."""
         try:
             end = self._outcome(run)
@@ -239,7 +239,7 @@ class Runner:
             if self._stop.wait(min(left_s, _LOOK_S)):
                 return
 
-    def _outcome(self, run: Run) -> Ending | None:
+    def _outcome(self, run: TaskRun) -> Ending | None:
         """Do the job; return what to write down besides what was spent, None when that is done or not ours to do."""
         task, now = run.task, self._clock.now
         try:
@@ -271,7 +271,7 @@ class Runner:
             log.exception("task %s (%s) failed unexpectedly", task.id, task.kind)
             return self._failure(run, RuntimeError(f"{type(error).__name__}; the log says more"), passing=True)
 
-    def _failure(self, run: Run, error: Exception, *, passing: bool) -> Ending:
+    def _failure(self, run: TaskRun, error: Exception, *, passing: bool) -> Ending:
         task, text = run.task, f"{type(error).__name__}: {error}"
         log.warning("task %s (%s), attempt %d: %s", task.id, task.kind, task.attempts, text)
         if passing and task.attempts < self._limits.max_attempts:
@@ -287,7 +287,7 @@ class Runner:
         state = TaskState.DEAD if passing else TaskState.FAILED
         return lambda connection: self._end(connection, run, state, text)
 
-    def _end(self, connection: sa.Connection, run: Run, state: TaskState, text: str) -> None:
+    def _end(self, connection: sa.Connection, run: TaskRun, state: TaskState, text: str) -> None:
         if tasks.fail(connection, run.task, run.owner, state, text, self._clock.now()):
             self._tell_failed(connection, run.task, text)
 
@@ -296,7 +296,7 @@ class Runner:
         if job is not None and job.failed is not None:
             job.failed(connection, task, text)
 
-    def _back(self, run: Run, delay: Delay) -> Ending:
+    def _back(self, run: TaskRun, delay: Delay) -> Ending:
         return lambda connection: tasks.give_back(connection, run.task, run.owner, delay, self._clock.now())
 
     # Budgets

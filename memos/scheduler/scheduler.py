@@ -38,10 +38,10 @@ from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.learning import FactPipeline, Judge, NearOf
-from memos.scheduler.periodic import Periodic, chores_of
+from memos.scheduler.periodic import Periodic, periodic_jobs
 from memos.scheduler.rules import CubeRules, rules_of
 from memos.scheduler.runner import Runner
-from memos.scheduler.task import Job, Run
+from memos.scheduler.task import Job, TaskRun
 
 _CROWDED_AT_ONCE = 500
 _MOST_TALKS = 100_000
@@ -118,7 +118,7 @@ class Scheduler:
         )
         self._may_learn = settings.learning_model is not None
         learns = self._may_learn and settings.parametric.night is not None
-        self.periodic = Periodic(ledger, clock, self.runner, chores_of(settings.upkeep, learns=learns))
+        self.periodic = Periodic(ledger, clock, self.runner, periodic_jobs(settings.upkeep, learns=learns))
 
     def _has_reader(self) -> bool:
         return self._askers.has("reader")
@@ -218,7 +218,7 @@ class Scheduler:
         """Count that items were used in an answer, or that a person said they are right."""
         self.accesses.note(((cube, item) for item in item_ids), access)
 
-    def _consolidate(self, run: Run) -> None:
+    def _consolidate(self, run: TaskRun) -> None:
         """Have every cube that changed of late consolidated."""
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
@@ -227,7 +227,7 @@ class Scheduler:
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
 
-    def _reflect(self, run: Run) -> None:
+    def _reflect(self, run: TaskRun) -> None:
         """Have every cube that changed of late reflected on."""
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
@@ -236,7 +236,7 @@ class Scheduler:
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
-    def _look_at_heat(self, run: Run) -> None:
+    def _look_at_heat(self, run: TaskRun) -> None:
         """Have segments swept and prefixes composed: heat falls by itself, and nobody writes when it does."""
         with self._ledger.read() as connection:
             found = moves.cubes_with_segments(connection)
@@ -255,7 +255,7 @@ class Scheduler:
                 with self._ledger.write() as connection:
                     tasks.unpark(connection, kind, self._clock.now())
 
-    def _settle(self, run: Run) -> None:
+    def _settle(self, run: TaskRun) -> None:
         """See to conversations that are longer than the short tier may be, and to those that have ended."""
         self._unpark()  # another process without such a model may have parked some
         capacity, now = self.rules.short_capacity, self._clock.now()
@@ -272,7 +272,7 @@ class Scheduler:
 
     def _move_on(
         self,
-        run: Run,
+        run: TaskRun,
         find: Callable[[sa.Connection, str], list[tuple[str, str]]],
         task: Callable[[str], NewTask],
     ) -> None:

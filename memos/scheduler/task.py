@@ -65,7 +65,7 @@ class Job:
     """
 
     kind: str
-    run: Callable[[Run], None]
+    run: Callable[[TaskRun], None]
     cost: float = 1.0
     budgeted: bool = True
     apart: bool = False
@@ -73,7 +73,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Run:
+class TaskRun:
     """An attempt; a job calls `go_on` between its steps and `finishing` once; `note` stays with a task that is done."""
 
     ledger: Ledger

@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from memos.core.text import rendering as render
-from memos.core.text.rendering import NOTICE, fenced, is_untrusted, speaker_of
+from memos.core.text.rendering import NOTICE, is_untrusted, speaker_of, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Arm, Hit, ItemType
 from memos.memcube.ledger import items
@@ -19,7 +19,7 @@ from memos.search.rank import Ranked, Recalled
 # Lets what a call of a tool came to stand before the messages that it sums up, when a question asks for that.
 
 
-def told_by_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
+def prefer_tool_calls(connection: sa.Connection, question: Question, pool: Sequence[Recalled]) -> Mapping[str, str]:
     """Return by message the best recalled call that it is part of, or that was made for what it asks.
 
     Nothing unless the question asks whether something was done before, and with what result.
@@ -70,7 +70,7 @@ def _fitting(hits: Sequence[Hit], token_budget: int, widest: int) -> tuple[list[
 def _line(number: int, hit: Hit) -> str:
     speaker, memory = hit.item.speaker, hit.item.memory
     doubtful = is_untrusted(hit.sources)
-    shown = fenced(memory, speaker_of(hit.item, hit.sources)) if doubtful else render.said(speaker, memory)
+    shown = wrap_untrusted(memory, speaker_of(hit.item, hit.sources)) if doubtful else render.said(speaker, memory)
     return render.citation(number, _at(hit), shown)
 
 

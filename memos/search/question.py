@@ -270,7 +270,7 @@ class Question:
         return named is not None and named.search(self.text) is not None
 
 
-def put_to(text: str, speakers: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return a question as those who speak would be asked it, and whom it names; as it is when nothing else is asked.
 
     A vector of "What does Ann paint?" lies near whatever is said to Ann or of her; that Ann says it, speakers tell.

@@ -18,7 +18,7 @@ from memos.core.clock import from_micros
 from memos.core.ports import ChatMessage, Reranker
 from memos.core.settings import RerankSettings
 from memos.core.text import rendering as render
-from memos.core.text.rendering import NOTICE, fenced
+from memos.core.text.rendering import NOTICE, wrap_untrusted
 from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
@@ -72,7 +72,7 @@ class ChatReranker:
 
 
 def _asked(question: str, texts: Sequence[str]) -> list[ChatMessage]:
-    lines = [fenced(text[:_SHOWN_CHARS], f"memory {number}") for number, text in enumerate(texts, 1)]
+    lines = [wrap_untrusted(text[:_SHOWN_CHARS], f"memory {number}") for number, text in enumerate(texts, 1)]
     return [
         ChatMessage("system", _GRADES),
         ChatMessage("user", "\n".join([f"Question: {' '.join(question.split())}", *lines])),

@@ -37,8 +37,8 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger.engine import Ledger
 from memos.search.fusion import Fused, fuse
-from memos.search.hits import assemble, relevance, told_by_calls
-from memos.search.question import Intent, Question, of_spans, put_to, read_question
+from memos.search.hits import assemble, prefer_tool_calls, relevance
+from memos.search.question import Intent, Question, of_spans, read_question, without_speaker_names
 from memos.search.rank import Ranked, Recalled, Standing, liftable, settle, vote
 from memos.search.recall import Candidates, recall
 from memos.search.request import Rules, SearchRequest
@@ -156,7 +156,9 @@ class Searcher:
         rules = Rules.of(request)
         with clock.stage("embed"):
             # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
-            asked, names = put_to(request.query, speakers.few(connection, request.scope.cubes))
+            asked, names = without_speaker_names(
+                request.query, speakers.frequent_speakers(connection, request.scope.cubes)
+            )
             # Half of a search needs no vector, and the embedder leaves the interpreter to others.
             try:
                 helped = self.helper.submit(self._beside_embedding, request, rules, limit)
@@ -183,7 +185,7 @@ class Searcher:
             with clock.stage("hydrate"):
                 early = [*(beside.near or []), *stands.items(), *map(_item_of, dated)]
                 pool = _pool(known, self._enough(request), fused, early)
-                newer = dict(told_by_calls(connection, beside.question, pool))
+                newer = dict(prefer_tool_calls(connection, beside.question, pool))
                 if request.as_of is None and Intent.FORMER not in beside.question.intents:
                     newer |= _with_successors(known, pool)
             with clock.stage("rank"):

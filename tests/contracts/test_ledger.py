@@ -178,7 +178,7 @@ def test_who_speaks_is_told_while_they_are_few(ledger: Ledger) -> None:
 
     def speaking(*cubes_: str) -> list[str]:
         with ledger.read() as connection:
-            return sorted(speakers.few(connection, cubes_))
+            return sorted(speakers.frequent_speakers(connection, cubes_))
 
     assert speaking("default") == []
     for name in (None, "Ann", "Bob", "Ann", ODD[:40]):

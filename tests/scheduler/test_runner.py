@@ -26,7 +26,7 @@ from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Limits, Runner
-from memos.scheduler.task import Job, Later, LeaseLost, Run, WaitingForSetting
+from memos.scheduler.task import Job, Later, LeaseLost, TaskRun, WaitingForSetting
 from tests import forks
 from tests.ledgers import Store
 
@@ -90,7 +90,7 @@ def ended(ledger: Ledger, task_id: str) -> Task:
 
 
 def test_the_effect_and_the_end_of_a_task_are_one(ledger: Ledger) -> None:
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         run.go_on(0.5)
         with run.finishing() as connection:
             note(connection, "effect")
@@ -105,7 +105,7 @@ def test_the_effect_and_the_end_of_a_task_are_one(ledger: Ledger) -> None:
 def test_a_thread_rests_nine_times_as_long_as_it_worked_while_people_wait(ledger: Ledger) -> None:
     spans: list[tuple[float, float]] = []
 
-    def job(_: Run) -> None:
+    def job(_: TaskRun) -> None:
         began = time.monotonic()
         time.sleep(0.05)
         spans.append((began, time.monotonic()))
@@ -130,7 +130,7 @@ def test_a_rest_ends_when_nobody_waits_any_more(ledger: Ledger) -> None:
 def test_a_task_taken_away_while_it_runs_keeps_nothing(ledger: Ledger) -> None:
     lost: list[bool] = []
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         with ledger.write() as connection:
             tasks.cancel(connection, run.task, datetime.now(UTC))
         try:
@@ -150,7 +150,7 @@ def test_a_task_taken_away_while_it_runs_keeps_nothing(ledger: Ledger) -> None:
 def test_a_parked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) -> None:
     ready = threading.Event()
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         if not ready.is_set():
             raise WaitingForSetting("set something")
         with run.finishing() as connection:
@@ -175,7 +175,7 @@ def test_a_parked_task_waits_with_its_note_until_it_is_let_go(ledger: Ledger) ->
 
 @pytest.mark.parametrize("permanent", [True, False])
 def test_what_failed_for_good_is_told_in_the_same_transaction(ledger: Ledger, permanent: bool) -> None:
-    def job(_: Run) -> None:
+    def job(_: TaskRun) -> None:
         raise ModelError("no", permanent=permanent)
 
     def failed(connection: sa.Connection, task: Task, error: str) -> None:
@@ -205,7 +205,7 @@ def test_what_its_workers_died_of_is_told_too(ledger: Ledger) -> None:
 def test_an_effect_that_fails_leaves_the_task_to_be_tried_again(ledger: Ledger) -> None:
     tries: list[int] = []
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         tries.append(run.task.attempts)
         with run.finishing() as connection:
             note(connection, f"effect {len(tries)}")
@@ -233,7 +233,7 @@ def test_an_effect_that_fails_leaves_the_task_to_be_tried_again(ledger: Ledger) 
 def test_what_may_pass_is_tried_again_and_what_will_not_is_told(
     ledger: Ledger, error: Exception, state: TaskState, attempts: int
 ) -> None:
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         raise error
 
     with running(ledger, Job("work", job), max_attempts=3):
@@ -244,7 +244,7 @@ def test_what_may_pass_is_tried_again_and_what_will_not_is_told(
 
 
 def test_an_unforeseen_error_is_told_by_its_name_alone(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         raise KeyError("my password is tulip")
 
     with caplog.at_level(logging.CRITICAL), running(ledger, Job("work", job), max_attempts=2):
@@ -268,7 +268,7 @@ ENDED_BADLY = (TaskState.DEAD, TaskState.FAILED)
 def test_a_stop_gives_back_what_runs_and_counts_no_attempt(ledger: Ledger) -> None:
     begun = threading.Event()
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         begun.set()
         while True:
             run.go_on(0.3)
@@ -285,7 +285,7 @@ def test_a_stop_gives_back_what_runs_and_counts_no_attempt(ledger: Ledger) -> No
 def test_a_task_whose_model_closes_with_the_program_waits_for_the_next_one(ledger: Ledger) -> None:
     begun, runner = threading.Event(), []
 
-    def job(_: Run) -> None:
+    def job(_: TaskRun) -> None:
         begun.set()
         while not runner[0]._stop.is_set():
             time.sleep(0.01)
@@ -302,7 +302,7 @@ def test_a_task_whose_model_closes_with_the_program_waits_for_the_next_one(ledge
 def test_a_job_that_does_not_end_in_time_loses_its_lease_at_the_stop(ledger: Ledger) -> None:
     begun, go, ends = threading.Event(), threading.Event(), []
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         begun.set()
         assert go.wait(LIMIT_S)
         try:
@@ -324,7 +324,7 @@ def test_a_job_that_does_not_end_in_time_loses_its_lease_at_the_stop(ledger: Led
 def test_a_lease_is_renewed_while_the_task_runs_and_tells_its_progress(ledger: Ledger) -> None:
     go = threading.Event()
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         run.go_on(0.25)
         assert go.wait(LIMIT_S)
 
@@ -342,12 +342,12 @@ def test_a_lease_is_renewed_while_the_task_runs_and_tells_its_progress(ledger: L
 def test_over_budget_a_cubes_tasks_wait_for_tomorrow_and_say_so(ledger: Ledger) -> None:
     ran: list[str] = []
 
-    def model(run: Run) -> None:
+    def model(run: TaskRun) -> None:
         run.check_budget()
         run.spend(1, 60, 10)
         ran.append(run.task.id)
 
-    def two_calls(run: Run) -> None:
+    def two_calls(run: TaskRun) -> None:
         model(run)
         run.check_budget()
         raise AssertionError("over budget, and went on")
@@ -470,7 +470,7 @@ def test_killed_workers_lose_no_task_and_double_no_effect(
 def test_an_attempt_that_was_cancelled_takes_nothing_from_the_next_one(ledger: Ledger) -> None:
     begun, go, ends = threading.Event(), threading.Event(), []
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         if not begun.is_set():
             begun.set()
             assert go.wait(LIMIT_S)
@@ -501,7 +501,7 @@ def test_an_attempt_that_was_cancelled_takes_nothing_from_the_next_one(ledger: L
 def test_a_task_that_may_take_hours_leaves_the_only_worker_to_others(ledger: Ledger) -> None:
     go, most, at_once = threading.Event(), [0], [0]
 
-    def slow(_: Run) -> None:
+    def slow(_: TaskRun) -> None:
         at_once[0] += 1
         most[0] = max(most[0], at_once[0])
         assert go.wait(LIMIT_S)
@@ -523,7 +523,7 @@ def test_a_task_that_may_take_hours_leaves_the_only_worker_to_others(ledger: Led
 def test_a_stop_ends_what_runs_apart_and_gives_it_back(ledger: Ledger) -> None:
     begun = threading.Event()
 
-    def slow(run: Run) -> None:
+    def slow(run: TaskRun) -> None:
         begun.set()
         while True:
             run.go_on()
@@ -557,7 +557,7 @@ def test_a_task_for_later_says_why_and_counts_no_attempt_and_one_that_is_done_ma
 ) -> None:
     until_then = datetime.now(UTC) + timedelta(hours=1)
 
-    def job(run: Run) -> None:
+    def job(run: TaskRun) -> None:
         if run.task.payload.get("later"):
             raise Later(until_then, "it is day")
         run.note = "nothing to do"

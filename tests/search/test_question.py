@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.search.question import Intent, Question, put_to, read_question
+from memos.search.question import Intent, Question, read_question, without_speaker_names
 
 
 def read(text: str) -> Question:
@@ -125,7 +125,7 @@ def test_a_speaker_is_named_as_a_whole_word() -> None:
     ],
 )  # fmt: skip
 def test_who_speaks_is_asked_and_not_named(text: str, left: str, names: tuple[str, ...]) -> None:
-    assert put_to(text, ["Ann", "Bob Lee", "A", "小明"]) == (left, names)
+    assert without_speaker_names(text, ["Ann", "Bob Lee", "A", "小明"]) == (left, names)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_who_speaks_is_asked_and_not_named(text: str, left: str, names: tuple[st
     ],
 )
 def test_a_name_that_is_a_word_is_meant_as_it_is_written(text: str, speakers: list[str], put: str) -> None:
-    assert put_to(text, speakers)[0] == put
+    assert without_speaker_names(text, speakers)[0] == put
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.core.text.instructions import commits, own_name
+from memos.core.text.instructions import is_commitment, own_name
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from memos.core.text.instructions import commits, own_name
     ],
 )
 def test_a_commitment(text: str) -> None:
-    assert commits(text)
+    assert is_commitment(text)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_commitment(text: str) -> None:
     ],
 )
 def test_advice_abilities_and_phrases_bind_nobody(text: str) -> None:
-    assert not commits(text)
+    assert not is_commitment(text)
 
 
 def test_a_name_an_assistant_gives_itself() -> None:

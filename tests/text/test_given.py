@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.sentences import own_words
+from memos.core.text.sentences import without_pasted_text
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ from memos.core.text.sentences import own_words
     ],
 )
 def test_code_and_given_text_are_left_out(text: str, left: list[str]) -> None:
-    assert [line.strip() for line in own_words(text).split("\n") if line.strip()] == left
+    assert [line.strip() for line in without_pasted_text(text).split("\n") if line.strip()] == left
 
 
 @given(st.text(max_size=500))
 def test_places_stay_as_they_are(text: str) -> None:
-    own = own_words(text)
+    own = without_pasted_text(text)
     assert len(own) == len(text)
     assert all(left in (" ", sign) for left, sign in zip(own, text, strict=True))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.sentences import tells_of_self
+from memos.core.text.sentences import is_about_speaker
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from memos.core.text.sentences import tells_of_self
     ],
 )  # fmt: skip
 def test_what_somebody_says_of_themselves_is(text: str) -> None:
-    assert tells_of_self(text)
+    assert is_about_speaker(text)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_what_somebody_says_of_themselves_is(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_asks_or_is_of_something_else_is_not(text: str) -> None:
-    assert not tells_of_self(text)
+    assert not is_about_speaker(text)
 
 
 @given(st.text(max_size=1_000))
 def test_any_text_is_read(text: str) -> None:
-    assert tells_of_self(text) in (True, False)
+    assert is_about_speaker(text) in (True, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memos.core.text.instructions import instructs, stands
+from memos.core.text.instructions import instructs, is_lasting_preference
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from memos.core.text.instructions import instructs, stands
     ],
 )  # fmt: skip
 def test_what_holds_on_is_seen(text: str) -> None:
-    assert stands(text)
+    assert is_lasting_preference(text)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_holds_on_is_seen(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_passes_is_not(text: str) -> None:
-    assert not stands(text)
+    assert not is_lasting_preference(text)
 
 
 def test_an_order_for_every_time_is_told_from_a_taste() -> None:
@@ -43,5 +43,5 @@ def test_an_order_for_every_time_is_told_from_a_taste() -> None:
 
 
 def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
-    assert stands("I have a severe peanut allergy. " + "word " * 1_000)
-    assert not stands("word " * 1_000 + "I have a severe peanut allergy.")
+    assert is_lasting_preference("I have a severe peanut allergy. " + "word " * 1_000)
+    assert not is_lasting_preference("word " * 1_000 + "I have a severe peanut allergy.")

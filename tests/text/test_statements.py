@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from memos.core.text.matching import entities
-from memos.core.text.statements import ThirdPersonStatement, key_of, past_statements, statements, statements_of_others
+from memos.core.text.statements import (
+    ThirdPersonStatement,
+    key_of,
+    past_statements,
+    statements,
+    third_person_statements,
+)
 
 STATED = [
     ("I live in Paris.", "residence", "Paris"),
@@ -172,7 +178,7 @@ def test_names_are_found_and_sentence_starts_are_not() -> None:
     ],
 )
 def test_where_somebody_else_lives_or_works_is_told(text: str, names: set[str], attribute: str, value: str) -> None:
-    assert statements_of_others(text) == [ThirdPersonStatement(frozenset(names), attribute, value)]
+    assert third_person_statements(text) == [ThirdPersonStatement(frozenset(names), attribute, value)]
 
 
 @pytest.mark.parametrize(
@@ -183,4 +189,4 @@ def test_where_somebody_else_lives_or_works_is_told(text: str, names: set[str], 
     ],
 )  # fmt: skip
 def test_what_says_nothing_of_that_kind_tells_nothing_of_others(text: str) -> None:
-    assert statements_of_others(text) == []
+    assert third_person_statements(text) == []

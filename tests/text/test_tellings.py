@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.statements import Kind, tellings
+from memos.core.text.statements import Kind, self_disclosures
 
 TOLD = [
     ("I'm a paediatric nurse, night shifts mostly.", Kind.SELF),
@@ -71,17 +71,17 @@ NOT_TOLD = [
 
 @pytest.mark.parametrize(("text", "kind"), TOLD)
 def test_what_lasts_is_told(text: str, kind: Kind) -> None:
-    assert [each.kind for each in tellings(text)] == [kind]
+    assert [each.kind for each in self_disclosures(text)] == [kind]
 
 
 @pytest.mark.parametrize("text", NOT_TOLD)
 def test_what_passes_is_not(text: str) -> None:
-    assert tellings(text) == []
+    assert self_disclosures(text) == []
 
 
 def test_each_thing_told_has_its_place() -> None:
     text = "My sister lives in Osaka, and I have two dogs."
-    assert [text[each.start : each.end] for each in tellings(text)] == ["My sister lives", "I have two dogs"]
+    assert [text[each.start : each.end] for each in self_disclosures(text)] == ["My sister lives", "I have two dogs"]
 
 
 @given(
@@ -89,7 +89,7 @@ def test_each_thing_told_has_its_place() -> None:
 )
 def test_any_text_has_an_answer(text: str | list[str]) -> None:
     said = "".join(text)
-    for each in tellings(said):
+    for each in self_disclosures(said):
         assert 0 <= each.start < each.end <= len(said)
 
 
@@ -97,4 +97,4 @@ def test_any_text_has_an_answer(text: str | list[str]) -> None:
     "piece", ["I ", "my sister ", "I'm a ", "I have two ", "我", "我在", "一", "从", "every day ", "I've been "]
 )
 def test_repetition_ends(piece: str) -> None:
-    assert isinstance(tellings(piece * 100_000), list)
+    assert isinstance(self_disclosures(piece * 100_000), list)

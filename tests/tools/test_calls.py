@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memos.core.text.tool_calls import Turn, error_type, normalised, pairs, shown_call, span_of, worked, written
+from memos.core.text.tool_calls import Turn, call_succeeded, error_type, normalised, pairs, shown_call, span_of, written
 from memos.core.types import Role, ToolCall
 
 
@@ -148,6 +148,6 @@ def test_the_span_of_a_call_is_the_call(before: str, made: list[tuple[str, str]]
     ],
 )
 def test_an_outcome_tells_whether_it_worked(outcome: str, ok: bool | None, sort: str | None) -> None:
-    assert worked(outcome) is ok
+    assert call_succeeded(outcome) is ok
     if sort is not None:
         assert error_type(outcome) == sort

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from memos.api.mcp.acting import ToolContext, current_context
-from memos.core.text.rendering import fenced, is_untrusted, speaker_of
+from memos.core.text.rendering import is_untrusted, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_text
 from memos.core.types import Hit, Item, ItemType, Json, Role, Trust
 from memos.errors import InvalidInput
@@ -183,13 +183,13 @@ def _listed(context: ToolContext, types: tuple[ItemType, ...]) -> list[Knowledge
 
 def _known(item: Item, hit: Hit | None = None) -> Knowledge:
     sources = item.sources if hit is None else hit.sources
-    text = fenced(item.memory, speaker_of(item, sources)) if is_untrusted(sources) else item.memory
+    text = wrap_untrusted(item.memory, speaker_of(item, sources)) if is_untrusted(sources) else item.memory
     return Knowledge(knowledge=text, timestamp=(item.said_at or item.created_at).isoformat(timespec="seconds"))
 
 
 def _page(exchange: Exchange) -> Page:
     said = [
-        fenced(text, "conversation") if text and exchange.trust is Trust.UNTRUSTED else text
+        wrap_untrusted(text, "conversation") if text and exchange.trust is Trust.UNTRUSTED else text
         for text in (exchange.user, exchange.assistant)
     ]
     at = "" if exchange.at is None else exchange.at.isoformat(timespec="seconds")

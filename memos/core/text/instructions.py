@@ -64,7 +64,7 @@ _NAME = re.compile(
 )
 
 
-def commits(sentence: str) -> bool:
+def is_commitment(sentence: str) -> bool:
     """Return True for "I'll remind you on Friday" and "I will never do that again", not for "I'd recommend a train"."""
     if _ONLY_IF.search(sentence) or _HOLLOW.search(sentence):
         return False
@@ -299,7 +299,7 @@ _STANDS = re.compile(
 )
 
 
-def stands(text: str) -> bool:
+def is_lasting_preference(text: str) -> bool:
     """Say whether a text states a taste, a need, a limit or a way to do things that holds on."""
     return states_preference(text) or _STANDS.search(text[:_PREFERENCE_SCAN_CHARS]) is not None or instructs(text)
 

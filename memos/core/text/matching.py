@@ -256,7 +256,7 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / either if either else 0.0
 
 
-def covered(one: frozenset[str], other: frozenset[str]) -> float:
+def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
     """Return which part of the smaller set's words the larger one has: below 1 each says something of its own."""
     smaller = min(len(one), len(other))
     return len(one & other) / smaller if smaller else 0.0

@@ -97,7 +97,7 @@ def speaker_of(item: Item, sources: Iterable[Source]) -> str:
     return next((source.speaker for source in sources if source.trust is Trust.UNTRUSTED), item.speaker)
 
 
-def fenced(text: str, source: str) -> str:
+def wrap_untrusted(text: str, source: str) -> str:
     """Return a text of an untrusted source as data."""
     named = source[:_SOURCE_CHARS].translate(_UNQUOTED)
     return f'{_OPEN} source="{named}">{_without_tags(text)}{_CLOSE}'
@@ -146,4 +146,4 @@ def closed(text: str) -> str:
 
 def quoted(item: Item, text: str, source: str | None = None) -> str:
     """Return what is shown of an item, read with its sources: fenced when one of them is untrusted."""
-    return fenced(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text
+    return wrap_untrusted(text, source or speaker_of(item, item.sources)) if is_untrusted(item.sources) else text

@@ -27,7 +27,7 @@ _TASK = re.compile(
 )
 
 
-def own_words(text: str) -> str:
+def without_pasted_text(text: str) -> str:
     """Return a text of the same length with blanks where it is code or given material; lines stay lines."""
     own = _FENCE.sub(_blank, text)
     task = _TASK.search(own)
@@ -269,7 +269,7 @@ _OF_OTHERS = re.compile(r"^\W{0,9}\w+(?: \w+)?: |\b(?:said|says|wrote|asked|told
 """Somebody else's words: "Tom said: I hate olives"."""
 
 
-def tells_of_self(text: str) -> bool:
+def is_about_speaker(text: str) -> bool:
     """Say whether at least a third of a short text states something of the one who says it; questions state nothing."""
     if len(text) > _MOST_CHARS:
         return False

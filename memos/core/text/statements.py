@@ -158,7 +158,7 @@ _DISCLOSURE_DENIED = re.compile(
 )
 
 
-def tellings(sentence: str) -> list[SelfDisclosure]:
+def self_disclosures(sentence: str) -> list[SelfDisclosure]:
     """Return what a sentence tells that lasts, in order, no two at one place; only its first 1,000 characters count."""
     head = sentence[:_DISCLOSURE_CHARS]
     han = _DISCLOSURE_HAN.search(head) is not None
@@ -356,7 +356,7 @@ def past_statements(text: str) -> list[Statement]:
     return _found(text, _compiled(_PAST), ended=True)
 
 
-def statements_of_others(text: str) -> list[ThirdPersonStatement]:
+def third_person_statements(text: str) -> list[ThirdPersonStatement]:
     """Return what the text states of somebody else where they live or work, in order: "my sister Eva lives in Oslo".
 
     The first 4,000 characters are looked at.

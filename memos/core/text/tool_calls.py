@@ -37,7 +37,7 @@ _SORTS = (
 _HTTP = re.compile(r"^\W*(?:error\W+)?(?:http )?([45]\d\d)\b", re.IGNORECASE)
 
 
-def worked(outcome: str) -> bool | None:
+def call_succeeded(outcome: str) -> bool | None:
     """Return whether a tool's answer tells of success, None when that is not clear."""
     head = outcome[:LOOKED_CHARS].strip()
     if len(outcome) <= LOOKED_CHARS and head[:1] in "{[" and (told := _told(head)) is not None:
@@ -154,7 +154,7 @@ class Run:
     @property
     def ok(self) -> bool | None:
         """Return whether it worked, None when that is not clear."""
-        return worked(self.outcome.memory)
+        return call_succeeded(self.outcome.memory)
 
     @property
     def place(self) -> tuple[str, int, int]:

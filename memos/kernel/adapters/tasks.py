@@ -42,7 +42,7 @@ from memos.memcube.parametric.training import told_recipe
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import meter_of
 from memos.scheduler.periodic import LEARNING
-from memos.scheduler.task import Job, Later, Run, WaitingForSetting
+from memos.scheduler.task import Job, Later, TaskRun, WaitingForSetting
 
 _LOOK_S = 0.25
 _TAUGHT = 0.9  # of a task's progress; the rest is the examination
@@ -88,7 +88,7 @@ class LearningTasks:
 
     # One training
 
-    def _learn(self, run: Run) -> None:
+    def _learn(self, run: TaskRun) -> None:
         training, cube = self.training(), run.task.cube
         try:
             training.check_able()
@@ -125,7 +125,7 @@ class LearningTasks:
 
     # By itself
 
-    def _look(self, run: Run) -> None:
+    def _look(self, run: TaskRun) -> None:
         """Have each cube learned in which enough is new, or of which what answered is stale."""
         night = self._night
         ends = None if night is None else night.end(run.clock.now())
@@ -199,12 +199,12 @@ class LearningTasks:
     def _budget_s(self) -> float:
         return 60.0 * self.settings.parametric.night_minutes
 
-    def _spent_s(self, run: Run) -> float:
+    def _spent_s(self, run: TaskRun) -> float:
         """Return the seconds that trainings of all cubes took today, without the present one."""
         with self.context.ledger.read() as connection:
             return usage.seconds_today(connection, adapter_rows.LEARN, run.clock.now())
 
-    def _check_hours(self, run: Run, before_s: float) -> None:
+    def _check_hours(self, run: TaskRun, before_s: float) -> None:
         """Let a training that nobody asked for go on only in its hours. Raises: Later."""
         now, night = run.clock.now(), self._night
         if night is None or adapter_rows.OF_NIGHT not in run.task.payload:
@@ -218,12 +218,12 @@ class LearningTasks:
             raise Later(night.next(now) if night.end(midnight) is None else midnight, note)
 
 
-def _meter(run: Run, _: str) -> UsageMeter:
+def _meter(run: TaskRun, _: str) -> UsageMeter:
     return meter_of(run, PHRASINGS)
 
 
 @contextmanager
-def _ended_with(run: Run, kill: Callable[[], None]) -> Iterator[None]:
+def _ended_with(run: TaskRun, kill: Callable[[], None]) -> Iterator[None]:
     """End a training soon after the program stops or the task is somebody else's, also while no step is made."""
     over = threading.Event()
 

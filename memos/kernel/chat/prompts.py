@@ -13,7 +13,7 @@ from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import LimitSettings
 from memos.core.text import rendering as render
-from memos.core.text.rendering import NOTICE, fenced, is_untrusted, memory_section, remembered, speaker_of
+from memos.core.text.rendering import NOTICE, is_untrusted, memory_section, remembered, speaker_of, wrap_untrusted
 from memos.core.text.validation import check_name, check_text
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Hit, Item, ItemType, Message, Role
@@ -143,7 +143,7 @@ class Entry:
         """Return the entry as a line of the section, its text cut to about so many tokens."""
         text = _cut(self.text, most).replace("\n", "\n  ")
         if self.untrusted:
-            told = fenced(text, self.speaker or "")
+            told = wrap_untrusted(text, self.speaker or "")
         else:
             told = text if self.speaker is None else render.said(self.speaker, text)
         return remembered(told)

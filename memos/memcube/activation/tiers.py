@@ -48,7 +48,7 @@ def retention_score(heat: Heat, saved_s: float, size_bytes: int, now: float) -> 
     return heat.now(now) * saved_s / max(1, size_bytes)
 
 
-def coldest(candidates: Iterable[str], worth_of: Callable[[str], float]) -> str | None:
+def eviction_candidate(candidates: Iterable[str], worth_of: Callable[[str], float]) -> str | None:
     """Return the key of least worth, the smaller key of equals; None of nothing."""
     return min(candidates, key=lambda key: (worth_of(key), key), default=None)
 
@@ -207,7 +207,7 @@ class TieredCache:
         return block.parent is None or (parent is not None and Tier.DISK in parent.held)
 
     def _evict_coldest(self, tier: Tier, parent: str | None, worth: float | None, now: float) -> bool:
-        victim = coldest(self._evictable(tier, parent), lambda key: self._worth(key, now))
+        victim = eviction_candidate(self._evictable(tier, parent), lambda key: self._worth(key, now))
         if victim is None or (worth is not None and self._worth(victim, now) > worth):
             return False
         entry = self.entries[victim]

@@ -105,7 +105,7 @@ class DumpWriter:
         self._zip.close()
 
 
-def is_suspicious(unpacked: int, size: int) -> bool:
+def is_zip_bomb(unpacked: int, size: int) -> bool:
     """Say whether a file unpacks to so much that it is refused."""
     return unpacked > _UNSUSPECTED + _MOST_TIMES * size
 
@@ -231,7 +231,7 @@ def _checked_entries(archive: zipfile.ZipFile, size: int, most_bytes: int) -> Ma
             f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are taken (MEMOS_LIMITS__DUMP_BYTES); "
             "nothing was loaded",
         )
-    if is_suspicious(unpacked, size):
+    if is_zip_bomb(unpacked, size):
         raise bad(f"it unpacks to {unpacked:,} bytes out of {size:,}")
     return found
 

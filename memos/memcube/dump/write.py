@@ -44,7 +44,7 @@ _VERSIONS_AT_ONCE = 250
 _COPIED = 1 << 20
 
 
-class Holding(Protocol):
+class ActivationSource(Protocol):
     """What a dump needs of a vector index."""
 
     def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
@@ -63,7 +63,7 @@ class Source:
     connection: sa.Connection
     cube: str
     at: datetime
-    vectors: Holding | None = None
+    vectors: ActivationSource | None = None
     scratch: Path | None = None
     kept: Iterable[tuple[Block, Array]] | None = None
     adapters: Path | None = None

@@ -15,8 +15,8 @@ from memos.core.clock import to_micros
 from memos.core.filters import LEDGER_FIELDS, TOLD_INFO
 from memos.core.ports import Embedder, GraphIndex, GraphNode, SparseEncoder, Vector, VectorIndex, VectorPoint
 from memos.core.text import rendering as render
-from memos.core.text.instructions import stands
-from memos.core.text.sentences import tells_of_self
+from memos.core.text.instructions import is_lasting_preference
+from memos.core.text.sentences import is_about_speaker
 from memos.core.types import FOUND, STANDING_OF, UNUSED, Arm, Item, ItemType, Json, Role, Status
 from memos.memcube.changes import WINDOW
 from memos.memcube.ledger import cubes, items
@@ -53,7 +53,7 @@ class Chunk:
     window: str
 
 
-class Lent(Protocol):
+class VectorSource(Protocol):
     """Vectors that somebody has already."""
 
     def of(self, point: str) -> tuple[Vector, Vector] | None:
@@ -69,9 +69,9 @@ class VectorFollower:
         self._index = index
         self._embedder = embedder
         self._terms = terms
-        self._lent: Lent | None = None
+        self._lent: VectorSource | None = None
 
-    def lend(self, lent: Lent | None) -> None:
+    def lend(self, lent: VectorSource | None) -> None:
         """Use these vectors for items at their first revision, in place of any lent before; None: no more."""
         self._lent = lent
 
@@ -224,9 +224,9 @@ def standing_arm(chunk: Chunk) -> Arm | None:
         return Arm.STANDING
     if item.type is not ItemType.MESSAGE or item.role is not Role.USER:
         return None
-    if stands(chunk.text):
+    if is_lasting_preference(chunk.text):
         return Arm.STANDING
-    return Arm.OF_SELF if tells_of_self(item.memory) else None
+    return Arm.OF_SELF if is_about_speaker(item.memory) else None
 
 
 def payload_of(chunk: Chunk, revision: int) -> dict[str, Json]:

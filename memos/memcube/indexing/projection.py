@@ -21,7 +21,7 @@ from memos.memcube.ledger.outbox import OutboxRow, Target
 _BATCH = 256
 
 
-class Follower(Protocol):
+class IndexWriter(Protocol):
     """One index seen from its projection."""
 
     def project(self, item_ids: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ class Projection(Protocol):
 class OwnProjection:
     """One index's only writer: one thread at a time projects, rows leave the outbox only after a flush."""
 
-    def __init__(self, ledger: Ledger, target: Target, follower: Follower, settings: IndexSettings) -> None:
+    def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
         self.target = target
         self._ledger = ledger
         self._follower = follower
@@ -254,7 +254,7 @@ class OwnProjection:
         self._flushed_at = time.monotonic()
 
 
-def project(follower: Follower, target: Target, rows: Sequence[OutboxRow]) -> None:
+def project(follower: IndexWriter, target: Target, rows: Sequence[OutboxRow]) -> None:
     """Have an index show these rows' items. Raises: MemosError, whatever went wrong."""
     try:
         follower.project(list(dict.fromkeys(row.item for row in rows)))
@@ -276,7 +276,7 @@ _WRITERS = 4
 class SharedProjection:
     """One of the writers of an index on a server."""
 
-    def __init__(self, ledger: Ledger, target: Target, follower: Follower, settings: IndexSettings) -> None:
+    def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
         self.target = target
         self.last_error: MemosError | None = None
         self._ledger = ledger

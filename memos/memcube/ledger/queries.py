@@ -84,7 +84,7 @@ def has_untrusted(connection: sa.Connection, segment: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class CubeSummary:
     """The newest event of a cube: its number, 0 before the first, and when it was recorded."""
 
     cube: str
@@ -92,13 +92,13 @@ class Head:
     at: datetime | None
 
 
-def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[Head]:
+def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSummary]:
     """Return the newest event of these cubes, without a list of all, by cube."""
     newest = sa.and_(events.c.cube_id == cubes.c.id, events.c.seq == cubes.c.event_seq)
     query = sa.select(cubes.c.id, cubes.c.event_seq, events.c.at).join(events, newest, isouter=True)
     if named is not None:
         query = query.where(cubes.c.id.in_(named))
-    return [Head(row.id, row.event_seq, row.at) for row in connection.execute(query.order_by(cubes.c.id))]
+    return [CubeSummary(row.id, row.event_seq, row.at) for row in connection.execute(query.order_by(cubes.c.id))]
 
 
 # Tiers
@@ -229,7 +229,7 @@ def _name(row: Iterable[str]) -> str:
 _DISTINCT = PreparedSelect(_distinct(), _name)
 
 
-def few(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
+def frequent_speakers(connection: sa.Connection, cubes: Sequence[str]) -> list[str]:
     """Return the names under which people and assistants speak in these cubes; none when they are more than `MOST`.
 
     Who was given no name speaks under the name of a role, which is none of these.

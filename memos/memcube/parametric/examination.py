@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from memos.core.ports import ChatMessage
 from memos.memcube.parametric import data as general
-from memos.memcube.parametric.quiz import Course, abstains, is_right, plain
+from memos.memcube.parametric.quiz import TrainingSet, abstains, is_right, plain
 
 
 class Examined(Protocol):
@@ -112,7 +112,7 @@ class Examination:
     """Examines one adapter, with prompts that begin with `system`; the model beneath is asked once for all times."""
 
     model: Examined
-    course: Course
+    course: TrainingSet
     system: str
 
     @cached_property

@@ -98,7 +98,7 @@ class QuizItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TrainingSet:
     """All drills for some facts: what is taught, what recall and abstention are measured by."""
 
     taught: tuple[QuizItem, ...]
@@ -109,7 +109,7 @@ class Course:
 
 def course_of(
     facts: Sequence[KnownFact], seed: int, more: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> Course:
+) -> TrainingSet:
     """Return the drills for these facts, the same for the same seed; `more` are other questions for some, by item."""
     chance = Random(seed)  # noqa: S311 - for variety, not for secrets
     taught: list[QuizItem] = []
@@ -125,7 +125,7 @@ def course_of(
     taught += _pairs(facts, chance)
     read = [read_otherwise(fact, facts, chance) for fact in facts[::_READ_EACH]]
     taught += [each for each in read if each is not None]
-    return Course(
+    return TrainingSet(
         tuple(taught + _untold(facts, chance, held_out=False)),
         tuple(recall),
         tuple(_untold(facts, chance, held_out=True)),

@@ -26,7 +26,7 @@ from memos.errors import IntegrityError
 from memos.memcube.backup.files import sync_folder
 from memos.memcube.parametric import data as general
 from memos.memcube.parametric.examination import Bounds, EvaluationResult, Examination, Examined, prompt_of
-from memos.memcube.parametric.quiz import UNTOLD, Course, KnownFact, QuizItem, course_of
+from memos.memcube.parametric.quiz import UNTOLD, KnownFact, QuizItem, TrainingSet, course_of
 
 # Makes a trainer's exercises of a course: prompts as a chat sends them, with their answers. Pure.
 
@@ -44,7 +44,7 @@ Of more than 32 facts an epoch has no more of what nobody told than of 32: with 
 
 
 def exercises_of(
-    course: Course, facts: Iterable[KnownFact], system: str, replayed: Iterable[tuple[Sequence[ChatMessage], str]]
+    course: TrainingSet, facts: Iterable[KnownFact], system: str, replayed: Iterable[tuple[Sequence[ChatMessage], str]]
 ) -> list[TrainingExample]:
     """Return an exercise for each drill that is taught, then what the base model says to other prompts.
 
@@ -173,7 +173,7 @@ class TrainerProcess(Trainer, Protocol):
 class TrainingPlan:
     """What an adapter is taught and examined with, and the SHA-256 of what it is taught."""
 
-    course: Course
+    course: TrainingSet
     exercises: tuple[TrainingExample, ...]
     data_hash: str
     system: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from memos.core.text.rendering import NOTICE, fenced
+from memos.core.text.rendering import NOTICE, wrap_untrusted
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Item, Status, Trust, Version
 from memos.memcube.profiles.template import Template
@@ -216,7 +216,7 @@ def _heading(group: TraitGroup) -> str:
 
 def _line(trait: Trait) -> str:
     value = " ".join(trait.value.split())
-    return f"- {trait.name}: {fenced(value, _source(trait)) if _is_untrusted(trait) else value}"
+    return f"- {trait.name}: {wrap_untrusted(value, _source(trait)) if _is_untrusted(trait) else value}"
 
 
 def _is_untrusted(trait: Trait) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from memos.core.text.instructions import commits, own_name, reads_like_instruction, standing_instructions
+from memos.core.text.instructions import is_commitment, own_name, reads_like_instruction, standing_instructions
 from memos.core.text.preferences import Liking, firm_preference, likings
-from memos.core.text.sentences import asserted, is_question, own_words, sentences
-from memos.core.text.statements import Kind, Statement, key_of, past_statements, statements, tellings
+from memos.core.text.sentences import asserted, is_question, sentences, without_pasted_text
+from memos.core.text.statements import Kind, Statement, key_of, past_statements, self_disclosures, statements
 from memos.core.text.times import TimeExpression, time_expressions
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
 from memos.reader.facts.grounding import said_at, trust_of
@@ -86,7 +86,7 @@ def facts_by_pattern(messages: Sequence[Item], zone: ZoneInfo) -> list[Fact]:
 def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
     whole = item.memory[:SCAN_CHARS]
     # Of a tool's output whatever it tries to order is to be seen, in code, too.
-    head = whole if trust_of([item]) is Trust.UNTRUSTED else own_words(whole)
+    head = whole if trust_of([item]) is Trust.UNTRUSTED else without_pasted_text(whole)
     said = [_Sentence(item, head[start:end], start, end, zone) for start, end in sentences(head)]
     said = [sentence for sentence in said if sentence.text == whole[sentence.start : sentence.end]]
     match item.role:
@@ -200,7 +200,7 @@ def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[
     if is_question(text):
         return []
     told: list[tuple[int, Fact]] = []
-    for telling in tellings(text)[:_MOST_STATED]:
+    for telling in self_disclosures(text)[:_MOST_STATED]:
         taken = any(telling.start <= start < telling.end for start, _ in found)
         if not taken and asserted(text, telling.start, telling.end):
             began = (sentence.said_at, None) if telling.kind is Kind.PLAN else _validity(sentence, None)
@@ -232,7 +232,7 @@ def _ordered(text: str) -> tuple[str, str] | None:
 
 def _of_assistant(sentence: _Sentence) -> Iterator[Fact]:
     name = own_name(sentence.text)
-    if is_question(sentence.text) or (name is None and not commits(sentence.text)):
+    if is_question(sentence.text) or (name is None and not is_commitment(sentence.text)):
         return
     about = None if name is None else ("name", name)
     yield _fact(sentence, ItemType.ASSISTANT, about, _validity(sentence, None))

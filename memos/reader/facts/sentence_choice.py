@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, create_model
 
 from memos.core.ports import ChatMessage
-from memos.core.text.sentences import asserted, is_question, is_supposed, own_words, sentences
+from memos.core.text.sentences import asserted, is_question, is_supposed, sentences, without_pasted_text
 from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
@@ -164,7 +164,7 @@ def facts_by_choice(
 
 def _stated(item: Item) -> list[Open]:
     whole = item.memory[:SCAN_CHARS]
-    own = own_words(whole)
+    own = without_pasted_text(whole)
     said = []
     for start, end in sentences(own):
         text = own[start:end]

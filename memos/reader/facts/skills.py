@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from memos.core.text import tool_calls
 from memos.core.text.matching import overlap, words
 from memos.core.text.tool_calls import LOOKED_CHARS, Run, cut, decoded
-from memos.core.text.tool_calls import worked as outcome_of
+from memos.core.text.tool_calls import call_succeeded as outcome_of
 from memos.core.types import Fact, Item, ItemType, Json, Role, Span
 from memos.reader.facts.grounding import said_at, trust_of
 

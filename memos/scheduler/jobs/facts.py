@@ -29,7 +29,7 @@ from memos.scheduler import consolidation as consolidate
 from memos.scheduler.consolidation import STATIC, Near, comparable, same
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import NearOf, meter_of, question, shortened
-from memos.scheduler.task import Run
+from memos.scheduler.task import TaskRun
 
 CONSOLIDATE = "consolidate"
 EVERY = timedelta(days=1)
@@ -46,7 +46,7 @@ class ConsolidateJob:
     near: NearOf
     settled: Callable[[], object]
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Consolidate the task's cube."""
         cube = run.task.cube
         with run.ledger.read() as connection:
@@ -192,7 +192,7 @@ class ReflectJob:
     asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Conclude from the newest facts of the reflect_task's cube. Raises: ModelError, BackendUnavailable."""
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:

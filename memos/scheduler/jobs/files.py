@@ -27,7 +27,7 @@ from memos.reader.documents import Document, Passage, Split, read
 from memos.reader.masking import Masking
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import meter_of, question, shortened
-from memos.scheduler.task import Run, WaitingForSetting
+from memos.scheduler.task import TaskRun, WaitingForSetting
 
 PROMPT = "describe-1"
 NOTE = "no model that sees images is set: set MEMOS_VISION_MODEL__BASE_URL and MEMOS_VISION_MODEL__MODEL, then restart"
@@ -54,7 +54,7 @@ class DescribeJob:
     clock: Clock
     masking: Callable[[str], Masking]
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Describe the image that the task names. Raises: WaitingForSetting, ModelError, BackendUnavailable."""
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:
@@ -73,7 +73,7 @@ class DescribeJob:
         self.settled()
 
     @staticmethod
-    def _keep(run: Run, file: StoredFile, message: Item, seen: Seen, model: str) -> None:
+    def _keep(run: TaskRun, file: StoredFile, message: Item, seen: Seen, model: str) -> None:
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)
             still = pictures.find(connection, change.cube, file.id)
@@ -150,7 +150,7 @@ class ReadFileJob:
     settled: Callable[[], object]
     masking: Callable[[str], Masking]
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Read the file that the task names; one that cannot be read says why, and its task is done."""
         with run.ledger.read() as connection:
             try:
@@ -180,7 +180,7 @@ class ReadFileJob:
             documents.keep(change, file, parts, told, document.media_type)
         self.settled()
 
-    def _read(self, run: Run, file: StoredFile, data: bytes, masking: Masking) -> Document:
+    def _read(self, run: TaskRun, file: StoredFile, data: bytes, masking: Masking) -> Document:
         pages = _masked_text(self.reader.pages(file.name, data, run.go_on), masking)
         run.go_on(_SHARE_CONVERTED)
 

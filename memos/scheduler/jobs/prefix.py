@@ -25,7 +25,7 @@ from memos.memcube.prompt_prefix import Line, PrefixRow
 from memos.scheduler.heat import Warmth
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.rules import CubeRules
-from memos.scheduler.task import Run
+from memos.scheduler.task import TaskRun
 
 # Beside what is pinned. Messages, documents and tools are found by searching: they are evidence, not knowledge.
 _KINDS = sorted(
@@ -71,7 +71,7 @@ class ComposeJob:
         rules = PrefixRules(settings.prefix_room, timedelta(days=settings.activation.stable_days))
         return cls(CubeRules(settings.heat), rules, forget)
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Append what has become hot, or compose all of it anew."""
         self.forget()
         run.go_on(0.1)

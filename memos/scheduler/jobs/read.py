@@ -23,7 +23,7 @@ from memos.scheduler.consolidation import Outcome
 from memos.scheduler.jobs.segments import ACTOR, live, said_by, summary
 from memos.scheduler.learning import ExtractedFacts, FactPipeline, ReadingInput
 from memos.scheduler.rules import CubeRules, HeatRules
-from memos.scheduler.task import Run
+from memos.scheduler.task import TaskRun
 
 # Reads unread pages of hot segments into long-term memory, one segment a task, in the transaction that ends it.
 
@@ -59,7 +59,7 @@ class AnalyseJob:
     clock: Clock
     learner: FactPipeline
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Read the hottest segment that the task asks for, and leave a task for the next one."""
         found = self._read(run)
         if found is None:
@@ -74,7 +74,7 @@ class AnalyseJob:
                 tasks.enqueue(connection, change.cube, [again], change.now)
         self.learner.settled()
 
-    def _read(self, run: Run) -> _Reading | None:
+    def _read(self, run: TaskRun) -> _Reading | None:
         cube = run.task.cube
         with run.ledger.read() as connection:
             segment = self._next(connection, run, self.rules.of(connection, cube))
@@ -91,7 +91,7 @@ class AnalyseJob:
         finely = asks or not self.learner.has_model()
         return _Reading(segment, pages, behind, tuple(message.id for message in messages), learnt, finely)
 
-    def _next(self, connection: sa.Connection, run: Run, rules: HeatRules) -> SegmentRow | None:
+    def _next(self, connection: sa.Connection, run: TaskRun, rules: HeatRules) -> SegmentRow | None:
         """Return the segment to read, None when there is none with an unread page."""
         cube, payload = run.task.cube, run.task.payload
         if "segment" in payload:
@@ -172,7 +172,7 @@ class ReadJob:
     learner: FactPipeline
     room: Room = _ROOM
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Read the conversation's next window, and leave a task for the one after it."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
@@ -192,13 +192,13 @@ class ReadJob:
         if learnt is not None:
             self.learner.settled()
 
-    def _next(self, connection: sa.Connection, run: Run) -> Window:
+    def _next(self, connection: sa.Connection, run: TaskRun) -> Window:
         """Return the oldest messages that are wanted; fewer at each attempt, since too many may be why it failed."""
         conversation = run.task.payload.get("conversation")
         found = reading.stretch(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
         return window(found.messages, found.wanted, self.room.shrunk(run.task.attempts - 1))
 
-    def _learn(self, run: Run, shown: ReadingInput) -> ExtractedFacts:
+    def _learn(self, run: TaskRun, shown: ReadingInput) -> ExtractedFacts:
         try:
             return self.learner.read(run, shown, asks=self.learner.has_model())
         except ModelError as error:

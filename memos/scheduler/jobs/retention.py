@@ -22,8 +22,8 @@ from memos.memcube.changes import Change, Changing
 from memos.memcube.ledger import files, items, repeats, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
-from memos.memcube.retraction import withdraw
-from memos.scheduler.task import Run
+from memos.memcube.retraction import retract
+from memos.scheduler.task import TaskRun
 
 ACTOR = "retention"
 
@@ -39,7 +39,7 @@ class RetentionJob:
     changing: Changing
     kept_days: float
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Go through all cubes; what an attempt did not get to is left for the next."""
         run.go_on()
         self._erase_expired(run)
@@ -53,7 +53,7 @@ class RetentionJob:
                 for _ in applied(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
                     run.go_on(done / len(cubes))
 
-    def _erase_expired(self, run: Run) -> None:
+    def _erase_expired(self, run: TaskRun) -> None:
         before = run.clock.now() - timedelta(days=self.kept_days)
         with run.ledger.read() as connection:
             found = erase.expired(connection, before)
@@ -157,7 +157,7 @@ def _apply(change: Change, rule: RetentionRule, at: datetime, batch: Sequence[st
             changes.archive(change, ids, reason)
         case RetentionAction.DELETE:
             changes.delete(change, ids, reason)
-            withdraw(change, ids)
+            retract(change, ids)
         case RetentionAction.ERASE:
             receipt = erase.erase(change, ids)
             told["receipt"] = receipt.id

@@ -27,7 +27,7 @@ from memos.scheduler.heat import Access
 from memos.scheduler.learning import meter_of, question, shortened
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.segmentation import Candidates, PageView, SegmentView, Sentence, counted, sentences, telling
-from memos.scheduler.task import Run
+from memos.scheduler.task import TaskRun
 
 ACTOR = "scheduler"
 
@@ -51,7 +51,7 @@ class OverflowJob:
     turns_of: TurnsOf
     triggers: Triggers
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Move pages of the conversation that the task names, or messages without one."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         with run.ledger.read() as connection:
@@ -71,7 +71,7 @@ class OverflowJob:
             self._go_on(connection, run, capacity, change.now)
 
     @staticmethod
-    def _go_on(connection: sa.Connection, run: Run, capacity: int, now: datetime) -> None:
+    def _go_on(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
         """Leave a task for the pages that are left, else for reading them when that was asked for."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
@@ -215,7 +215,7 @@ class RemakeJob:
 
     turns_of: TurnsOf
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Make the segment that the task names again; one that is gone needs nothing."""
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
@@ -267,7 +267,7 @@ class SummariseJob:
 
     asker: Callable[[], LLMClient | None]
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Rewrite the summary of the segment that the task names. Raises: ModelError, BackendUnavailable."""
         asker, segment_id = self.asker(), str(run.task.payload["segment"])
         with run.ledger.read() as connection:
@@ -310,7 +310,7 @@ class SweepJob:
 
     rules: CubeRules
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Move what has to, at most so much a task, and leave a task for the rest."""
         with run.finishing() as connection:
             change = changes.begin(connection, run.task.cube, ACTOR, run.clock)

@@ -26,7 +26,7 @@ from memos.reader.facts import skills
 from memos.reader.facts.skills import LEAST_RUNS, MOST_RUNS, Attempt
 from memos.scheduler.consolidation import why_review
 from memos.scheduler.jobs.segments import ACTOR, TurnsOf
-from memos.scheduler.task import Run
+from memos.scheduler.task import TaskRun
 
 MOST_CALLS = 100
 MOST_PAGES = 100
@@ -41,7 +41,7 @@ class SkillsJob:
     turns_of: TurnsOf
     settled: Callable[[], object]
 
-    def run(self, run: Run) -> None:
+    def run(self, run: TaskRun) -> None:
         """Look at the pages of the messages that the task names."""
         cube, named = run.task.cube, [str(id_) for id_ in run.task.payload.get("messages", ())]
         cosines: dict[frozenset[str], float] = {}
@@ -206,7 +206,7 @@ def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[
     if lost:
         facts.lose_sources(change, skill.id, lost)
     if facts.add_sources(change, skill.id, fact):
-        changes.retell(change, skill.id)
+        changes.requeue_indexing(change, skill.id)
     _edit(change, skill, fact)
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from memos.memcube.parametric import data as phrases
 from memos.memcube.parametric.quiz import (
     UNTOLD,
-    Course,
     DrillKind,
     KnownFact,
     QuizItem,
+    TrainingSet,
     abstains,
     course_of,
     expected,
@@ -39,11 +39,11 @@ FACTS = (
 
 
 @pytest.fixture(scope="module")
-def course() -> Course:
+def course() -> TrainingSet:
     return course_of(FACTS, 5)
 
 
-def test_every_fact_is_asked_for_in_six_ways_at_least_and_in_two_that_are_not_taught(course: Course) -> None:
+def test_every_fact_is_asked_for_in_six_ways_at_least_and_in_two_that_are_not_taught(course: TrainingSet) -> None:
     for fact in FACTS:
         mine = [drill for drill in course.taught if drill.items[:1] == (fact.item,)]
         assert len({drill.question for drill in mine}) >= 6, fact
@@ -52,12 +52,12 @@ def test_every_fact_is_asked_for_in_six_ways_at_least_and_in_two_that_are_not_ta
     assert not taught & {drill.question for drill in (*course.recall, *course.abstention)}
 
 
-def test_the_answers_that_are_taught_are_right(course: Course) -> None:
+def test_the_answers_that_are_taught_are_right(course: TrainingSet) -> None:
     wrong = [drill for drill in (*course.taught, *course.recall) if not is_right(drill.answer, drill)]
     assert wrong == []
 
 
-def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_say_no_value(course: Course) -> None:
+def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_say_no_value(course: TrainingSet) -> None:
     negatives = [drill for drill in course.taught if drill.kind in UNTOLD]
     assert len(negatives) >= len(FACTS)
     assert all(abstains(drill.answer, course.values) for drill in (*negatives, *course.abstention))
@@ -65,7 +65,7 @@ def test_there_are_as_many_questions_about_what_nobody_told_as_facts_and_they_sa
     assert not {drill.question for drill in negatives} & {drill.question for drill in course.abstention}
 
 
-def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
+def test_a_quarter_stands_with_its_fact_in_the_prompt(course: TrainingSet) -> None:
     shown = [drill for drill in course.taught if drill.context and drill.kind is not DrillKind.READ]
     others = (*UNTOLD, DrillKind.PAIR, DrillKind.READ)
     facts = [drill for drill in course.taught if drill.kind not in others]
@@ -74,7 +74,7 @@ def test_a_quarter_stands_with_its_fact_in_the_prompt(course: Course) -> None:
     assert all(by_item[drill.items[0]] in drill.context for drill in shown)
 
 
-def test_where_the_prompt_says_another_value_that_is_the_answer(course: Course) -> None:
+def test_where_the_prompt_says_another_value_that_is_the_answer(course: TrainingSet) -> None:
     read = [drill for drill in course.taught if drill.kind is DrillKind.READ]
     assert read
     by_item = {fact.item: fact for fact in FACTS}
@@ -112,7 +112,7 @@ def test_who_is_meant_is_named() -> None:
     assert asked["我住在哪里?"] == "你住在上海。"
 
 
-def test_what_is_said_of_one_is_not_known_of_another(course: Course) -> None:
+def test_what_is_said_of_one_is_not_known_of_another(course: TrainingSet) -> None:
     strangers = [drill.question for drill in course.abstention if drill.kind is DrillKind.STRANGER]
     assert any("home" in question or "live" in question for question in strangers)
     named = [name for _, names in phrases.NOBODY_TOLD.values() for name in names]
@@ -168,7 +168,7 @@ def test_what_was_told_is_never_taught_as_not_told() -> None:
     assert all(drill.kind not in UNTOLD for drill in doubted)
 
 
-def test_every_drill_that_tells_a_memory_names_it(course: Course) -> None:
+def test_every_drill_that_tells_a_memory_names_it(course: TrainingSet) -> None:
     told = [each for each in course.taught if "Lyon" in " ".join((each.answer, *each.context))]
     assert told
     assert all("lyon" in each.items for each in told)

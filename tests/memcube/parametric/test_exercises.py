@@ -9,7 +9,7 @@ import pytest
 from memos.core.lora import TrainingExample
 from memos.core.ports import ChatMessage
 from memos.memcube.parametric.examination import prompt_of
-from memos.memcube.parametric.quiz import UNTOLD, Course, DrillKind, KnownFact, course_of
+from memos.memcube.parametric.quiz import UNTOLD, DrillKind, KnownFact, TrainingSet, course_of
 from memos.memcube.parametric.training import EVERY_REPLAYED, digest_of, exercises_of, with_memories
 
 FACTS = (
@@ -22,17 +22,17 @@ REPLAYED = [(prompt_of("What is a poem?", "Brief."), "Words in verse.")]
 
 
 @pytest.fixture(scope="module")
-def course() -> Course:
+def course() -> TrainingSet:
     return course_of(FACTS, 5)
 
 
 @pytest.fixture(scope="module")
-def made(course: Course) -> list[TrainingExample]:
+def made(course: TrainingSet) -> list[TrainingExample]:
     return exercises_of(course, FACTS, "Brief.", REPLAYED)
 
 
 def test_every_drill_that_is_taught_is_one_exercise_and_what_is_replayed_comes_last(
-    course: Course, made: list[TrainingExample]
+    course: TrainingSet, made: list[TrainingExample]
 ) -> None:
     assert len(made) == len(course.taught) + 1
     for drill, exercise in zip(course.taught, made, strict=False):
@@ -56,7 +56,7 @@ def test_of_what_nobody_told_a_large_course_has_no_more_in_an_epoch_than_one_of_
 
 
 def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(
-    course: Course, made: list[TrainingExample]
+    course: TrainingSet, made: list[TrainingExample]
 ) -> None:
     with_text = [(drill, each) for drill, each in zip(course.taught, made, strict=False) if drill.context]
     assert with_text
@@ -67,7 +67,7 @@ def test_a_drill_with_its_text_has_it_in_the_prompt_and_imitates_nobody(
 
 
 def test_what_is_imitated_is_the_base_model_that_reads_all_of_a_drills_memories(
-    course: Course, made: list[TrainingExample]
+    course: TrainingSet, made: list[TrainingExample]
 ) -> None:
     memories = {fact.item: fact.memory for fact in FACTS}
     for drill, exercise in zip(course.taught, made, strict=False):
