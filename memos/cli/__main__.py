@@ -1,0 +1,5 @@
+"""`python -m memos.cli`: the command line."""
+
+from memos.cli.app import main
+
+main()
