@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,7 +134,8 @@ def test_a_file_is_told_how_much_time_is_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter((100.0, 160.0))
-    monkeypatch.setattr("memos.cli.shared.time.monotonic", lambda: next(now))
+    # The module's own name, not the function of `time`, which threads of other tests call as well.
+    monkeypatch.setattr("memos.cli.shared.time", SimpleNamespace(monotonic=lambda: next(now)))
     with progress_bar("steps", False, lines=True) as tell:
         assert tell is not None
         tell(10, 170)  # one that goes on
