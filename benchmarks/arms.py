@@ -20,7 +20,7 @@ from benchmarks.data import first_questions, load_locomo
 from benchmarks.report import Report, data_parser, figures_table, progress, run
 from benchmarks.stores import ask, fill, installation
 from memos import MemOS
-from memos.core.ports import GraphIndex, ScoredPoint, VectorIndex, VectorSearch
+from memos.core.ports import Graph, ScoredPoint, VectorIndex, VectorSearch
 from memos.core.types import Arm
 
 TOP_K = 10
@@ -52,7 +52,7 @@ class HeardIndex:
 class HeardGraph:
     """The part of a graph index that searches use, which notes what it is asked."""
 
-    def __init__(self, graph: GraphIndex, heard: list[tuple[tuple[str, ...], str, int]]) -> None:
+    def __init__(self, graph: Graph, heard: list[tuple[tuple[str, ...], str, int]]) -> None:
         self._graph, self._heard = graph, heard
 
     def adjacent(self, cubes: tuple[str, ...], item: str, limit: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import memos
 
-_ENGINES = ("numpy", "onnxruntime", "qdrant-edge-py", "ladybug", "sqlalchemy", "tokenizers")
+_ENGINES = ("numpy", "onnxruntime", "qdrant-edge-py", "sqlalchemy", "tokenizers")
 
 
 def machine() -> dict[str, Any]:

@@ -27,7 +27,7 @@ from weakref import WeakSet
 from memos.backends import child
 
 ROOT = Path(__file__).resolve().parents[1]
-_ENGINES = ("memos.backends.qdrant.embedded_process", "memos.backends.graph.ladybug_process", "ladybug")
+_ENGINES = ("memos.backends.qdrant.embedded_process",)
 _TRAINER = "memos.backends.lora.process"
 _TRAINERS = (_TRAINER, "memos.backends.lora.training", "memos.backends.lora.resources")
 _PROGRAMS = ("memos.cli.app", "memos.api.app", "tests.fakes")

@@ -98,18 +98,16 @@ def _conversation(memos: MemOS, number: int) -> list:  # type: ignore[type-arg]
     return memos.memories.list(filter={"conversation": f"c{number}"}, limit=10_000)
 
 
-def test_an_older_copy_of_the_index_folders_is_found_and_repaired(tmp_path: Path, settings: Settings) -> None:
+def test_an_older_copy_of_the_index_folder_is_found_and_repaired(tmp_path: Path, settings: Settings) -> None:
     home, copies = tmp_path / "home", tmp_path / "copies"
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
         memos.add(["old alpha", "old beta"], conversation="c")
-    for name in ("vector", "graph"):
-        shutil.copytree(home / name, copies / name)
+    shutil.copytree(home / "vector", copies / "vector")
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
         new = memos.add(["new gamma", "new delta"], conversation="c").item_ids
         memos.update(memos.memories.list()[0].id, "old alpha changed")
-    for name in ("vector", "graph"):
-        shutil.rmtree(home / name)
-        shutil.copytree(copies / name, home / name)
+    shutil.rmtree(home / "vector")
+    shutil.copytree(copies / "vector", home / "vector")
     with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
         assert new[0] in [hit.item.id for hit in memos.search("gamma")]
         assert "old alpha changed" in [hit.item.memory for hit in memos.search("alpha")]
@@ -120,17 +118,12 @@ def test_an_older_copy_of_the_index_folders_is_found_and_repaired(tmp_path: Path
 def test_verify_tells_what_is_missing_and_repairs_it(memos: MemOS) -> None:
     kept, lost = memos.add(["kept thing", "lost thing"], conversation="c").item_ids
     memos._context.indexes.vector.flush()
-    memos._context.indexes.graph.flush()
     memos._installation.vector.prune({lost: None})
-    memos._installation.graph.delete([lost])
     report = memos.maintenance.verify()
-    assert {(d.store, d.kind, d.subject) for d in report.differences} == {
-        ("vector", "missing", lost),
-        ("graph", "missing", lost),
-    }
+    assert {(d.store, d.kind, d.subject) for d in report.differences} == {("vector", "missing", lost)}
     repaired = memos.maintenance.verify(repair=True)
     assert repaired.clean
-    assert repaired.repaired == 2
+    assert repaired.repaired == 1
     assert lost in [hit.item.id for hit in memos.search("lost")]
     assert kept in [hit.item.id for hit in memos.search("kept")]
 
@@ -143,12 +136,10 @@ def test_verify_finds_a_changed_event_and_does_not_hide_it(memos: MemOS) -> None
     assert (difference.store, difference.kind) == ("events", "broken")
 
 
-def test_reindex_builds_both_indexes_from_nothing(memos: MemOS) -> None:
+def test_reindex_builds_the_index_from_nothing(memos: MemOS) -> None:
     ids = memos.add(["alpha one", "beta two"], conversation="c").item_ids
     memos._context.indexes.vector.flush()
-    memos._context.indexes.graph.flush()
     memos._installation.vector.prune(dict.fromkeys(ids))
-    memos._installation.graph.delete(ids)
     seen: list[tuple[int, int]] = []
     assert memos.maintenance.reindex(on_progress=lambda done, total: seen.append((done, total))) == 2
     assert seen[-1] == (2, 2)

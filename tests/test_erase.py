@@ -33,8 +33,7 @@ def test_no_byte_of_an_erased_sentence_or_of_its_entities_is_left(tmp_path: Path
         ).item_ids
         memos.update(ids[1], SECRET + " Zanzibar Krakatoa", reason="because of Popocatepetl")
         memos.search("door code")
-        for projection in (memos._context.indexes.vector, memos._context.indexes.graph):
-            projection.flush()
+        memos._context.indexes.vector.flush()
         assert b"xylophone" in bytes_of(tmp_path)
         receipt = memos.erase(ids[1])
         assert receipt.state == "purged"
@@ -54,8 +53,7 @@ def test_no_byte_of_an_erased_passage_of_a_document_is_left(tmp_path: Path, sett
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         file = memos.documents.wait(memos.documents.add(("house.md", manual)).id, 60)
         memos.search("door code")
-        for projection in (memos._context.indexes.vector, memos._context.indexes.graph):
-            projection.flush()
+        memos._context.indexes.vector.flush()
         assert b"xylophone" in bytes_of(tmp_path)
         code, windows = memos.memories.list()
         assert memos.erase(code.id).state == "purged"

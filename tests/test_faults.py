@@ -157,7 +157,7 @@ def garbage_everywhere(folder: Path) -> None:
 
 def garbage_in_segments(folder: Path) -> None:
     for path in every_file(folder):
-        if "segments" in path.parts or path.suffix == ".lbug":
+        if "segments" in path.parts:
             scribble(path)
 
 
@@ -192,27 +192,6 @@ def test_a_damaged_vector_index_is_rebuilt_from_the_ledger_at_open(home: Path, d
         assert_usable(memos)
 
 
-def garbage_at(start: int) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        [path] = folder.glob("*.lbug")
-        scribble(path, start % path.stat().st_size, 32_768)
-
-    return damage
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [garbage_everywhere, garbage_in_segments, garbage_in("CURRENT"), garbage_at(4096), garbage_at(-36_864),
-     cut_off, emptied, shutil.rmtree],
-    ids=["garbage everywhere", "whole file", "CURRENT", "near start", "near end", "cut off", "emptied", "deleted"],
-)  # fmt: skip
-def test_a_damaged_graph_is_rebuilt_from_the_ledger_at_open(home: Path, damage: Callable[[Path], None]) -> None:
-    damage(home / "graph")
-    with opened(home) as memos:
-        assert_everything_is_found(memos)
-        assert_usable(memos)
-
-
 def test_points_damaged_under_an_index_that_still_opens_are_reported_and_reindexed(home: Path) -> None:
     [path] = (home / "vector").rglob("payload_storage/page_0.dat")
     scribble(path)
@@ -229,7 +208,7 @@ def test_a_damaged_ledger_is_refused_unchanged_with_what_to_do(home: Path) -> No
     whole = (home / "ledger.db").read_bytes()
     middle = len(whole) // 2 // 4096 * 4096
     scribble(home / "ledger.db", middle, 3 * 4096)
-    before = {path: path.read_bytes() for path in [home / "ledger.db", *every_file(home / "graph")]}
+    before = {path: path.read_bytes() for path in [home / "ledger.db"]}
     for _ in range(2):
         with pytest.raises(
             IntegrityError, match=r"damaged.*Nothing was changed.*from a copy.*\.recover.*memos reindex"

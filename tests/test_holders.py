@@ -23,7 +23,7 @@ def test_every_path_of_an_installation_is_registered(memos: MemOS) -> None:
     memos._context.indexes.vector.flush()
     found = {path.name for path in memos.home.iterdir()}
     assert found <= {holder.name for holder in PATHS}
-    assert {"ledger.db", "vector", "graph", "lock"} <= found
+    assert {"ledger.db", "vector", "lock"} <= found
 
 
 @pytest.mark.parametrize("holder", [*TABLES, *PATHS, *BACKUP_PATHS], ids=lambda holder: holder.name)

@@ -160,7 +160,7 @@ def _indexes(settings: Settings) -> Found:
     else:
         yield _on_server(f"vector: Qdrant on {qdrant.url}", lambda: reach_vector(qdrant))
     if neo4j.url is None:
-        yield _on_disk(settings.home, "graph")
+        yield State.GOOD, "graph: in the ledger"
     else:
         yield _on_server(f"graph: Neo4j on {neo4j.url}", lambda: reach_graph(neo4j))
 

@@ -290,16 +290,20 @@ class GraphNode:
     links: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """One item near the seeds: `hops` 1 or 2, `paths` how many ways lead to it."""
+class Graph(Protocol):
+    """What search asks of the graph of items. Thread-safe."""
 
-    id: str
-    hops: int
-    paths: int
+    def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
+        """Return up to `limit` items of `cubes` that stand next to `seed` in its session or are linked to it.
+
+        Raises:
+            BackendUnavailable: The graph is out of reach.
+            BackendTimeout: It did not answer in time.
+        """
+        ...
 
 
-class GraphIndex(Protocol):
+class GraphIndex(Graph, Protocol):
     """Items, entities and conversations with their edges. Thread-safe; one writer at a time inside.
 
     Writes are visible to the next read at once and durable after the next `flush`.
@@ -322,17 +326,6 @@ class GraphIndex(Protocol):
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove items with all their edges, and entities and conversations left without any."""
-        ...
-
-    def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
-        """Return items of `cubes` one NEXT or link away from the seed, in either direction, in no order."""
-        ...
-
-    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
-        """Return items of `cubes` within 2 hops of the seeds, seeds left out, nearest then most paths first.
-
-        A hop goes along NEXT or a link in either direction, or through one shared entity.
-        """
         ...
 
     def scan(self, cube: str) -> Iterator[Stamp]:

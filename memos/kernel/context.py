@@ -154,15 +154,20 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The projections that keep the vector and the graph index up to date with the ledger."""
+    """The projections that keep the vector index, and a graph index if there is one, up to date with the ledger."""
 
     vector: Projection
-    graph: Projection
+    graph: Projection | None
     wait_s: float
 
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Return the projections that this installation has."""
+        return (self.vector,) if self.graph is None else (self.vector, self.graph)
+
     def wait(self) -> bool:
-        """Let both indexes catch up, for at most `wait_s` seconds each; return True if they did."""
-        caught_up = [projection.drain(self.wait_s) for projection in (self.vector, self.graph)]
+        """Let the indexes catch up, for at most `wait_s` seconds each; return True if they did."""
+        caught_up = [projection.drain(self.wait_s) for projection in self.projections]
         return all(caught_up)
 
 

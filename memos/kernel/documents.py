@@ -202,7 +202,7 @@ class Documents:
 
     def _unindexed(self) -> int:
         with self._context.ledger.read() as connection:
-            return sum(outbox.count(connection, target) for target in outbox.TARGETS)
+            return sum(outbox.count(connection, one.target) for one in self._context.indexes.projections)
 
 
 def _loaded(file: Given, most: int) -> tuple[str, bytes]:

@@ -55,12 +55,8 @@ class Maintenance:
         self._installation = installation
         self._removal = removal
         self._start_background = start_background
-        indexes = context.indexes
-        self._repair = Repair(
-            context.ledger,
-            {"vector": installation.vector, "graph": installation.graph},
-            {"vector": indexes.vector, "graph": indexes.graph},
-        )
+        projections = {projection.target: projection for projection in context.indexes.projections}
+        self._repair = Repair(context.ledger, installation.scanned, projections)
         self._purging = threading.Lock()
         self._look_at = 0.0
         self._ask_at = 0.0
@@ -68,7 +64,7 @@ class Maintenance:
     def verify(
         self, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER, repair: bool = False
     ) -> VerifyReport:
-        """Compare the ledger with itself and with both indexes.
+        """Compare the ledger with itself and with the indexes.
 
         Args:
             cubes: Cubes to compare; None compares the whole installation, with KV blocks and adapters, for admins.
@@ -130,7 +126,7 @@ class Maintenance:
             connection.scalar(sa.select(1))
 
     def catch_up(self, *, on_progress: Progress | None = None) -> None:
-        """Wait until both indexes show everything the ledger has.
+        """Wait until the indexes show everything the ledger has.
 
         Raises:
             BackendUnavailable: An index is out of reach.
@@ -139,7 +135,7 @@ class Maintenance:
 
         def waiting() -> int:
             with self._context.ledger.read() as connection:
-                return sum(outbox.count(connection, target) for target in outbox.TARGETS)
+                return sum(outbox.count(connection, one.target) for one in self._context.indexes.projections)
 
         total = waiting()
         self._repair.catch_up(None if on_progress is None else lambda _: on_progress(max(0, total - waiting()), total))
@@ -202,11 +198,8 @@ class Maintenance:
         with self._purging:
             # Vectors of an embedder that is not open cannot be rewritten; going back to it fills them again.
             self.use_current_embedder()
-            projections = (indexes.vector, indexes.graph)
-            purge(
-                ledger,
-                Purgeable(projections, self._installation.files, self._forget_caches, self._removal.unload_stale),
-            )
+            files, removal = self._installation.files, self._removal
+            purge(ledger, Purgeable(indexes.projections, files, self._forget_caches, removal.unload_stale))
 
     def finish_erasure(self, receipt: EraseReceipt) -> EraseReceipt:
         """Purge what an erasure left in files and logs, and return its receipt as it stands then."""

@@ -134,7 +134,7 @@ class MemOS(FormerNames):
         compose = Job(COMPOSE, ComposeJob.by(settings, installation.activations.forget).run, budgeted=False)
         self._scheduler.runner.register([compose, self.kv.job(), *learning_jobs])
         self._worker = Worker(
-            (context.indexes.vector, context.indexes.graph),
+            context.indexes.projections,
             (
                 self.maintenance.purge_if_due,
                 self.maintenance.optimise,
@@ -202,7 +202,7 @@ class MemOS(FormerNames):
             if self._installation.building is not None:
                 self._installation.building.stop_building()
             self._worker.stop()
-            for projection in (self._context.indexes.vector, self._context.indexes.graph):
+            for projection in self._context.indexes.projections:
                 if projection.drain(self.settings.index.wait_s):
                     with suppress(BackendUnavailable):
                         projection.flush()

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.backends.encoders.bm25 import QdrantBm25
 from memos.backends.encoders.cache import E5, MINILM, CachedEmbedder
-from memos.backends.graph import ladybug
-from memos.backends.graph.ladybug import LadybugGraph
 from memos.backends.local.models import TransformersModels
 from memos.backends.lora.trainer import AdapterTrainer
 from memos.backends.qdrant import embedded as qdrant_edge
@@ -32,6 +30,7 @@ from memos.core.ports import (
     Embedder,
     FileSource,
     Generations,
+    Graph,
     GraphIndex,
     ImageSource,
     Optimisable,
@@ -61,10 +60,13 @@ from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, Vector
 from memos.memcube.indexing.projection import IndexWriter, OwnProjection, Projection, SharedProjection
 from memos.memcube.installation import FolderLock
 from memos.memcube.ledger import cubes as cube_rows
+from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
-from memos.memcube.ledger.postgres import last_alone, set_alone
+from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
 from memos.memcube.parametric import forgetting
+from memos.memcube.verify import Scanned
 from memos.search.rerank import ChatReranker
 
 if TYPE_CHECKING:
@@ -90,7 +92,8 @@ class OpenedInstallation:
     clock: Clock
     ledger: Ledger
     vector: VectorIndex
-    graph: GraphIndex
+    graph: Graph
+    scanned: Mapping[Target, Scanned]
     embedder: CachedEmbedder
     askers: LLMClients
     reranker: Reranker | None
@@ -129,35 +132,27 @@ def open_installation(
     """Open everything. Raises: BackendUnavailable, PermissionDenied, IntegrityError, InvalidInput."""
     # What is mostly waiting for a process or a file to be read is begun at once.
     with ExitStack() as stack, ThreadPoolExecutor(3, thread_name_prefix="memos-opening") as soon:
-        embedded = [
-            name
-            for name, server in (
-                ("ledger", settings.ledger_url),
-                ("vector", settings.qdrant.url),
-                ("graph", settings.neo4j.url),
-            )
-            if server is None
-        ]
+        servers = {"ledger": settings.ledger_url, "vector": settings.qdrant.url}
+        embedded = [name for name, server in servers.items() if server is None]
         if embedded:
             _lock_folder(home, embedded, stack)
+            shutil.rmtree(home / "graph", ignore_errors=True)  # what an embedded graph engine kept, up to version 0.1
         loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
         print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
-        graph_soon = vector_soon = None
-        if len(embedded) == 3:  # else the ledger may say that the folders are of no use
-            graph_soon = soon.submit(_open_graph, home, settings, "")
-            stack.callback(_close_opened, graph_soon)
+        vector_soon = None
+        if len(embedded) == 2:  # else the ledger may say that the folder is of no use
             vector_soon = soon.submit(_open_vector, home, settings, "", print_)
             stack.callback(_close_opened, vector_soon)
         ledger = _open_ledger(home, settings)
         stack.callback(ledger.close)
-        alone = {"vector", "graph"} & set(embedded)
-        _claim(ledger, home, alone)
+        _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
             rising = RisingClock(clock, cube_rows.newest_event(connection))
         if unfinished is not None:
             raise BackendUnavailable(unfinished)
-        installation = "" if len(embedded) == 3 else _installation(ledger)
+        on_servers = settings.qdrant.url is not None or settings.neo4j.url is not None
+        installation = _installation(ledger) if on_servers or not ledger.is_sqlite else ""
         cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
         terms = QdrantBm25()
         if vector_soon is None:
@@ -165,11 +160,7 @@ def open_installation(
             stack.callback(vector.close)
         else:
             vector, generations = vector_soon.result()
-        if graph_soon is None:
-            graph = _open_graph(home, settings, installation)
-            stack.callback(graph.close)
-        else:
-            graph = graph_soon.result()
+        graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
         activations = Activations(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
         stack.callback(activations.close)
@@ -182,8 +173,9 @@ def open_installation(
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
-        if isinstance(graph, LadybugGraph):
-            files["graph"] = graph
+        scanned: dict[Target, Scanned] = {"vector": vector}
+        if graph_index is not None:
+            scanned["graph"] = graph_index
         vector_follower = VectorFollower(ledger, vector, cached, terms)
         return OpenedInstallation(
             home=home,
@@ -191,7 +183,8 @@ def open_installation(
             clock=rising,
             ledger=ledger,
             vector=vector,
-            graph=graph,
+            graph=LedgerGraph(ledger) if graph_index is None else graph_index,
+            scanned=scanned,
             embedder=cached,
             askers=askers,
             reranker=_open_reranker(settings, askers, stack) if reranker is None else reranker,
@@ -206,7 +199,7 @@ def open_installation(
             documents=ChildDocumentReader(),
             terms=terms,
             vector_follower=vector_follower,
-            indexes=_indexes(ledger, vector_follower, GraphFollower(ledger, graph), files, settings),
+            indexes=_indexes(ledger, vector_follower, graph_index, files, settings),
             files=files,
             building=edge,
             generations=generations,
@@ -227,38 +220,54 @@ def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> Non
 def _indexes(
     ledger: Ledger,
     vector: VectorFollower,
-    graph: GraphFollower,
+    graph: GraphIndex | None,
     files: Mapping[Target, Rewritable],
     settings: Settings,
 ) -> Indexes:
-    """Return what makes both indexes follow the ledger: each alone, or as one of several processes."""
+    """Return what makes the indexes follow the ledger: each alone, or as one of several processes."""
 
     def projection(target: Target, follower: IndexWriter) -> Projection:
         shared = not ledger.is_sqlite and target not in files
         kind = SharedProjection if shared else OwnProjection
         return kind(ledger, target, follower, settings.index)
 
-    return Indexes(projection("vector", vector), projection("graph", graph), settings.index.wait_s)
+    following = None if graph is None else projection("graph", GraphFollower(ledger, graph))
+    return Indexes(projection("vector", vector), following, settings.index.wait_s)
 
 
-def _claim(ledger: Ledger, home: Path, alone: Collection[str]) -> None:
-    """Claim the ledger; embedded indexes that were not the last to follow a ledger on a server are filled anew."""
-    if ledger.is_sqlite or not alone:
-        ledger.hold(alone=None)
+def _claim(ledger: Ledger, home: Path, *, embedded: bool, follows_graph: bool) -> None:
+    """Claim the ledger for this process, and settle whether a graph index follows it.
+
+    An embedded vector index that was not the last one to follow a ledger on a server is filled anew.
+    """
+    if ledger.is_sqlite or not embedded:
+        ledger.hold(alone=None, follows_graph=follows_graph)
+        _settle_graph(ledger, follows_graph=follows_graph)
         return
     file = home / "holder"
     if not file.exists():
         write_private(file, new_id())
     folder = file.read_text(encoding="utf-8").strip()
-    ledger.hold(alone=folder)
+    ledger.hold(alone=folder, follows_graph=follows_graph)
+    _settle_graph(ledger, follows_graph=follows_graph)
     with ledger.write() as connection:
         before = last_alone(connection)
         set_alone(connection, folder)
     if before not in (None, folder):
-        log.warning("another process had this ledger since this one: the indexes in %s are filled anew", home)
-        for name in alone:
-            shutil.rmtree(home / name)
-            _make_folder(home / name)
+        log.warning("another process had this ledger since this one: the vector index in %s is filled anew", home)
+        shutil.rmtree(home / "vector")
+        _make_folder(home / "vector")
+
+
+def _settle_graph(ledger: Ledger, *, follows_graph: bool) -> None:
+    """Write down whether a graph index follows the ledger: this process's, or that of another one."""
+    with ledger.write() as connection:
+        if follows_graph:
+            outbox.follow_graph(connection)
+        elif ledger.is_sqlite or not another_follows_graph(connection):
+            outbox.leave_graph(connection)
+        else:
+            log.warning("another process keeps a graph index: set MEMOS_NEO4J__URL for this one too")
 
 
 def write_private(path: Path, text: str) -> None:
@@ -287,19 +296,21 @@ def _open_vector(
     return server, server
 
 
-def _open_graph(home: Path, settings: Settings, installation: str) -> GraphIndex:
+def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> GraphIndex | None:
+    """Open the graph index on a server, if one is set; the stack closes it."""
     if settings.neo4j.url is None:
-        return _recovered(lambda: LadybugGraph.open(home / "graph"), lambda: ladybug.wipe(home / "graph"))
+        return None
     from memos.backends.graph.neo4j import Neo4jGraph  # noqa: PLC0415 - an optional extra
 
-    return Neo4jGraph.open(settings.neo4j, installation)
+    graph = Neo4jGraph.open(settings.neo4j, installation)
+    stack.callback(graph.close)
+    return graph
 
 
-def _close_opened(opening: Future[GraphIndex] | Future[tuple[VectorIndex, Generations]]) -> None:
-    """Close an index that was opened meanwhile; one that could not be is told by who waits for it."""
+def _close_opened(opening: Future[tuple[VectorIndex, Generations]]) -> None:
+    """Close an index that was opened meanwhile; whoever waits for one that failed to open gets the error."""
     if opening.exception() is None:
-        opened = opening.result()
-        (opened[0] if isinstance(opened, tuple) else opened).close()
+        opening.result()[0].close()
 
 
 def _installation(ledger: Ledger) -> str:

@@ -291,7 +291,7 @@ class Statistics:
                 found.messages,
                 _tiers(found),
                 _tasks_by_state(connection, now),
-                _outbox(found),
+                _outbox(found, (one.target for one in self._context.indexes.projections)),
                 dict(self._events),
                 sum(usage.tokens_today(connection, None, now).values()),
                 self._context.quotas.spent,
@@ -328,6 +328,6 @@ def _tiers(found: Whole) -> dict[str, int]:
     }
 
 
-def _outbox(found: Whole) -> dict[tuple[str, str], int]:
-    states = {(target, state): 0 for target in ("vector", "graph") for state in ("waiting", "parked")}
+def _outbox(found: Whole, targets: Iterable[str]) -> dict[tuple[str, str], int]:
+    states = {(target, state): 0 for target in targets for state in ("waiting", "parked")}
     return states | {(target, "parked" if parked else "waiting"): n for (target, parked), n in found.outbox.items()}

@@ -30,7 +30,11 @@ from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger import tools as tool_tasks
 from memos.memcube.ledger.engine import Ledger
 
-_PURGING = dict.fromkeys(("ledger", "vector", "graph", "cache", "activation", "parametric"), "purging")
+
+def _purging(connection: sa.Connection) -> dict[str, str]:
+    """Return the state of every store while files may still hold what was erased."""
+    stores = ("ledger", *outbox.targets(connection), "cache", "activation", "parametric")
+    return dict.fromkeys(stores, "purging")
 
 
 def erase(
@@ -67,7 +71,7 @@ def erase(
         tuple(sorted({*doomed, *whole})),
         tuple(covered),
         dict(removed),
-        dict(_PURGING),
+        _purging(connection),
     )
     _bury(change, receipt, saw)
     backups.note(connection, receipt_id, held)
@@ -92,7 +96,7 @@ def again(change: Change, receipt_id: str, item_ids: Sequence[str]) -> None:
     if fresh := sorted(doomed - known):
         rows = [{"item_id": item_id, "tombstone_id": receipt_id} for item_id in fresh]
         change.connection.execute(sa.insert(t.tombstone_items), rows)
-    purging = {"state": "purging", "stores": dict(_PURGING)}
+    purging = {"state": "purging", "stores": _purging(change.connection)}
     change.connection.execute(sa.update(t.tombstones).where(t.tombstones.c.id == receipt_id).values(purging))
     body = {"receipt": receipt_id, "items": sorted(doomed), "again": True}
     cubes.record_event(change.connection, change.cube, change.now, change.actor, "erase", None, body)

@@ -99,7 +99,6 @@ PATHS: tuple[DataLocation, ...] = (
     DataLocation("ledger.db-wal", DataKind.TEXT, _PURGE, _LEDGER, "ledger.db"),
     DataLocation("ledger.db-shm", DataKind.IDS, "", _LEDGER, "ledger.db"),
     DataLocation("vector", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
-    DataLocation("graph", DataKind.DERIVED, _PURGE, _INDEX, "ledger"),
     DataLocation("activation", DataKind.DERIVED, _PURGE, "memos.memcube.activation.store.BlockStore.verify", "prompts"),
     # Weights, and while they are trained the exercises they are trained on, in words.
     DataLocation("adapters", DataKind.TEXT, _FORGET, _ADAPTERS, "ledger"),

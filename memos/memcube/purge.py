@@ -12,6 +12,7 @@ from memos.errors import BackendUnavailable
 from memos.memcube import erasure as erase
 from memos.memcube.backup import backups
 from memos.memcube.indexing.projection import Projection
+from memos.memcube.ledger import outbox
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 
@@ -41,6 +42,10 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     """
     receipts = erase.unfinished(ledger)
     if not receipts:
+        return 0
+    with ledger.write() as connection:
+        others = set(outbox.targets(connection)).difference(p.target for p in places.projections)
+    if others:  # a process that has this index finishes them
         return 0
     if all(_lacks_servers_alone(receipt) for receipt in receipts):
         places.take_back()

@@ -122,12 +122,12 @@ def _expected(
     return expected, set(connection.scalars(waiting))
 
 
-def enqueue_all(ledger: Ledger, cube_id: str, targets: tuple[Target, ...]) -> int:
-    """Queue every item of a cube for the given indexes; return how many."""
+def enqueue_all(ledger: Ledger, cube_id: str) -> int:
+    """Queue every item of a cube for every index; return how many."""
     with ledger.write() as connection:
         ids = list(connection.scalars(sa.select(t.items.c.id).where(t.items.c.cube_id == cube_id)))
         for batch in items.in_batches(ids):
-            outbox.enqueue(connection, cube_id, batch, targets)
+            outbox.enqueue(connection, cube_id, batch)
     return len(ids)
 
 

@@ -31,7 +31,7 @@ class Repair:
     projections: Mapping[Target, Projection]
 
     def verify(self, cube_ids: Sequence[str], *, repair: bool, strangers: bool) -> VerifyReport:
-        """Check the ledger and both indexes; with `repair` queue what differs and check again.
+        """Check the ledger and the indexes; with `repair` queue what differs and check again.
 
         `strangers` also looks for points of cubes the ledger does not know. A damaged ledger is never repaired.
         """
@@ -54,13 +54,16 @@ class Repair:
                 continue
             with self.ledger.read() as connection:
                 known = verify.cube_ids(connection)
+            index = self.indexes[target]
             for cube in known:
-                _, found = verify.index_differences(self.ledger, target, self.indexes[target], cube)
+                _, found = verify.index_differences(self.ledger, target, index, cube)
                 verify.enqueue_some(self.ledger, cube, found, target)
+            if known:
+                self._requeue(self._strangers(target, index), known)
 
     def reindex(self, cube_ids: Sequence[str], on_progress: Progress | None = None) -> int:
         """Project every item of these cubes again; return how many. Raises: BackendUnavailable."""
-        total = sum(verify.enqueue_all(self.ledger, cube, outbox.TARGETS) for cube in cube_ids)
+        total = sum(verify.enqueue_all(self.ledger, cube) for cube in cube_ids)
         self.catch_up(None if on_progress is None else lambda left: on_progress(max(0, total - left), total))
         return total
 

@@ -20,7 +20,7 @@ from memos.core.filters import matches
 from memos.core.ports import (
     ArmQuery,
     Embedder,
-    GraphIndex,
+    Graph,
     ScoredPoint,
     SparseEncoder,
     SparseVector,
@@ -113,7 +113,7 @@ class Searcher:
 
     ledger: Ledger
     index: VectorIndex
-    graph: GraphIndex
+    graph: Graph
     follower: VectorFollower
     projection: Projection
     embedder: Embedder

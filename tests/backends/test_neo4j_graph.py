@@ -17,11 +17,11 @@ import pytest
 from pydantic import SecretStr
 
 from memos.backends.graph import neo4j as neo4j_graph
-from memos.backends.graph.ladybug import LadybugGraph
 from memos.backends.graph.neo4j import STATEMENTS, Neo4jGraph
 from memos.core.ports import GraphNode
 from memos.core.settings import Neo4jSettings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError
+from tests.graphs import neighbours
 from tests.servers.neo4j_server import Neo4jServer, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def test_ids_of_another_installation_are_neither_seen_nor_removed(there: Neo4jSe
     before = held(session, "apart_2")
     one.delete(["m1", "m2"])
     assert (held(session, "apart_1"), held(session, "apart_2")) == (0, before)
-    assert [near.paths for near in two.neighbours(["a"], ["m1"], 9)] == [2]
+    assert [near.paths for near in neighbours(two, ["a"], ["m1"])] == [2]
     one.close()
     two.close()
 
@@ -298,7 +298,7 @@ def test_the_graph_works_again_after_the_server_crashed(graph: Neo4jGraph, neo4j
     assert (graph.mark(), graph.incarnation) == (4, 0)
     graph.upsert([item(50, "e")])
     assert len(list(graph.scan("a"))) == 51
-    assert len(graph.neighbours(["a"], ["m50"], 100)) == 50
+    assert len(neighbours(graph, ["a"], ["m50"])) == 50
 
 
 WRITER = """
@@ -329,7 +329,7 @@ def universe() -> list[GraphNode]:
 
 @pytest.mark.parametrize("deletes", ["no", "yes"])
 def test_processes_that_write_the_same_nodes_leave_what_one_would(
-    there: Neo4jSettings, graph: Neo4jGraph, session: Any, name: str, tmp_path: Path, deletes: str
+    there: Neo4jSettings, graph: Neo4jGraph, session: Any, name: str, deletes: str
 ) -> None:
     assert there.url
     assert there.password
@@ -343,10 +343,11 @@ def test_processes_that_write_the_same_nodes_leave_what_one_would(
     assert [writer.returncode for writer in writers] == [0, 0, 0, 0], told
     if deletes == "yes":  # the last deletion may have taken edges that another process had written
         graph.upsert(universe())
-    alone = LadybugGraph.open(tmp_path)
+    alone = Neo4jGraph.open(there, f"{name}_alone")
     alone.upsert(universe())
     for n in range(60):
-        assert graph.neighbours(["a"], [f"m{n}"], 100) == alone.neighbours(["a"], [f"m{n}"], 100)
+        assert neighbours(graph, ["a"], [f"m{n}"]) == neighbours(alone, ["a"], [f"m{n}"])
+    alone.delete([node.id for node in universe()])
     alone.close()
     graph.delete([node.id for node in universe()])
     assert held(session, name) == 0

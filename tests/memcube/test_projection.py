@@ -100,10 +100,9 @@ def test_an_engine_that_died_gets_its_unflushed_changes_again(idle: MemOS) -> No
     idle.add("before the flush")
     idle._context.indexes.vector.flush()
     idle.add("after the flush")
-    for index in (idle._installation.vector, idle._installation.graph):
-        child = psutil.Process(index._child.pid)
-        child.kill()
-        psutil.wait_procs([child], timeout=10)
+    child = psutil.Process(idle._installation.vector._child.pid)
+    child.kill()
+    psutil.wait_procs([child], timeout=10)
     result = idle.search("flush")
     assert {hit.item.memory for hit in result} == {"before the flush", "after the flush"}
     assert result.missing_arms  # this search noticed, and said what it could not ask

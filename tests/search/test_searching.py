@@ -18,6 +18,7 @@ from memos.core.text.times import time_expressions
 from memos.core.types import STANDING_OF, SearchResult
 from memos.errors import BackendUnavailable, InvalidInput, NotFound
 from memos.memcube.ledger import items
+from memos.memcube.ledger.graph import LedgerGraph
 from memos.search import rank
 from memos.search.searcher import best_of
 from tests.fakes import FixedClock, WordEmbedder
@@ -78,7 +79,7 @@ def test_a_graph_that_is_down_is_named_and_the_rest_answers(memos: MemOS, monkey
     def down(*_: object, **__: object) -> None:
         raise BackendUnavailable("the graph is down")
 
-    monkeypatch.setattr(type(memos._installation.graph), "adjacent", down)
+    monkeypatch.setattr(LedgerGraph, "adjacent", down)
     found = memos.search("tea")
     assert ids(found) == [item]
     assert found.missing_arms == ("graph",)

@@ -108,8 +108,7 @@ def test_connections_that_drop_again_and_again_lose_nothing(cut_off: tuple[Setti
 
 def _waiting(memos: MemOS) -> list[str]:
     return [
-        *memos._context.indexes.vector.pending(["default"], 1_000),
-        *memos._context.indexes.graph.pending(["default"], 1_000),
+        item for projection in memos._context.indexes.projections for item in projection.pending(["default"], 1_000)
     ]
 
 

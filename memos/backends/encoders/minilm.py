@@ -6,10 +6,12 @@ interpreter lock for long and a text of any length costs linear time.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -275,9 +277,17 @@ def _open_session(path: Path) -> Any:
     options.enable_mem_pattern = False  # it would keep a plan for each shape of batch ever seen
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except _LOAD_ERRORS as error:
         raise ModelError(f"The MiniLM model cannot be loaded: {error}. Reinstall onnxruntime.") from error
+    _return_freed_memory()
+    return session
+
+
+def _return_freed_memory() -> None:
+    """Give what loading has freed back to the system: glibc would keep 70 MiB of it (docs/log.md)."""
+    with suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _special(tokenizer: Tokenizer, token: str) -> int:

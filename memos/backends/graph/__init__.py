@@ -1,1 +1,1 @@
-"""The graph index: ladybug, embedded, and Neo4j."""
+"""The graph index on Neo4j."""

@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memos.backends.graph import neo4j_writes as writes
-from memos.backends.graph.ladybug_process import _FRONT, _PATHS, HUB_MENTIONS
 from memos.backends.graph.neo4j_writes import BETWEEN, ITEM, MARK, Rows, Run, match
-from memos.core.ports import GraphNode, Neighbour, Stamp
+from memos.core.ports import GraphNode, Stamp
 from memos.core.settings import Neo4jSettings
 from memos.errors import BackendUnavailable, InvalidInput
 
@@ -30,15 +29,6 @@ _Answer = TypeVar("_Answer")
 # No labels where an edge's kind says them: they would only lead the planner to read whole labels.
 _SHOWN = "b.revision > 0 AND b.cube IN $cubes"
 _ADJACENT = f"{match(ITEM, '$id', 'a')} MATCH (a)-[:{BETWEEN}]-(b) WHERE {_SHOWN} RETURN DISTINCT b.id LIMIT $limit"
-# One hop of all items at once, each item's ways in turn, so that the last LIMIT stops the walk and not only its answer.
-_AROUND = (
-    f"UNWIND $ids AS id {match(ITEM, 'id', 'a')} "
-    "CALL (a) { "
-    f"MATCH (a)-[:{BETWEEN}]-(b) WHERE {_SHOWN} RETURN b LIMIT $hub "
-    "UNION ALL MATCH (a)-[:MENTIONS]->(e) WHERE COUNT { (e)<-[:MENTIONS]-() } <= $hub "
-    f"MATCH (e)<-[:MENTIONS]-(b) WHERE b <> a AND {_SHOWN} RETURN b "
-    "} WITH b.id AS id LIMIT $paths RETURN id, count(*)"
-)
 # Ordered by all of the index's fields: only so is it read in its order, up to the page's end, and nothing sorted.
 _STAMPS = (
     f"MATCH (n:{ITEM}) USING INDEX SEEK n:{ITEM}(installation, cube, id) "
@@ -52,7 +42,7 @@ _CUBES = (
 )
 _SET_MARK = f"MERGE (m:{MARK} {{installation: $installation}}) SET m.mark = $mark"
 _MARK = f"MATCH (m:{MARK} {{installation: $installation}}) USING INDEX SEEK m:{MARK}(installation) RETURN m.mark"
-STATEMENTS = (*writes.STATEMENTS, _ADJACENT, _AROUND, _STAMPS, _CUBES, _SET_MARK, _MARK)
+STATEMENTS = (*writes.STATEMENTS, _ADJACENT, _STAMPS, _CUBES, _SET_MARK, _MARK)
 
 
 class Neo4jGraph:
@@ -108,14 +98,6 @@ class Neo4jGraph:
         values = {"id": seed, "cubes": list(cubes), "limit": max(0, limit)}
         return [item for (item,) in self._rows(_ADJACENT, values) if item is not None]
 
-    def neighbours(self, cubes: Sequence[str], seeds: Sequence[str], limit: int) -> list[Neighbour]:
-        """Return items within 2 hops of the seeds, nearest first, then those most paths lead to; bounded work.
-
-        The bounds are the embedded graph's: an entity of more than HUB_MENTIONS items links nothing, an item has at
-        most as many links followed, a hop stops after _PATHS paths, the second starts from _FRONT items of the first.
-        """
-        return self._read(lambda run: _walk(run, list(cubes), list(dict.fromkeys(seeds)), max(0, limit)))
-
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield (id, id, revision) of every filled node of one cube, a page at a time."""
         start = ""
@@ -165,23 +147,6 @@ class Neo4jGraph:
 
 def _run_once(run: Run, query: str) -> None:
     run(query, {})
-
-
-def _walk(run: Run, cubes: list[str], seeds: list[str], limit: int) -> list[Neighbour]:
-    found: list[Neighbour] = []
-    front, seen = seeds, set(seeds)
-    for hop in (1, 2):
-        if not front:
-            break
-        rows = run(_AROUND, {"ids": front, "cubes": cubes, "hub": HUB_MENTIONS, "paths": _PATHS})
-        # A node that a writer deletes while this reads has no id.
-        fresh = sorted((-count, item) for item, count in rows if item is not None and item not in seen)
-        found.extend(Neighbour(item, hop, -count) for count, item in fresh)
-        seen.update(item for _, item in fresh)
-        front = [item for _, item in fresh[:_FRONT]]
-        if len(found) >= limit:
-            break
-    return found[:limit]
 
 
 def _after(text: str) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from memos.backends.graph.ladybug_process import ENDS, LINKS
 from memos.core.ports import GraphNode
 from memos.errors import InvalidInput
+
+LINKS = ("DERIVED_FROM", "SUPERSEDES", "RELATES")
+ENDS = {"MENTIONS": "Entity", "IN_CONVERSATION": "Conversation", **dict.fromkeys(("NEXT", *LINKS), "Memory")}
+"""The kinds of edges, and where each leads."""
 
 Rows = list[list[Any]]
 Run = Callable[[str, Mapping[str, Any]], Rows]

@@ -94,8 +94,8 @@ def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
 
 
 def enqueue_everything(connection: sa.Connection) -> None:
-    """Have both indexes follow every item there is."""
-    for target in outbox.TARGETS:
+    """Have the indexes follow every item there is."""
+    for target in outbox.targets(connection):
         every = sa.select(sa.literal(target), t.items.c.cube_id, t.items.c.id)
         connection.execute(sa.insert(t.outbox).from_select(["target", "cube_id", "item_id"], every))
 
@@ -167,7 +167,7 @@ def _give_way(connection: sa.Connection) -> int:
     connection.execute(sa.delete(t.outbox))
     enqueue_everything(connection)
     # Where the indexes are stays, how far they are is no longer true.
-    places = t.meta.c.key.like("mark:%") & t.meta.c.key.not_in([f"mark:{target}" for target in outbox.TARGETS])
+    places = t.meta.c.key.like("mark:%") & t.meta.c.key.not_in(["mark:vector", "mark:graph"])
     for table in (t.adapter_items, t.adapters):  # in no backup, and of memories that go
         connection.execute(sa.delete(table))
     for table in reversed(rows.tables()):

@@ -96,14 +96,16 @@ class Ledger:
                     yield connection
                 self._changes += 1
 
-    def hold(self, *, alone: str | None) -> None:
-        """Claim the ledger for this process: alone, as the embedded indexes of the folder of this id need it, or not.
+    def hold(self, *, alone: str | None, follows_graph: bool = False) -> None:
+        """Claim the ledger for this process: alone, as the embedded index of the folder of this id needs it, or not.
+
+        `follows_graph` tells the others that this process keeps a graph index up to date.
 
         SQLite's folder is locked already. Raises: BackendUnavailable when another process is in the way.
         """
         if not self.is_sqlite:
             with self._translated():
-                self._hold = postgres.Hold(self._engine, alone=alone)
+                self._hold = postgres.Hold(self._engine, alone=alone, follows_graph=follows_graph)
 
     def renew_hold(self) -> None:
         """See that the claim still stands: it ends with its connection. Raises: BackendUnavailable."""

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import postgresql, sqlite
 
 from memos.memcube.ledger.items import in_batches
 from memos.memcube.ledger.postgres import lock_items
 from memos.memcube.ledger.schema import meta, outbox
 
 Target = Literal["vector", "graph"]
-TARGETS: tuple[Target, ...] = ("vector", "graph")
+
+_GRAPH = "mark:follows-graph"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,51 @@ class OutboxRow:
     attempts: int
 
 
-def enqueue(connection: sa.Connection, cube: str, item_ids: Iterable[str], targets: Sequence[Target] = TARGETS) -> None:
-    """Tell the indexes that these items changed."""
-    rows = [{"target": target, "cube_id": cube, "item_id": item} for target in targets for item in item_ids]
-    if rows:
-        connection.execute(sa.insert(outbox), rows)
+def targets(connection: sa.Connection) -> tuple[Target, ...]:
+    """Return the indexes that follow this ledger.
+
+    On PostgreSQL the answer holds until the transaction ends: `follow_graph` and `leave_graph` wait for it.
+    """
+    query = _FOLLOWS_GRAPH if connection.dialect.name == "sqlite" else _FOLLOWS_GRAPH.with_for_update(read=True)
+    return ("vector", "graph") if connection.scalar(query) == "yes" else ("vector",)
+
+
+def follow_graph(connection: sa.Connection) -> None:
+    """Have a graph index follow the ledger from now on; one that did not before is compared as a whole."""
+    if _set_follows_graph(connection, "yes"):
+        # Apart from what any flush has left in the index, so that it is taken for one that lost writes.
+        set_mark(connection, "graph", mark(connection, "graph") + 1000)
+
+
+def leave_graph(connection: sa.Connection) -> None:
+    """Let no graph index follow the ledger any more."""
+    _set_follows_graph(connection, "no")
+    connection.execute(sa.delete(outbox).where(outbox.c.target == "graph"))
+
+
+def _set_follows_graph(connection: sa.Connection, value: str) -> bool:
+    """Write down whether a graph index follows the ledger; return True if that is new."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    connection.execute(insert(meta).values(key=_GRAPH, value="").on_conflict_do_nothing())
+    if connection.scalar(_FOLLOWS_GRAPH.with_for_update()) == value:
+        return False
+    connection.execute(sa.update(meta).where(meta.c.key == _GRAPH).values(value=value))
+    return True
+
+
+_FOLLOWS_GRAPH = sa.select(meta.c.value).where(meta.c.key == _GRAPH)
+
+
+def enqueue(
+    connection: sa.Connection, cube: str, item_ids: Iterable[str], only: Sequence[Target] | None = None
+) -> None:
+    """Tell the indexes, or `only` some of them, that these items changed."""
+    ids = list(item_ids)
+    if not ids:
+        return
+    indexes = targets(connection) if only is None else only
+    rows = [{"target": target, "cube_id": cube, "item_id": item} for target in indexes for item in ids]
+    connection.execute(sa.insert(outbox), rows)
 
 
 def rows_after(

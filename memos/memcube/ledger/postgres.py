@@ -34,7 +34,8 @@ MOST_SKEW = timedelta(seconds=30)
 _CONNECT_TIMEOUT_S = 5
 _LOCK_TIMEOUT_S = 30
 _RENEW_S = 2.0
-_MIGRATING, _HOLDING = 0x6D656D6F01, 0x6D656D6F02  # keys of advisory locks: "memo", then a number
+# Keys of advisory locks: "memo", then a number.
+_MIGRATING, _HOLDING, _FOLLOWING = 0x6D656D6F01, 0x6D656D6F02, 0x6D656D6F03
 _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is wrong", "42501": "a right is missing"}
 
 
@@ -132,12 +133,13 @@ class Hold:
     """A process's claim on the ledger: alone, as an embedded index needs it, or beside others that claim the same.
 
     It lives on a connection of its own and ends with it; `renew` notices that and claims again. `alone` is the id of
-    the folder with the embedded indexes; when another folder's process was alone in between, its indexes followed
-    changes that these have missed, and this process cannot go on.
+    the folder with the embedded index; when another folder's process was alone in between, its index followed changes
+    that this one has missed, and this process cannot go on.
     """
 
-    def __init__(self, engine: sa.Engine, *, alone: str | None) -> None:
+    def __init__(self, engine: sa.Engine, *, alone: str | None, follows_graph: bool) -> None:
         self._engine = engine
+        self._follows_graph = follows_graph
         self._missed = False
         self._alone = alone
         self._connection: sa.Connection | None = None
@@ -168,16 +170,18 @@ class Hold:
                 connection.close()
                 raise BackendUnavailable(
                     "Other processes use this ledger, and a move, or an embedded index, needs it alone: end them; for "
-                    "several processes set MEMOS_QDRANT__URL and MEMOS_NEO4J__URL in all of them."
+                    "several processes set MEMOS_QDRANT__URL in all of them."
                     if self._alone
-                    else "A process with an embedded index uses this ledger: end it, or set MEMOS_QDRANT__URL and "
-                    "MEMOS_NEO4J__URL for it too."
+                    else "A process with an embedded index uses this ledger: end it, or set MEMOS_QDRANT__URL for "
+                    "it too."
                 )
             if again and self._alone is not None and last_alone(connection) != self._alone:
                 self._missed = True
                 connection.invalidate()
                 connection.close()
                 raise _missed()
+            if self._follows_graph:
+                connection.scalar(sa.select(sa.func.pg_advisory_lock_shared(_FOLLOWING)))
             self._connection = connection
 
     def release(self) -> None:
@@ -189,17 +193,22 @@ class Hold:
                 self._connection = None
 
 
+def another_follows_graph(connection: sa.Connection) -> bool:
+    """Return True if some process keeps a graph index up to date; if not, none begins before the transaction ends."""
+    return not connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_FOLLOWING)))
+
+
 _ALONE = "mark:alone"
 
 
 def last_alone(connection: sa.Connection) -> str | None:
-    """Return the id of the folder whose embedded indexes followed this ledger last."""
+    """Return the id of the folder whose embedded index followed this ledger last."""
     found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _ALONE))
     return found
 
 
 def set_alone(connection: sa.Connection, folder: str) -> None:
-    """Say that this folder's embedded indexes follow the ledger from now on."""
+    """Say that this folder's embedded index follows the ledger from now on."""
     if last_alone(connection) is None:
         connection.execute(sa.insert(meta).values(key=_ALONE, value=folder))
     else:
@@ -208,8 +217,8 @@ def set_alone(connection: sa.Connection, folder: str) -> None:
 
 def _missed() -> BackendUnavailable:
     return BackendUnavailable(
-        "This process lost its claim on the ledger, and another one with embedded indexes worked on it meanwhile: open "
-        "this installation again, which fills its indexes anew."
+        "This process lost its claim on the ledger, and another one with an embedded index worked on it meanwhile: "
+        "open this installation again, which fills its index anew."
     )
 
 

@@ -1,0 +1,71 @@
+"""The graph of items, read from the ledger: what was said next to an item in its session, and what is linked to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from memos.core.types import Status
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.schema import items, links, versions
+
+
+class LedgerGraph:
+    """A `Graph` over the ledger's own rows: it is never behind, and there is nothing to rebuild."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
+        """Return items of `cubes` next to `seed` in its session, then those linked to it, newest first.
+
+        Deleted items are passed over. Raises: BackendUnavailable, BackendTimeout.
+        """
+        if not cubes or limit < 1:
+            return []
+        with self._ledger.read() as connection:
+            found = connection.execute(_ADJACENT, {"seed": seed, "cubes": list(cubes), "limit": limit})
+            return [row.id for row in found]
+
+
+def _adjacent() -> sa.Select[tuple[str]]:
+    """Build the query of `LedgerGraph.adjacent`.
+
+    Each of its four parts uses an index: the positions of a conversation, and both ends of the links.
+    """
+    seed = sa.select(items).where(items.c.id == sa.bindparam("seed")).cte("seed")
+
+    def beside(*, later: bool) -> sa.Select[tuple[str]]:
+        near = sa.select(items.c.id).join(
+            seed, sa.and_(items.c.conversation_id == seed.c.conversation_id, items.c.session == seed.c.session)
+        )
+        near = near.join(versions, versions.c.id == items.c.version_id).where(versions.c.status != Status.DELETED)
+        if later:
+            near = near.where(items.c.position > seed.c.position).order_by(items.c.position)
+        else:
+            near = near.where(items.c.position < seed.c.position).order_by(items.c.position.desc())
+        found = near.limit(1).subquery()
+        return sa.select(found.c.id, sa.literal(0).label("far"))
+
+    linked = (
+        sa.select(end.label("id"), sa.literal(1).label("far")).where(other == sa.bindparam("seed"))
+        for end, other in ((links.c.to_id, links.c.from_id), (links.c.from_id, links.c.to_id))
+    )
+    near = sa.union_all(beside(later=False), beside(later=True), *linked).subquery()
+    return (
+        sa.select(items.c.id)
+        .join(near, near.c.id == items.c.id)
+        .join(versions, versions.c.id == items.c.version_id)
+        .where(
+            items.c.cube_id.in_(sa.bindparam("cubes", expanding=True)),
+            versions.c.status != Status.DELETED,
+            items.c.id != sa.bindparam("seed"),
+        )
+        .group_by(items.c.id, items.c.created_at)
+        .order_by(sa.func.min(near.c.far), items.c.created_at.desc(), items.c.id)
+        .limit(sa.bindparam("limit"))
+    )
+
+
+_ADJACENT = _adjacent()
