@@ -291,7 +291,7 @@ class GraphNode:
 
 
 class Graph(Protocol):
-    """What search asks of the graph of items. Thread-safe."""
+    """Find the neighbours of an item. Thread-safe."""
 
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
         """Return up to `limit` items of `cubes` that stand next to `seed` in its session or are linked to it.

@@ -189,12 +189,14 @@ class QdrantSettings(BaseModel):
 
 
 class Neo4jSettings(BaseModel):
-    """A Neo4j server that holds the graph index; without a URL the embedded engine does."""
+    """A Neo4j server that holds a graph index; without a URL the graph is read from the ledger."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str | None = Field(
-        None, description="Neo4j's Bolt URL, `neo4j+s://` for TLS, such as `bolt://127.0.0.1:7687`; default: embedded"
+        None,
+        description="Neo4j's Bolt URL, `neo4j+s://` for TLS, such as `bolt://127.0.0.1:7687`; "
+        "default: the graph is read from the ledger",
     )
     user: str = Field("neo4j", description="Neo4j's user")
     password: SecretStr | None = Field(None, description="Neo4j's password")

@@ -162,11 +162,11 @@ class Indexes:
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """Return the projections that this installation has."""
+        """Return the vector projection, then that of the graph if there is one."""
         return (self.vector,) if self.graph is None else (self.vector, self.graph)
 
     def wait(self) -> bool:
-        """Let the indexes catch up, for at most `wait_s` seconds each; return True if they did."""
+        """Apply waiting changes for at most `wait_s` seconds an index; return True if nothing is left."""
         caught_up = [projection.drain(self.wait_s) for projection in self.projections]
         return all(caught_up)
 

@@ -136,7 +136,6 @@ def open_installation(
         embedded = [name for name, server in servers.items() if server is None]
         if embedded:
             _lock_folder(home, embedded, stack)
-            shutil.rmtree(home / "graph", ignore_errors=True)  # what an embedded graph engine kept, up to version 0.1
         loading = soon.submit((lambda: embedder) if embedder is not None else partial(_choose_embedder, settings.embed))
         print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
         vector_soon = None
@@ -151,6 +150,8 @@ def open_installation(
             rising = RisingClock(clock, cube_rows.newest_event(connection))
         if unfinished is not None:
             raise BackendUnavailable(unfinished)
+        if embedded:
+            _remove_former_graph(home / "graph")
         on_servers = settings.qdrant.url is not None or settings.neo4j.url is not None
         installation = _installation(ledger) if on_servers or not ledger.is_sqlite else ""
         cached = CachedEmbedder(loading.result(), _CACHED_TEXTS)
@@ -236,20 +237,20 @@ def _indexes(
 
 
 def _claim(ledger: Ledger, home: Path, *, embedded: bool, follows_graph: bool) -> None:
-    """Claim the ledger for this process, and settle whether a graph index follows it.
+    """Claim the ledger for this process, and record whether a graph index follows it.
 
     An embedded vector index that was not the last one to follow a ledger on a server is filled anew.
     """
     if ledger.is_sqlite or not embedded:
         ledger.hold(alone=None, follows_graph=follows_graph)
-        _settle_graph(ledger, follows_graph=follows_graph)
+        _record_graph(ledger, follows_graph=follows_graph)
         return
     file = home / "holder"
     if not file.exists():
         write_private(file, new_id())
     folder = file.read_text(encoding="utf-8").strip()
     ledger.hold(alone=folder, follows_graph=follows_graph)
-    _settle_graph(ledger, follows_graph=follows_graph)
+    _record_graph(ledger, follows_graph=follows_graph)
     with ledger.write() as connection:
         before = last_alone(connection)
         set_alone(connection, folder)
@@ -259,8 +260,8 @@ def _claim(ledger: Ledger, home: Path, *, embedded: bool, follows_graph: bool) -
         _make_folder(home / "vector")
 
 
-def _settle_graph(ledger: Ledger, *, follows_graph: bool) -> None:
-    """Write down whether a graph index follows the ledger: this process's, or that of another one."""
+def _record_graph(ledger: Ledger, *, follows_graph: bool) -> None:
+    """Record whether a graph index follows the ledger: the one of this process, or of another."""
     with ledger.write() as connection:
         if follows_graph:
             outbox.follow_graph(connection)
@@ -294,6 +295,16 @@ def _open_vector(
     prefix = f"{settings.qdrant.collection}_{installation}"
     server = QdrantServerIndex.open(settings.qdrant.model_copy(update={"collection": prefix}), space, dimension)
     return server, server
+
+
+def _remove_former_graph(folder: Path) -> None:
+    """Remove what the embedded graph engine of version 0.1 kept: ids and digests, which nothing reads any more."""
+    if not any(folder.glob("graph-*.lbug")):
+        return
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        log.warning("cannot remove %s (%s): delete it, nothing reads it any more", folder, error.strerror)
 
 
 def _open_graph(settings: Settings, installation: str, stack: ExitStack) -> GraphIndex | None:

@@ -45,7 +45,7 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
         return 0
     with ledger.write() as connection:
         others = set(outbox.targets(connection)).difference(p.target for p in places.projections)
-    if others:  # a process that has this index finishes them
+    if others:  # only a process that has these indexes can finish
         return 0
     if all(_lacks_servers_alone(receipt) for receipt in receipts):
         places.take_back()

@@ -88,7 +88,7 @@ def test_the_folder_and_the_rows_of_the_former_engine_are_removed_at_open(tmp_pa
     with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         [item] = memos.add("something").item_ids
     (tmp_path / "graph").mkdir()
-    (tmp_path / "graph" / "graph.lbug").write_bytes(b"what version 0.1 kept")
+    (tmp_path / "graph" / "graph-000001.lbug").write_bytes(b"what version 0.1 kept")
     with (
         MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos,
         memos.ledger.write() as connection,
@@ -99,3 +99,10 @@ def test_the_folder_and_the_rows_of_the_former_engine_are_removed_at_open(tmp_pa
         with memos.ledger.read() as connection:
             assert outbox.count(connection, "graph") == 0
         assert memos.maintenance.verify().clean
+
+
+def test_a_folder_of_that_name_which_is_not_the_former_engines_stays(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "plan.txt").write_text("somebody's own")
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()):
+        assert (tmp_path / "graph" / "plan.txt").read_text() == "somebody's own"

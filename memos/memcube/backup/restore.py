@@ -94,7 +94,7 @@ def refuse_unless_blank(connection: sa.Connection, *, replace: bool) -> None:
 
 
 def enqueue_everything(connection: sa.Connection) -> None:
-    """Have the indexes follow every item there is."""
+    """Queue every item for every index that follows the ledger."""
     for target in outbox.targets(connection):
         every = sa.select(sa.literal(target), t.items.c.cube_id, t.items.c.id)
         connection.execute(sa.insert(t.outbox).from_select(["target", "cube_id", "item_id"], every))

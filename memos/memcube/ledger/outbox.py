@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -38,20 +39,20 @@ def targets(connection: sa.Connection) -> tuple[Target, ...]:
 
 
 def follow_graph(connection: sa.Connection) -> None:
-    """Have a graph index follow the ledger from now on; one that did not before is compared as a whole."""
+    """Queue changes for the graph index too; compare all of it at the next open if it missed changes until now."""
     if _set_follows_graph(connection, "yes"):
-        # Apart from what any flush has left in the index, so that it is taken for one that lost writes.
-        set_mark(connection, "graph", mark(connection, "graph") + 1000)
+        # No flush has left this mark in the index, so the index is taken for one that lost writes.
+        set_mark(connection, "graph", secrets.randbelow(2**48))
 
 
 def leave_graph(connection: sa.Connection) -> None:
-    """Let no graph index follow the ledger any more."""
+    """Stop queueing changes for a graph index, and drop those that wait for one."""
     _set_follows_graph(connection, "no")
     connection.execute(sa.delete(outbox).where(outbox.c.target == "graph"))
 
 
 def _set_follows_graph(connection: sa.Connection, value: str) -> bool:
-    """Write down whether a graph index follows the ledger; return True if that is new."""
+    """Record whether a graph index follows the ledger; return True if that is new."""
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     connection.execute(insert(meta).values(key=_GRAPH, value="").on_conflict_do_nothing())
     if connection.scalar(_FOLLOWS_GRAPH.with_for_update()) == value:
@@ -66,7 +67,7 @@ _FOLLOWS_GRAPH = sa.select(meta.c.value).where(meta.c.key == _GRAPH)
 def enqueue(
     connection: sa.Connection, cube: str, item_ids: Iterable[str], only: Sequence[Target] | None = None
 ) -> None:
-    """Tell the indexes, or `only` some of them, that these items changed."""
+    """Queue changed items for every index that follows the ledger, or for `only` some."""
     ids = list(item_ids)
     if not ids:
         return

@@ -208,7 +208,7 @@ def last_alone(connection: sa.Connection) -> str | None:
 
 
 def set_alone(connection: sa.Connection, folder: str) -> None:
-    """Say that this folder's embedded index follows the ledger from now on."""
+    """Record the folder whose embedded index follows the ledger."""
     if last_alone(connection) is None:
         connection.execute(sa.insert(meta).values(key=_ALONE, value=folder))
     else:
