@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test test-servers check lint types layers setup setup-dev setup-local bench picture clean
+.PHONY: demo serve test test-all check lint types layers setup setup-dev setup-local bench picture clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -20,16 +20,19 @@ serve: $(VENV)/.base
 	@$(BIN)/python -c 'import fastapi, uvicorn' 2>/dev/null || sh scripts/install.sh $(VENV) --editable '.[server]'
 	$(BIN)/memos serve $(if $(PORT),--port $(PORT))
 
-# First what needs all processors, then all others beside one another. In huge pages, what hundreds of processes
-# load takes two fifths fewer page faults (docs/log.md).
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
-	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 TMPDIR="$$(sh scripts/test_folder.sh)" $(BIN)/python -m pytest -m "not alone" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What needs no server, no PyTorch and no killed process. In huge pages, what hundreds of processes load takes two
+# fifths fewer page faults (docs/log.md).
+PYTEST = GLIBC_TUNABLES=glibc.malloc.hugetlb=1 TMPDIR="$$(sh scripts/test_folder.sh)" $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 
-# What needs PostgreSQL and Neo4j: starts both on loopback, from temporary folders, and stops them. Qdrant's tests use
-# the server in QDRANT_URL, or a stand-in. CI=1 makes a missing server a failure instead of a skipped test.
-test-servers: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/servers tests/contracts tests/backends/test_neo4j_graph.py tests/backends/test_qdrant_server.py
+test: $(VENV)/.dev
+	$(PYTEST) -m "not heavy" --dist worksteal
+
+# The rest: first what needs all processors, then the others beside one another. PostgreSQL and Neo4j are started on
+# loopback, from temporary folders, and stopped. Qdrant's tests use the server in QDRANT_URL, or a stand-in. CI=1 makes a
+# missing server a failure instead of a skipped test.
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
+	$(PYTEST) -m "heavy and not alone" --dist loadfile
 
 check: lint types layers test
 

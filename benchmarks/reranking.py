@@ -26,8 +26,8 @@ from benchmarks.floors import E5, plain_embedder
 from benchmarks.report import BAD_DATA, CannotRun
 from memos.core.ports import Embedder
 from tests.backends.tiny_onnx import with_a_logit
-from tests.servers import llama_server
-from tests.servers.openai_server import Asked, OpenAIServer, Said
+from tests.support.servers import llama_server
+from tests.support.servers.openai_server import Asked, OpenAIServer, Said
 
 _JUDGE_TOKENS = 8_192
 _NO_TIMEOUT_S = "600"

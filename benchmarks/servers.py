@@ -18,9 +18,9 @@ from pydantic import SecretStr
 
 from benchmarks.report import CannotRun
 from memos.core.settings import Neo4jSettings, QdrantSettings, Settings
-from tests.servers import postgres_server
-from tests.servers.neo4j_server import Missing, Neo4jServer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.servers import postgres_server
+from tests.support.servers.neo4j_server import Missing, Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
 
 NO_QDRANT = "embedded: no QDRANT_URL"
 

@@ -13,21 +13,20 @@ from memos import MemOS, Settings
 from memos.backends import child
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.memcube.ledger import migrate, postgres, sqlite
-from tests import compiled, forks, migrated
 from tests.fakes import WordEmbedder
-from tests.servers.fixtures import neo4j_server, postgres_server
+from tests.support import compiled, forks, migrated
+from tests.support.servers.fixtures import neo4j_server, postgres_server
 
 __all__ = ["neo4j_server", "postgres_server"]
 
+TESTS = Path(__file__).parent
+
 hypothesis.settings.register_profile("more", max_examples=1_000)
 
-# Minutes each, most of them waiting for processes: begun last, one of them would keep a whole run waiting.
-_LONG = (
-    "test_long_tier_crash.py", "test_tiers.py", "test_crash.py", "test_packaging.py", "test_fine_reading.py",
-    "test_documents_crash.py", "test_project.py", "test_processes.py", "test_moving_to_servers.py", "test_llama.py",
-    "test_fleet.py", "test_erase.py", "test_documents.py", "test_threads.py", "test_faults.py",
-    "test_against_a_dict.py",
-)  # fmt: skip
+# What is in them needs servers, models in PyTorch, killed processes or minutes.
+_HEAVY_FOLDERS = ("benchmarks", "models", "processes", "servers")
+_SERVER_FIXTURES = {"neo4j_server", "postgres_server"}
+_SERVER_PARAMETERS = {"postgresql"}
 
 
 def pytest_configure() -> None:
@@ -39,10 +38,20 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest files first."""
-    order = {name: place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: order.get(item.path.name, len(_LONG)))
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import the heavy folders where heavy tests are not run."""
+    heavy = collection_path.parent == TESTS and collection_path.name in _HEAVY_FOLDERS
+    return True if heavy and config.getoption("markexpr") == "not heavy" else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark as heavy what needs a server, or lies in a folder of heavy tests."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    fixtures = set(getattr(item, "fixturenames", ()))
+    callspec = getattr(item, "callspec", None)
+    parameters = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
+    if folder in _HEAVY_FOLDERS or fixtures & _SERVER_FIXTURES or parameters & _SERVER_PARAMETERS:
+        item.add_marker(pytest.mark.heavy)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 from memos import MemOS, Settings
 from memos.core.clock import new_id
 from memos.core.settings import ChatSettings, IndexSettings, LimitSettings, TaskSettings
-from tests.backends import tiny_models  # skips without the extra `local`
 from tests.fakes import WordEmbedder
+from tests.support import tiny_models  # skips without the extra `local`
 
 NOTES = [f"Note {n}: the hive at number {n} of the lane has a queen who is {n} weeks old." for n in range(8)]
 

@@ -23,7 +23,7 @@ from tests.api.keys import keys_of
 from tests.api.model_here import noted, opened, saved, settled
 from tests.api.running import running
 from tests.fakes import WordEmbedder
-from tests.scripted_chat import ScriptedChat
+from tests.support.scripted_chat import ScriptedChat
 
 ROOT = "/api/v1/activation"
 

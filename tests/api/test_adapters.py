@@ -16,8 +16,8 @@ from memos.core.clock import new_id
 from memos.core.lora import ADAPTER_FILE
 from memos.kernel.adapters.transfer import EXPORTED
 from memos.memcube.parametric.forgetting import FOLDER
-from tests.adapters import SIZE, active, with_a_model, with_card, with_files
 from tests.api.conftest import Server
+from tests.support.adapters import SIZE, active, with_a_model, with_card, with_files
 
 ROOT = "/api/v1/adapters"
 

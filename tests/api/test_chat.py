@@ -18,7 +18,7 @@ from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
 from tests.api.running import running
 from tests.fakes import WordEmbedder
-from tests.scripted_chat import Answer, ScriptedChat
+from tests.support.scripted_chat import Answer, ScriptedChat
 
 
 class Chats:

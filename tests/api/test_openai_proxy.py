@@ -24,7 +24,7 @@ from memos.memcube.ledger.schema import messages as message_rows
 from tests.api.conftest import Server
 from tests.api.running import running
 from tests.fakes import WordEmbedder
-from tests.servers.openai_server import Asked, OpenAIServer, Said, answer, counted, error, events
+from tests.support.servers.openai_server import Asked, OpenAIServer, Said, answer, counted, error, events
 
 CAP = 200
 TOOL = {

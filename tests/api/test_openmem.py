@@ -23,7 +23,7 @@ from memos.core.settings import IndexSettings, LimitSettings, ServerSettings, Ta
 from memos.memcube.ledger import schema
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
-from tests.scripted_chat import ScriptedChat
+from tests.support.scripted_chat import ScriptedChat
 
 ROOT = "/api/openmem/v1"
 OTTER = [{"role": "user", "content": "The otter sleeps in a holt."}]

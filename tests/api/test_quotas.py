@@ -25,7 +25,7 @@ from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.engine import Ledger
 from tests.api.conftest import Server
 from tests.fakes import FixedClock, WordEmbedder
-from tests.servers.postgres_server import PostgresServer
+from tests.support.servers.postgres_server import PostgresServer
 
 
 def limited(memos: MemOS, user: str = "ana", **limits: int) -> NewKey:

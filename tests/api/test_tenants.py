@@ -17,9 +17,9 @@ import pytest
 
 from memos import MemOS
 from memos.memcube.parametric.forgetting import FOLDER
-from tests.adapters import active, with_card, with_files
 from tests.api.conftest import Server
 from tests.api.walking import Found, every_route
+from tests.support.adapters import active, with_card, with_files
 
 VICTIM, OTHER, NOBODY = "quokka", "numbat", "bilby-x"
 TALK, BASE = "what they said", "bandicoot-books"

@@ -11,7 +11,7 @@ from memos.backends.documents.ocr import in_lines
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.core.ports import DocumentPages
 from memos.errors import InvalidInput
-from tests import documents as make
+from tests.support import documents as make
 
 READER = ChildDocumentReader()
 SEAL = "A new seal costs 12.50 EUR."

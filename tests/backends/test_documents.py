@@ -14,7 +14,7 @@ from memos.backends.documents.formats import Format
 from memos.backends.documents.reader import ChildDocumentReader, _taken
 from memos.core.ports import DocumentPages
 from memos.errors import InvalidInput
-from tests import documents as make
+from tests.support import documents as make
 
 READER = ChildDocumentReader()
 

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from memos.backends.encoders.rerank_endpoint import EndpointReranker
 from memos.core.settings import RerankSettings
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
-from tests.servers.openai_server import OpenAIServer, Said, error
+from tests.support.servers.openai_server import OpenAIServer, Said, error
 
 
 def scored(*scores: Any, **more: Any) -> Said:

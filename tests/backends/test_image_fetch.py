@@ -12,7 +12,7 @@ import pytest
 
 from memos.backends.http import FILE, WebImages, is_public, resolve
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput
-from tests.pictures import picture
+from tests.support.pictures import picture
 
 PICTURE = picture()
 

@@ -30,7 +30,7 @@ from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
 from memos.core.tokens import Tokens
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, MemosError, ModelError
-from tests.servers.openai_server import Asked, OpenAIServer, Said, Script, answer, counted, error, events
+from tests.support.servers.openai_server import Asked, OpenAIServer, Said, Script, answer, counted, error, events
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CITY = '{"city": "Lyon"}'

@@ -11,8 +11,8 @@ from PIL import Image as Pillow
 from memos.backends.openai.chat import OpenAIChat
 from memos.backends.openai.images import MOST_SIDE, small
 from memos.core.ports import ChatMessage, ChatRequest, Image
-from tests.pictures import animation, photo, picture
-from tests.servers.openai_server import OpenAIServer, answer, error
+from tests.support.pictures import animation, photo, picture
+from tests.support.servers.openai_server import OpenAIServer, answer, error
 
 
 def sent(data: bytes) -> Pillow.Image:

@@ -31,7 +31,7 @@ from memos.backends.qdrant.embedded_process import config
 from memos.core.ports import ArmQuery, VectorPoint, VectorSearch
 from memos.core.types import Arm
 from memos.errors import BackendUnavailable, IntegrityError
-from tests import forks
+from tests.support import forks
 
 DIMENSION = 8
 BM25 = QdrantBm25()

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import activation
 from benchmarks.kv_traces import by_relevance, cached_token_rate, pinned_first, saved_by, saved_by_ours
-from tests.backends import tiny_models  # skips without the extra `local`
+from tests.support import tiny_models  # skips without the extra `local`
 
 
 def test_it_tells_of_exactness_times_and_what_the_disk_takes(

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import parametric
 from benchmarks.lives import sentences
 from memos.memcube.parametric import training
-from tests.backends import tiny_models  # skips without the extra `local`
+from tests.support import tiny_models  # skips without the extra `local`
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers so

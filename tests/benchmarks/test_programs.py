@@ -19,10 +19,10 @@ from benchmarks.volumes import Volume, fill
 from tests.backends.tiny_onnx import make_reranker
 from tests.benchmarks.samples import BEAM, LOCOMO, LONGMEMEVAL, PREFEVAL, write
 from tests.fakes import WordEmbedder
-from tests.servers import postgres_server as postgres
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.openai_server import Asked, OpenAIServer, Said, answer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.servers import postgres_server as postgres
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.openai_server import Asked, OpenAIServer, Said, answer
+from tests.support.servers.postgres_server import PostgresServer
 
 FLOORS = ["fusion", "bm25", "minilm", "random"]
 EVERYWHERE = {"benchmark", "n", "seed", "machine", "versions", "commit"}

@@ -20,7 +20,7 @@ from memos.compat.opening import INSTALLATIONS
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, ModelError
 from memos.memcube.ledger import segments as tiers
 from tests.fakes import WordEmbedder
-from tests.scripted_chat import Script, ScriptedChat
+from tests.support.scripted_chat import Script, ScriptedChat
 
 KEY = "sk-a-key-nobody-may-see"
 SAID = [

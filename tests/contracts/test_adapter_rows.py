@@ -18,7 +18,8 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.adapters import AdapterState, Outcome
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from tests.adapters import (
+from tests.fakes import FixedClock
+from tests.support.adapters import (  # fmt: skip
     BASE,
     NEW,
     NOW,
@@ -31,9 +32,8 @@ from tests.adapters import (
     finished,
     serving,
     states,
-)  # fmt: skip
-from tests.fakes import FixedClock
-from tests.ledgers import Store
+)
+from tests.support.ledgers import Store
 
 TRAINING, READY_, ACTIVE, RETIRED = (
     AdapterState.TRAINING, AdapterState.READY, AdapterState.ACTIVE, AdapterState.RETIRED,

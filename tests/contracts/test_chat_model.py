@@ -12,9 +12,9 @@ from memos.backends.openai.chat import OpenAIChat
 from memos.core.ports import ChatMessage, ChatModel, ChatReply, ChatRequest, Image
 from memos.core.tokens import Tokens
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError, UnfitAnswer
-from tests.pictures import picture, png_of
-from tests.scripted_chat import ScriptedChat
-from tests.servers.openai_server import OpenAIServer, Said, answer, counted, error
+from tests.support.pictures import picture, png_of
+from tests.support.scripted_chat import ScriptedChat
+from tests.support.servers.openai_server import OpenAIServer, Said, answer, counted, error
 
 # What the model behind the port does: says a text, or fails in one of these ways.
 REFUSES, CUT_OFF, TOO_LONG, WRONG_KEY, DOWN, SLOW = (object() for _ in range(6))

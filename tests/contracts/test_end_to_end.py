@@ -13,9 +13,9 @@ from memos.backends.graph.neo4j import Neo4jGraph
 from memos.core.settings import IndexSettings, LimitSettings, Neo4jSettings, QdrantSettings
 from memos.errors import Conflict, NotFound
 from tests.fakes import WordEmbedder
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PostgresServer
-from tests.servers.qdrant_rest import server_settings
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
+from tests.support.servers.qdrant_rest import server_settings
 
 Open = Callable[[], MemOS]
 KINDS = {
@@ -27,7 +27,9 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=sorted(KINDS))
+@pytest.fixture(
+    params=[pytest.param(kind, marks=pytest.mark.heavy if servers else ()) for kind, servers in KINDS.items()]
+)
 def open_(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     parts = KINDS[request.param]
     with server_settings() as qdrant:

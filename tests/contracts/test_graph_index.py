@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from memos.backends.graph.neo4j import Neo4jGraph
 from memos.core.ports import GraphNode
 from memos.core.settings import Neo4jSettings
-from tests.graphs import neighbours
-from tests.servers.neo4j_server import Neo4jServer
+from tests.support.graphs import neighbours
+from tests.support.servers.neo4j_server import Neo4jServer
 
 Factory = Callable[[Path], Neo4jGraph]
 

@@ -16,7 +16,7 @@ from memos.memcube.ledger import cubes, items
 from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger, sqlite_url
-from tests.ledgers import BIG, ODD, Store
+from tests.support.ledgers import BIG, ODD, Store
 
 Open = Callable[[], Ledger]
 

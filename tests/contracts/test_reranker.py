@@ -22,8 +22,8 @@ from memos.llm.client import LLMClient
 from memos.search.rerank import ChatReranker
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordReranker, shared_words
-from tests.scripted_chat import ScriptedChat
-from tests.servers.openai_server import Asked, OpenAIServer, Said, error
+from tests.support.scripted_chat import ScriptedChat
+from tests.support.servers.openai_server import Asked, OpenAIServer, Said, error
 
 _SHOWN = re.compile(r'<untrusted source="memory (\d+)">(.*?)</untrusted>', re.DOTALL)
 

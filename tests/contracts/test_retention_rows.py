@@ -18,7 +18,7 @@ from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.retention import Place
 from tests.fakes import FixedClock
-from tests.ledgers import ODD, Store
+from tests.support.ledgers import ODD, Store
 
 ARCHIVE, DELETE, ERASE = RetentionAction.ARCHIVE, RetentionAction.DELETE, RetentionAction.ERASE
 

@@ -14,9 +14,9 @@ from memos.kernel.submissions import Progress, Submissions
 from memos.memcube.ledger import idempotency as submissions
 from memos.memcube.ledger import reading
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from tests.contexts import context_of
 from tests.fakes import FixedClock
-from tests.ledgers import Store
+from tests.support.contexts import context_of
+from tests.support.ledgers import Store
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

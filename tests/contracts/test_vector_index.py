@@ -19,8 +19,8 @@ from memos.core.filters import Condition, Op, matches, parse
 from memos.core.ports import ArmQuery, VectorIndex, VectorPoint, VectorSearch
 from memos.core.types import Arm
 from memos.errors import InvalidInput
-from tests.servers.qdrant_grpc import grpc_settings
-from tests.servers.qdrant_rest import server_settings
+from tests.support.servers.qdrant_grpc import grpc_settings
+from tests.support.servers.qdrant_rest import server_settings
 
 DIMENSION = 8
 BM25 = QdrantBm25()
@@ -30,7 +30,7 @@ Factory = Callable[[Path], VectorIndex]
 
 @pytest.fixture(params=["qdrant_edge", "qdrant_server", "qdrant_server_grpc"])
 def factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
-    """Yield what opens an index in a folder, or on a server (tests/servers/qdrant_rest.py) under the folder's name."""
+    """Yield what opens an index in a folder, or on a server under the folder's name."""
     if request.param == "qdrant_edge":
         yield lambda folder: QdrantEdgeIndex.open(folder, DIMENSION)
         return

@@ -16,7 +16,7 @@ from memos.core.filters import parse
 from memos.core.ports import ArmQuery, ScoredPoint, VectorIndex, VectorPoint, VectorSearch
 from memos.core.types import Arm
 from tests.contracts.test_vector_index import BM25, DIMENSION, FILTERS, RECORDS, point
-from tests.servers.qdrant_rest import server_settings
+from tests.support.servers.qdrant_rest import server_settings
 
 Pair = tuple[VectorIndex, VectorIndex]
 

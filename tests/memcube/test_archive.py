@@ -28,9 +28,9 @@ from memos.memcube.backup.restore import restore_archive
 from memos.memcube.installation import BACKUP_PATHS
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import HEAD, Ledger
-from tests import forks
 from tests.fakes import FixedClock
-from tests.ledgers import BIG, ODD, Store, chains, contents, fill, sqlite_ledger, waiting
+from tests.support import forks
+from tests.support.ledgers import BIG, ODD, Store, chains, contents, fill, sqlite_ledger, waiting
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

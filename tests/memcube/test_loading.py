@@ -25,8 +25,8 @@ from memos.memcube.dump.format import STAYING, TABLES
 from memos.memcube.dump.ids import Ids
 from memos.memcube.ledger import items as rows
 from memos.memcube.ledger.engine import Ledger
-from tests.dumps import TakenApart, dumped, loaded, signed, zipped
-from tests.ledgers import ODD, Store, chains, contents, fill, sqlite_ledger, waiting
+from tests.support.dumps import TakenApart, dumped, loaded, signed, zipped
+from tests.support.ledgers import ODD, Store, chains, contents, fill, sqlite_ledger, waiting
 
 # What belongs to an installation and not to a cube, or is about other cubes.
 ELSEWHERE = (

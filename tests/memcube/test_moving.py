@@ -14,8 +14,8 @@ from memos.errors import Conflict
 from memos.memcube.backup import rows
 from memos.memcube.backup.restore import copy_ledger, unfinished_copy
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from tests import forks
-from tests.ledgers import Store, chains, contents, fill, sqlite_ledger, waiting
+from tests.support import forks
+from tests.support.ledgers import Store, chains, contents, fill, sqlite_ledger, waiting
 
 
 class Stopped(Exception):

@@ -20,7 +20,7 @@ from memos.reader.facts import sentence_choice as choosing
 from memos.reader.facts.extractor import FactReader
 from memos.reader.facts.sentence_choice import KNOWN, question
 from tests.reader.talk import said
-from tests.scripted_chat import ScriptedChat
+from tests.support.scripted_chat import ScriptedChat
 
 ZONE = ZoneInfo("UTC")
 SNAPSHOT = Path(__file__).parent / "snapshots" / "choosing-1.txt"

@@ -18,7 +18,7 @@ from memos.reader.facts.grounding import NO_SUCH_DATE, NO_SUCH_NAME
 from memos.scheduler.consolidation import why_review
 from tests.reader.talk import said
 from tests.reader.test_facts_model import MOVED, ZONE, fact
-from tests.scripted_chat import ScriptedChat
+from tests.support.scripted_chat import ScriptedChat
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "facts-2.txt"
 CALL = 'calendar({"day": "May 8"})'

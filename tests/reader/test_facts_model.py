@@ -18,7 +18,7 @@ from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.reader.facts.extractor import Extraction, FactReader
 from tests.reader.talk import SAID, said
-from tests.scripted_chat import Script, ScriptedChat
+from tests.support.scripted_chat import Script, ScriptedChat
 
 ZONE = ZoneInfo("Europe/Paris")
 MOVED = "Hi! I moved to Lyon last week, with “two” cats — really."

@@ -20,7 +20,7 @@ from memos.errors import InvalidInput
 from memos.reader.arguments import plain
 from memos.reader.images import ImageParts, read_header
 from memos.reader.messages import read_messages
-from tests.pictures import animation, chunk, data_url, part, photo, picture, png_of
+from tests.support.pictures import animation, chunk, data_url, part, photo, picture, png_of
 
 LIMITS = ImageSettings()
 

@@ -12,7 +12,7 @@ from memos.llm.cache import ResponseCache
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.memcube.parametric.quiz import DrillKind, KnownFact, course_of
-from tests.scripted_chat import ScriptedChat
+from tests.support.scripted_chat import ScriptedChat
 
 LYON = KnownFact("lyon", 1, "I live in Lyon.", "residence", "", "Lyon")
 DENTIST = KnownFact("dentist", 1, "My dentist is Doctor Okafor.", "my", "dentist", "Doctor Okafor")

@@ -27,10 +27,10 @@ from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.runner import Limits, Runner
 from memos.scheduler.task import Job, Later, LeaseLost, TaskRun, WaitingForSetting
-from tests import forks
-from tests.ledgers import Store
+from tests.support import forks
+from tests.support.ledgers import Store
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60
 
 

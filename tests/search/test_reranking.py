@@ -22,7 +22,7 @@ from memos.search.rerank import AT_ONCE
 from tests.backends.tiny_onnx import make_reranker
 from tests.contracts.test_reranker import graded
 from tests.fakes import FixedClock, WordEmbedder, WordReranker
-from tests.scripted_chat import ScriptedChat
+from tests.support.scripted_chat import ScriptedChat
 
 Opened = Callable[..., MemOS]
 ASKED = "Which tea does Ann like?"

@@ -14,16 +14,16 @@ from memos.core.settings import IndexSettings, LimitSettings, QdrantSettings
 from memos.errors import BackendUnavailable, InvalidInput, MemosError
 from memos.memcube.ledger import postgres
 from memos.memcube.ledger.engine import Ledger
-from tests.servers.installation import on_servers, opened
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.servers.installation import on_servers, opened
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 OTHER = """
 import sys
 from pathlib import Path
 from memos import Settings
-from tests.servers.installation import opened
+from tests.support.servers.installation import opened
 from tests.servers.test_claims import embedded
 with opened(embedded(Path(sys.argv[1]), sys.argv[2])) as memos:
     assert memos.add("said by the other process").indexed

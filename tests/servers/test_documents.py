@@ -13,8 +13,8 @@ from memos.core.types import FileState
 from memos.errors import NotFound
 from memos.kernel.relocation import migrate
 from tests.fakes import WordEmbedder
-from tests.servers.postgres_server import PostgresServer
-from tests.test_documents import MANUAL, put, texts
+from tests.kernel.test_documents import MANUAL, put, texts
+from tests.support.servers.postgres_server import PostgresServer
 
 
 def test_documents_on_postgresql(postgres_server: PostgresServer, tmp_path: Path, settings: Settings) -> None:

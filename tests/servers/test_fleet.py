@@ -17,9 +17,9 @@ import httpx2
 from memos import MemOS
 from memos.core.settings import HeatSettings, TaskSettings
 from memos.memcube.ledger import tasks
-from tests.servers.installation import environment, on_servers
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.servers.installation import environment, on_servers
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
 
 MESSAGES = 48
 CLIENTS = 4

@@ -11,9 +11,9 @@ from memos.core.settings import IndexSettings, LimitSettings, Neo4jSettings
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger.graph import LedgerGraph
 from tests.fakes import WordEmbedder
-from tests.servers.installation import on_servers, opened
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.servers.installation import on_servers, opened
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
 
 
 def neo4j_of(server: Neo4jServer) -> Neo4jSettings:

@@ -11,10 +11,10 @@ from memos.core.settings import LimitSettings
 from memos.errors import BackendUnavailable
 from memos.kernel.relocation import migrate
 from tests.fakes import WordEmbedder
-from tests.ledgers import ODD
-from tests.servers.installation import on_servers, opened
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.ledgers import ODD
+from tests.support.servers.installation import on_servers, opened
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
 
 
 def embedded(home: Path) -> Settings:

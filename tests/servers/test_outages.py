@@ -15,10 +15,10 @@ from memos.core.identities import Right
 from memos.core.settings import IndexSettings
 from memos.errors import BackendUnavailable, Conflict
 from memos.memcube.ledger import items
-from tests.servers.installation import on_servers, opened
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PASSWORD, PostgresServer
-from tests.servers.proxy import Proxy
+from tests.support.servers.installation import on_servers, opened
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PASSWORD, PostgresServer
+from tests.support.servers.proxy import Proxy
 
 QUICK = IndexSettings(wait_s=1)
 

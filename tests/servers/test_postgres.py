@@ -15,8 +15,8 @@ from memos.memcube.ledger import postgres
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder
-from tests.ledgers import Store
-from tests.servers.postgres_server import PASSWORD, PostgresServer
+from tests.support.ledgers import Store
+from tests.support.servers.postgres_server import PASSWORD, PostgresServer
 
 
 @pytest.fixture

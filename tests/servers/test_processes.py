@@ -20,10 +20,10 @@ from memos.memcube.indexing.projection import SharedProjection
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder
-from tests.ledgers import Store
-from tests.servers.installation import environment, on_servers, opened
-from tests.servers.neo4j_server import Neo4jServer
-from tests.servers.postgres_server import PostgresServer
+from tests.support.ledgers import Store
+from tests.support.servers.installation import environment, on_servers, opened
+from tests.support.servers.neo4j_server import Neo4jServer
+from tests.support.servers.postgres_server import PostgresServer
 
 WRITER = """
 import sys

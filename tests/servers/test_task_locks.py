@@ -13,8 +13,8 @@ from memos.memcube import erasure as erase
 from memos.memcube.ledger import tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.tasks import Lease, NewTask
-from tests.ledgers import Store
-from tests.servers.postgres_server import PostgresServer
+from tests.support.ledgers import Store
+from tests.support.servers.postgres_server import PostgresServer
 
 ROUNDS = 12
 

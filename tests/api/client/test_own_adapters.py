@@ -11,8 +11,8 @@ from memos.core.clock import new_id
 from memos.errors import BackendUnavailable, Conflict, NotFound, PermissionDenied
 from memos.kernel.adapters.transfer import EXPORTED
 from memos.memcube.parametric.forgetting import FOLDER
-from tests.adapters import active, with_a_model, with_card, with_files
 from tests.api.client.conftest import Listening, Open
+from tests.support.adapters import active, with_a_model, with_card, with_files
 
 
 def _made(listening: Listening, cube: str, ids: list[str], shard: str = "") -> str:

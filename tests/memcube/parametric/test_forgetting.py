@@ -17,9 +17,9 @@ from memos.memcube.ledger import adapters as adapter_exclusions
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.parametric.forgetting import FOLDER, Forgotten, differences, forget
-from tests.adapters import NOW, REFUSED, SIZE, active, allow, begun, finished, serving, with_files
 from tests.fakes import FixedClock, WordEmbedder
-from tests.ledgers import Store, sqlite_ledger
+from tests.support.adapters import NOW, REFUSED, SIZE, active, allow, begun, finished, serving, with_files
+from tests.support.ledgers import Store, sqlite_ledger
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,0 +1,91 @@
+"""The commands about tiers: what they say, in JSON and for people, and how they fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memos import MemOS
+from memos.errors import Conflict, InvalidInput, NotFound
+from tests.cli.test_commands import Store
+
+ODD = "odd [/red] \x1b[31m"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    home = tmp_path / "home"
+    with MemOS.open(home) as memos:
+        home_item = memos.add({"role": "user", "name": f"Ana {ODD}", "content": "I live in Paris."}).item_ids[0]
+        memos.add("From now on answer in French.")
+        memos.tasks.wait(timeout_s=60)
+    return Store(home, {"home": home_item})
+
+
+def test_pages_are_read_and_what_they_say_is_kept_in_mind(store: Store) -> None:
+    told = store.told("analyse", "--everything")
+    assert told["cube"] == "default"
+    assert set(told["tasks"]) <= {"done", "cancelled"}
+    listed = store.told("list", "--filter", '{"tier": "long"}')
+    assert {item["type"] for item in listed} >= {"user", "instruction"}
+    text = store.said("working")
+    assert "answer in French" in text.splitlines()[0]
+    assert "\x1b" not in text
+    assert store.told("working", "--max-tokens", "1")["text"] == ""
+    assert store.said("consolidate").startswith("tasks of the cube: ")
+    topics = store.told("segments")
+    assert sum(segment["pages"] for segment in topics) == 2
+    assert {segment["state"] for segment in topics} == {"open"}
+
+
+def test_where_nothing_was_read_it_says_why(tmp_path: Path) -> None:
+    with MemOS.open(tmp_path / "home") as memos:
+        memos.add("I live in Paris.", conversation="new")
+    new = Store(tmp_path / "home", {})
+    assert new.said("segments").startswith("no topics yet: the newest 10 exchanges of a conversation")
+    assert "MEMOS_HEAT__SHORT_CAPACITY" in new.said("analyse").splitlines()[-1]
+
+
+def test_what_is_listed_can_be_named_in_the_next_command(store: Store) -> None:
+    [first, *_] = store.told("segments")
+    assert store.said("segments").startswith(f"{first['id']}  open  heat ")
+    assert store.told("pin", first["id"]) == {"id": first["id"], "pinned": True}
+    assert store.said("segments").startswith(f"{first['id']}  open  pinned  heat ")
+    assert store.told("unpin", first["id"])["pinned"] is False
+    assert store.told("move", first["id"], "long")["tier"] == "long"
+    store.said("analyse", "--everything")
+    assert "  active  long  instruction  user\n" in store.said("list", "--filter", '{"tier": "long"}')
+
+
+def test_topics_are_moved_and_pinned_by_hand(store: Store) -> None:
+    segment = store.told("segments")[0]["id"]
+    assert "not read yet" in store.failed(Conflict.exit_code, "move", segment, "archive")
+    store.said("move", segment, "long")
+    store.said("move", segment, "archive")
+    assert segment in {topic["id"] for topic in store.told("segments") if topic["state"] == "archived"}
+    store.said("pin", segment)
+    assert segment in {topic["id"] for topic in store.told("segments") if topic["pinned"]}
+    store.said("unpin", segment)
+    store.said("pin", store.ids["home"])
+    assert "I live in Paris." in store.said("working").splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "names"),
+    [
+        (NotFound.exit_code, ("move", "nothing", "mid"), "segment"),
+        (NotFound.exit_code, ("pin", "nothing"), "nothing"),
+        (NotFound.exit_code, ("analyse", "--cube", "nowhere"), "nowhere"),
+        (InvalidInput.exit_code, ("working", "--max-tokens", "0"), "max_tokens"),
+        (InvalidInput.exit_code, ("reflect",), "MEMOS_CHAT_MODEL__BASE_URL"),
+        (InvalidInput.exit_code, ("pin", ""), "id"),
+    ],
+)
+def test_what_cannot_be_done_says_why(store: Store, code: int, arguments: tuple[str, ...], names: str) -> None:
+    assert names in store.failed(code, *arguments)
+
+
+def test_a_wrong_tier_is_named(store: Store) -> None:
+    segment = store.told("segments")[0]["id"]
+    assert "long, mid or archive" in store.failed(InvalidInput.exit_code, "move", segment, "short")

@@ -1,0 +1,73 @@
+"""`memos adapters` with a model: previewed, estimated, trained, shown, gone back from, trained again, removed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memos import MemOS
+from memos.cli.app import app
+from memos.core.settings import Settings
+from tests.kernel.test_adapters import SAID, facts, model, opened, read, short_examination
+
+__all__ = ["model", "read", "short_examination"]  # fixtures; where the extra `local` is missing, all is skipped
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, read: Path, model: Path) -> Run:
+    """What runs a command of `memos adapters` where facts are pinned, and returns what it says."""
+    shutil.copytree(read, tmp_path / "home")
+    opening = MemOS.open
+
+    def with_model(path: Path | None = None, *, settings: Settings | None = None, **options: Any) -> MemOS:
+        return opening(path, settings=settings, **options) if options else opened(tmp_path, model)
+
+    monkeypatch.setattr(MemOS, "open", with_model)
+
+    def run_(*words: str) -> str:
+        done = CliRunner().invoke(app, ["adapters", *words, "--data-dir", str(tmp_path / "home")])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.output.split())
+
+    return run_
+
+
+def ids(run: Run, state: str) -> list[str]:
+    return [each["id"] for each in json.loads(run("ls", "--json")) if each["state"] == state]
+
+
+def test_an_adapter_lives_its_life_by_commands(run: Run, tmp_path: Path) -> None:
+    run("allow")
+    said = run("preview")
+    assert all(text in said for text in SAID)
+    assert "steps" in run("estimate")
+    said = run("train")
+    [first] = ids(run, "active")
+    assert f"{first}: number 1 of default, active; {len(SAID)} facts" in said
+    for named in ("recall:", "abstention:", "abstention, people nobody spoke of:", "general questions lost:"):
+        assert named in said
+    assert said.endswith(run("show", first))  # behind how far it was
+    assert first in run("retrain")  # nothing is due
+
+    run("train")
+    [second] = ids(run, "active")
+    assert f"{first}: number 1" in run("rollback")
+    assert (ids(run, "active"), ids(run, "retired")) == ([first], [second])
+    assert f"{second}: number 2" in run("activate", second)
+    run("rm", first)
+    assert (ids(run, "active"), ids(run, "retired")) == ([second], [])
+
+    with MemOS.open(tmp_path / "home") as memos:
+        memos.update(facts(memos)[SAID[0]].id, "I live in Porto.")
+    assert "stale" in run("ls")
+    run("retrain")
+    [third] = ids(run, "active")
+    assert third != second
