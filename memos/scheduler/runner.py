@@ -111,6 +111,7 @@ class Runner:
             self._threads.append(threading.Thread(target=target, name=name, daemon=True))
         for thread in self._threads:
             thread.start()
+        self._ledger.on_task_due = self.wake
 
     def wake(self) -> None:
         """Say that a task was enqueued."""

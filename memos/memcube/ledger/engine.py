@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from sqlalchemy import exc
 from memos.core.clock import from_micros
 from memos.errors import BackendTimeout, Conflict, IntegrityError, InvalidInput, MemosError
 from memos.memcube.ledger import postgres, sqlite
+from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
 
 HEAD = "0016"
@@ -44,6 +45,8 @@ class Ledger:
         )
         self._changes = 0
         self._hold: postgres.Hold | None = None
+        self.on_task_due: Callable[[], None] = lambda: None
+        """Called once a transaction that leaves a due task is durable."""
 
     @classmethod
     def open(cls, url: str) -> Ledger:
@@ -86,15 +89,19 @@ class Ledger:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Yield a connection whose changes are durable when the block ends, and gone when it raises."""
-        with self._translated():
-            if self._writer is None:
-                with self._engine.begin() as connection:
-                    yield connection
-                return
-            with self._writer:
-                with self._engine.connect().execution_options(memos_write=True) as connection, connection.begin():
-                    yield connection
-                self._changes += 1
+        with self._translated(), ExitStack() as stack:
+            if self._writer is not None:
+                stack.enter_context(self._writer)
+            connection = stack.enter_context(self._engine.connect())
+            if self._writer is not None:
+                connection = connection.execution_options(memos_write=True)
+            connection.info.pop(TASK_DUE, None)
+            with connection.begin():
+                yield connection
+            is_task_due = connection.info.pop(TASK_DUE, False)
+            self._changes += 1
+        if is_task_due:
+            self.on_task_due()
 
     def hold(self, *, alone: str | None, follows_graph: bool = False) -> None:
         """Claim the ledger for this process: alone, as the embedded index of the folder of this id needs it, or not.

@@ -23,6 +23,9 @@ from memos.memcube.ledger.schema import leases, queues, tasks, usage
 WAITING = sa.text("state = 'waiting'")
 """Spelt as the partial indexes are, or the database would not use them."""
 
+TASK_DUE = "memos_task_due"
+"""Set in `connection.info` by a transaction that leaves a task which is due at once."""
+
 
 def lock(connection: sa.Connection, cube: str) -> sa.Row[Any]:
     """Return a cube's queue, made when new; no other transaction changes it before this one ends."""
@@ -38,6 +41,8 @@ def wake_up(connection: sa.Connection, cube: str, due: datetime, now: datetime) 
     """See that a cube with a new waiting task is served."""
     queue = lock(connection, cube)
     values: dict[str, Any] = {"due": due if queue.due is None else min(due, queue.due)}
+    if due <= now:
+        connection.info[TASK_DUE] = True
     if queue.turn is None and values["due"] <= now:
         values["turn"] = _entry(connection, queue.weight)
     connection.execute(sa.update(queues).where(queues.c.cube_id == cube).values(values))
