@@ -24,11 +24,11 @@ from memos.memcube import verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import KnownBackup
+from memos.memcube.erasure import Purgeable, purge, waits_for_servers
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.parametric import forgetting
-from memos.memcube.purge import Purgeable, purge, waits_for_servers
 from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
 

@@ -27,7 +27,7 @@ from memos.reader.arguments import member_of, within
 from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
-from memos.search.request import SearchRequest
+from memos.search.question import SearchRequest
 from memos.search.rerank import TimedReranker, checked
 from memos.search.searcher import Searcher
 

@@ -16,10 +16,10 @@ from memos.core.types import FileState, Item, ItemType, Json, Role, Status, Stor
 from memos.errors import Conflict
 from memos.memcube import changes
 from memos.memcube.changes import Change
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
-from memos.memcube.retraction import retract
 
 READER = "document/1"
 """What made the items, as their sources say."""

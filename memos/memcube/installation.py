@@ -40,7 +40,7 @@ class DataLocation:
 
 
 _ROWS = "memos.memcube.erasure.erase"
-_PURGE = "memos.memcube.purge.purge"
+_PURGE = "memos.memcube.erasure.purge"
 _LEDGER = "memos.memcube.verify.ledger_differences"
 _INDEX = "memos.memcube.verify.index_differences"
 _BACKUP = "ledger backup"

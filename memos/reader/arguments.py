@@ -57,12 +57,12 @@ def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
                 raise InvalidInput(
                     f"info.{name}", "must be a string, a boolean, a number up to 2^53, or a list of these"
                 )
-    checked = plain(dict(raw))
+    checked = json_copy(dict(raw))
     check_text("info", json.dumps(checked, ensure_ascii=False), min(_INFO_BYTES, limits.message_bytes))
     return dict(checked)
 
 
-def plain(value: Any) -> Json:
+def json_copy(value: Any) -> Json:
     """Return a JSON copy of a value; times become text."""
     return json.loads(json.dumps(value, ensure_ascii=False, default=_as_text))
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from memos.core.text.matching import contains_words, contradicts, overlap, plain, words
+from memos.core.text.matching import contains_words, contradicts, normalized_value, overlap, words
 from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.memcube import facts as stored
 from memos.memcube.changes import Change
@@ -296,7 +296,7 @@ def _same_value(item: Item, fact: Fact) -> bool:
 
 
 def _folded(value: str | None) -> str:
-    return plain(value)
+    return normalized_value(value)
 
 
 def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:

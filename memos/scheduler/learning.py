@@ -24,8 +24,8 @@ from memos.memcube import facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import cubes, items
-from memos.memcube.profiles.stored import template_of
 from memos.memcube.profiles.template import Template
+from memos.memcube.profiles.views import template_of
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
 from memos.scheduler import consolidation as consolidate

@@ -9,7 +9,7 @@ from memos.core.telemetry import StageClock
 from memos.core.types import Item, Status, WhyNot
 from memos.memcube.ledger import items
 from memos.search.hits import assemble
-from memos.search.request import Rules, SearchRequest
+from memos.search.question import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
     UNINDEXED,

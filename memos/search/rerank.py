@@ -23,8 +23,7 @@ from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.items import Brief
-from memos.search.fusion import Vote
-from memos.search.rank import Ranked
+from memos.search.rank import Ranked, Vote
 
 # A language model as a reranker: it grades numbered texts from 0 to 3. What they say is data to it, never an order.
 

@@ -29,7 +29,7 @@ from neo4j.exceptions import (
     UnsupportedServerProduct,
 )
 
-from memos.backends.graph.neo4j_writes import Run
+from memos.backends.graph.neo4j import Run
 from memos.core.settings import Neo4jSettings
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
 
@@ -57,7 +57,7 @@ _TIMED_OUT = (
 _DRIVER_ERRORS = (Neo4jError, DriverError, BoltError, UnsupportedServerProduct, OSError, ValueError)
 _COLLISION_PAUSE_S = 0.05
 _RANDOM = SystemRandom()
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 # The driver logs each retry; what comes of it is told by our errors. Whoever sets up logging still sees it.
 logging.getLogger("neo4j").addHandler(logging.NullHandler())
@@ -101,11 +101,11 @@ class Neo4jConnection:
             raise
         return opened
 
-    def read(self, work: Callable[[Run], _Answer]) -> _Answer:
+    def read(self, work: Callable[[Run], _Result]) -> _Result:
         """Do `work` in one reading transaction, again when it fails for a moment. Raises: BackendUnavailable."""
         return self._transaction(work, neo4j.READ_ACCESS)
 
-    def write(self, work: Callable[[Run], _Answer]) -> _Answer:
+    def write(self, work: Callable[[Run], _Result]) -> _Result:
         """Do all of `work` or nothing of it, again when it fails for a moment. Raises: BackendUnavailable."""
         return self._transaction(work, neo4j.WRITE_ACCESS)
 
@@ -114,7 +114,7 @@ class Neo4jConnection:
         self._closed = True
         self._driver.close()
 
-    def _transaction(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+    def _transaction(self, work: Callable[[Run], _Result], access: str) -> _Result:
         deadline = time.monotonic() + self._settings.timeout_s
         while True:
             try:
@@ -127,10 +127,10 @@ class Neo4jConnection:
                     raise translated(error, self._settings) from error
             time.sleep(_RANDOM.uniform(0, _COLLISION_PAUSE_S))
 
-    def _attempt(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+    def _attempt(self, work: Callable[[Run], _Result], access: str) -> _Result:
         if self._closed:
             raise BackendUnavailable("The graph index is closed.")
-        done: list[_Answer] = []
+        done: list[_Result] = []
 
         @neo4j.unit_of_work(timeout=self._settings.timeout_s)
         def unit(transaction: neo4j.ManagedTransaction) -> None:

@@ -222,7 +222,7 @@ _EMPTY = frozenset(
 )
 
 
-def plain(value: str | None) -> str:
+def normalized_value(value: str | None) -> str:
     """Return a value as values are compared: "Saint-Denis" is "Saint Denis", however its letters are encoded."""
     composed = unicodedata.normalize("NFKC", value or "").casefold().replace("’", "'")
     return " ".join(_DASHES.sub(" ", composed).split()).strip(" .,!?'\"")
@@ -288,4 +288,4 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(plain(name) for name in entities(unicodedata.normalize("NFC", text)))
+    return frozenset(normalized_value(name) for name in entities(unicodedata.normalize("NFC", text)))

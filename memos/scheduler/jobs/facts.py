@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from memos.core.clock import Clock
-from memos.core.text.matching import plain
+from memos.core.text.matching import normalized_value
 from memos.core.text.rendering import is_untrusted
 from memos.core.types import DERIVED, Fact, Item, ItemType, Span, Status, Trust
 from memos.errors import BackendUnavailable
@@ -121,7 +121,7 @@ def _current(item: Item) -> bool:
 
 
 def _value(item: Item) -> str:
-    return plain(item.value)
+    return normalized_value(item.value)
 
 
 def _join(change: Change, item: Item, close: Sequence[Near]) -> None:

@@ -19,10 +19,10 @@ from memos.errors import NotFound
 from memos.memcube import changes
 from memos.memcube import erasure as erase
 from memos.memcube.changes import Change, Changing
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, items, repeats, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
-from memos.memcube.retraction import retract
 from memos.scheduler.task import TaskRun
 
 ACTOR = "retention"
