@@ -80,7 +80,6 @@ def correct(
 
 
 def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item]:
-    """Return what says in one sentence, and nothing else, that somebody else lives or works elsewhere."""
     corrected = third_person_statements(draft.memory)
     who = draft.message.name
     found = []
@@ -153,8 +152,6 @@ Drafts = list[Draft]
 
 
 class _Wanted(NamedTuple):
-    """Which items, and which of them; deleted ones only when the filter names status."""
-
     node: Node | None
     limit: int
     offset: int
@@ -469,9 +466,9 @@ class Memories:
     def read_finely(
         self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[str, ...]:
-        """Have messages that were added roughly read into facts: those of a conversation, or all of a cube.
+        """Queue fact extraction for roughly added messages of a conversation, or of a whole cube.
 
-        Returns the first task of each conversation; what was read finely is not read again. Raises: NotFound.
+        Returns the first task of each conversation; messages are extracted once. Raises: NotFound.
         """
         name = None if conversation is None else check_name("conversation", conversation)
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)

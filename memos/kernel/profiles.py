@@ -84,9 +84,11 @@ class Profiles:
     def rollback(
         self, cube: str, dimension: str, version: int, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait:
-        """Let a trait be again what entry number `version` of its history says.
+        """Restore a trait to entry number `version` of its history.
 
-        Raises: InvalidInput, NotFound, Conflict when it was not current at that entry.
+        Raises:
+           InvalidInput, NotFound: There is no such trait or entry.
+           Conflict: The trait was not current at that entry.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
@@ -263,7 +265,6 @@ class Profiles:
 
 
 def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:
-    """Return the speakers traits are about, each as it was written first."""
     found: dict[str, str] = {}
     for state in sorted(views.find(connection, cube), key=lambda state: (state.created_at, state.id)):
         dimension = dimension_of(state.key)
@@ -273,7 +274,6 @@ def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:
 
 
 def _subject(connection: sa.Connection, cube: str, subject: str | None) -> str:
-    """Return whom a call is about; empty when the cube knows nobody."""
     if subject is not None:
         return check_name("subject", subject)
     known = _subjects(connection, cube)

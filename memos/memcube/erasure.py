@@ -41,7 +41,6 @@ from memos.memcube.ledger.outbox import Target
 
 
 def _purging(connection: sa.Connection) -> dict[str, str]:
-    """Return the state of every store while files may still hold what was erased."""
     stores = ("ledger", *outbox.targets(connection), "cache", "activation", "parametric")
     return dict.fromkeys(stores, "purging")
 
@@ -51,8 +50,7 @@ def erase(
 ) -> EraseReceipt:
     """Remove the items, what was derived from them, their raw messages and the bytes of the files they are part of.
 
-    Files named besides lose their bytes too, and are removed when no item of them is left. Raises: NotFound, nothing is
-    changed.
+    Files named besides lose their bytes too, and are removed when no item of them is left.
     """
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
@@ -166,7 +164,6 @@ def _remove(
 
 
 def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
-    """Remove the files that are part of an erased message."""
     pictures.forget(connection, item_ids, removed)
 
 
@@ -180,7 +177,6 @@ def drop(change: Change) -> EraseReceipt:
 
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
-    """Remove the rows of a cube without items."""
     queues.lock(connection, cube)
     files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
@@ -222,7 +218,6 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
 
 
 def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
-    """Return what a model wrote after it was shown one of these items, and in words that its own messages lack."""
     answers = _answers_about(connection, shown, t.extractions.c.output != "")
     found: set[str] = set()
     for batch in items.in_batches(answers):
@@ -250,7 +245,6 @@ def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
 
 
 def _by_model(info: Mapping[str, Json]) -> str:
-    """Return what a model wrote into an item's info."""
     parts = [info.get(name, "") for name in MODEL_INFO]
     return " ".join(str(word) for part in parts for word in (part if isinstance(part, list) else [part]))
 
@@ -275,7 +269,6 @@ def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
 
 
 def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
-    """Return the raw messages only doomed items stem from; a message with other items keeps them."""
     found: set[str] = set()
     for batch in items.in_batches(doomed):
         found.update(connection.scalars(sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(batch))))
@@ -321,7 +314,6 @@ def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counte
 
 
 def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]:
-    """Return those of the records that are about some message."""
     found: set[str] = set()
     for batch in items.in_batches(records):
         query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.extraction_id.in_(batch))
@@ -330,7 +322,6 @@ def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]
 
 
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
-    """Leave what an erased item had replaced superseded, without naming the successor."""
     for batch in items.in_batches(doomed):
         connection.execute(
             sa.update(t.versions).where(t.versions.c.superseded_by.in_(batch)).values(superseded_by=None)
@@ -346,7 +337,6 @@ def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
 
 
 def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
-    """Erase the bodies and salts of events about these items; the digests keep the chain whole."""
     for batch in items.in_batches(doomed):
         query = sa.update(t.events).where(t.events.c.item_id.in_(batch)).values(body=None, salt=None)
         removed["events"] += connection.execute(query).rowcount
@@ -394,14 +384,12 @@ def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str]
 
 
 def unfinished(ledger: Ledger) -> list[EraseReceipt]:
-    """Return the erasures whose files are not purged yet."""
     with ledger.read() as connection:
         rows = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.state == "purging")).all()
         return [_receipt(connection, row) for row in rows]
 
 
 def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
-    """Return one receipt as it stands."""
     with ledger.read() as connection:
         row = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.id == receipt_id)).one_or_none()
         return None if row is None else _receipt(connection, row)
@@ -445,11 +433,10 @@ _WAL_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Purgeable:
-    """What a purge has to clean besides the ledger; `forget_caches` is told the cubes in which something was erased.
+    """The stores a purge cleans beside the ledger.
 
-    It returns by cube how many of what it removed.
-
-    `take_back` has servers forget what they were given; all else is clean without them.
+    `forget_caches` gets the cubes with erasures and returns removed entries by cube and cache. `take_back` makes
+    servers unload what they were given.
     """
 
     projections: Sequence[Projection]
@@ -459,10 +446,7 @@ class Purgeable:
 
 
 def purge(ledger: Ledger, places: Purgeable) -> int:
-    """Finish every unfinished erasure at once; return how many.
-
-    Raises: BackendUnavailable, and they stay unfinished.
-    """
+    """Finish every unfinished erasure at once; return how many."""
     receipts = unfinished(ledger)
     if not receipts:
         return 0
@@ -501,13 +485,12 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
 
 
 def waits_for_servers(ledger: Ledger) -> bool:
-    """Say whether there are unfinished erasures, and all is clean but servers that could not be told."""
+    """Return True if there are unfinished erasures, and all is clean but servers that could not be told."""
     receipts = unfinished(ledger)
     return bool(receipts) and all(_lacks_servers_alone(receipt) for receipt in receipts)
 
 
 def _lacks_servers_alone(receipt: EraseReceipt) -> bool:
-    """Say whether all is clean but servers that could not be told."""
     return {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
 
 
@@ -552,7 +535,6 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
 
 
 def _let_go(change: Change, state: Item) -> None:
-    """Close the gap that an item leaves among those of its key."""
     connection = change.connection
     v = t.versions
     query = sa.select(v.c.item_id).where(

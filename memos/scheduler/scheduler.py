@@ -100,13 +100,11 @@ class Periodic:
         self._started = False
 
     def start(self) -> None:
-        """Begin to look; calling it again changes nothing."""
         if not self._started and not self._stop.is_set():
             self._started = True
             self._thread.start()
 
     def stop(self) -> None:
-        """End after the present firing; safe to call twice."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -227,13 +225,11 @@ class Scheduler:
         return self._askers.has("reader")
 
     def start(self) -> None:
-        """Begin to work; calling it again changes nothing."""
         self._unpark()
         self.runner.start()
         self.periodic.start()
 
     def ask_to_stop(self) -> None:
-        """Let tasks end at their next step."""
         self.runner.ask_to_stop()
 
     def stop(self) -> None:
@@ -244,11 +240,9 @@ class Scheduler:
             self.accesses.flush()
 
     def found(self, hits: Iterable[Hit]) -> None:
-        """Count that these were found by a search."""
         self.accesses.note(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
 
     def segments(self, cube: str, limit: int) -> list[Segment]:
-        """Return a cube's segments, the hottest first."""
         now = self._clock.now()
         with self._ledger.read() as connection:
             policy = self.cube_rules.of(connection, cube).policy
@@ -270,7 +264,7 @@ class Scheduler:
             ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
-        """Keep an item in sight or a segment out of the archive. Raises: NotFound."""
+        """Keep an item in sight or a segment out of the archive."""
         if not moves.pin(change.connection, change.cube, id_, pinned=pinned):
             raise NotFound("item or segment", id_)
         changes.record(change, "pin" if pinned else "unpin", {"id": id_})
@@ -278,7 +272,6 @@ class Scheduler:
             tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
 
     def move(self, change: Change, segment: str, tier: str) -> None:
-        """Send a segment to a tier by hand. Raises: NotFound, Conflict (unread pages), InvalidInput."""
         row = tiers.get_segments(change.connection, [segment]).get(segment)
         if row is None or row.cube != change.cube:
             raise NotFound("segment", segment)
@@ -295,7 +288,7 @@ class Scheduler:
                 raise InvalidInput("tier", f"must be long, mid or archive, got {shown(tier)}")
 
     def analyse(self, change: Change, *, everything: bool) -> None:
-        """Have unread pages read into long-term memory: those of hot segments, or all."""
+        """Queue extraction of unread pages: those of hot segments, or all."""
         task = moves.analyse_task(everything=everything)
         moves.enqueue(change.connection, change.cube, task, change.now)
         if everything:
@@ -304,17 +297,14 @@ class Scheduler:
             tasks.enqueue(change.connection, change.cube, new, change.now)
 
     def reflect(self, change: Change) -> None:
-        """Have a model conclude from the cube's facts. Raises: InvalidInput when there is no model."""
         if not self._askers.has("chat"):
             raise InvalidInput("chat_model", "is not configured; set MEMOS_CHAT_MODEL__BASE_URL (docs/models.md)")
         tasks.enqueue(change.connection, change.cube, [reflect_task()], change.now)
 
     def sweep(self, change: Change) -> None:
-        """Have the cube's segments go where their heat says."""
         moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
 
     def consolidate(self, change: Change) -> None:
-        """Have the cube's facts put in order."""
         tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
 
     def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
@@ -322,7 +312,6 @@ class Scheduler:
         self.accesses.note(((cube, item) for item in item_ids), access)
 
     def _consolidate(self, run: TaskRun) -> None:
-        """Have every cube that changed of late consolidated."""
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
@@ -331,7 +320,6 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
 
     def _reflect(self, run: TaskRun) -> None:
-        """Have every cube that changed of late reflected on."""
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
@@ -340,7 +328,7 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
     def _look_at_heat(self, run: TaskRun) -> None:
-        """Have segments swept and prefixes composed: heat falls by itself, and nobody writes when it does."""
+        """Queue sweeps and prefixes: heat falls by itself, and no write signals that."""
         with self._ledger.read() as connection:
             found = moves.cubes_with_segments(connection)
             warm = prefix_rows.cubes_to_compose(connection) if self._prefixed else []
@@ -351,7 +339,6 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
-        """Have images described that waited for a model that sees, and adapters trained that waited for one here."""
         kinds = ((DESCRIBE, self._askers.has("vision")), (adapter_rows.LEARN, self._may_learn))
         for kind, may_begin in kinds:
             if may_begin:
@@ -359,7 +346,6 @@ class Scheduler:
                     tasks.unpark(connection, kind, self._clock.now())
 
     def _settle(self, run: TaskRun) -> None:
-        """See to conversations that are longer than the short tier may be, and to those that have ended."""
         self._unpark()  # another process without such a model may have parked some
         capacity, now = self.rules.short_capacity, self._clock.now()
         self._move_on(

@@ -86,7 +86,6 @@ def _ranked(searcher: Searcher, request: SearchRequest, found: Found, at: int, p
 
 
 def _failing(node: Node, state: Item) -> list[str]:
-    """Return the smallest conditions that keep the item out, in words."""
     record = items.record_of(state)
     if matches(node, record):
         return []

@@ -1,4 +1,4 @@
-"""One search from question to hydrated hits; the index proposes, the ledger decides what may come back."""
+"""Run a search from the question to whole hits: the index proposes candidates, the ledger decides what comes back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from memos.search.rerank import ARM, TimedReranker, shown, with_scores
 
 
 class Candidates:
-    """The ledger's word on the candidates of one search, now or at the moment asked for, in one snapshot."""
+    """Reads the candidates of one search from the ledger, now or at the requested moment, in one snapshot."""
 
     def __init__(
         self,
@@ -66,7 +66,6 @@ class Candidates:
         self._whole: dict[str, Item] = {}
 
     def briefs(self, ids: Iterable[str]) -> list[items.Brief]:
-        """Return what passes of these items, in their order."""
         wanted = dict.fromkeys(ids)
         missing = [id_ for id_ in wanted if id_ not in self._briefs]
         if missing:
@@ -86,14 +85,14 @@ class Candidates:
         return briefs
 
     def whole(self, ids: Collection[str]) -> dict[str, Item]:
-        """Return those of these items that exist, with their sources, by id."""
+        """Return the existing ones of these items with their sources, by id."""
         missing = [id_ for id_ in ids if id_ not in self._whole]
         if missing:
             self._whole.update(items.with_sources(self.connection, self._cubes, missing, self._at))
         return {id_: self._whole[id_] for id_ in ids if id_ in self._whole}
 
     def said_before(self, briefs: Sequence[items.Brief]) -> dict[str, list[items.Brief]]:
-        """Return by id what the windows of these items begin with: what was said before them, the oldest first."""
+        """Return, by id, the messages before each item that its window begins with, oldest first."""
         ids = {brief.id: items.before_in_conversation(self.connection, brief, WINDOW - 1) for brief in briefs}
         wanted = {other for others in ids.values() for other in others}
         known = {other.id: other for other in items.briefs(self.connection, self._cubes, wanted, self._at)}
@@ -114,9 +113,9 @@ _MOST_FETCHED = 5_000
 def recall(
     ledger: Ledger, index: VectorIndex, request: VectorSearch, meanwhile: Callable[[], None] | None = None
 ) -> list[list[ScoredPoint]]:
-    """Return what `index.search` would, had it everything that the filter asks about. Raises: as `VectorIndex`.
+    """Return `index.search` as if the index had every field of the filter.
 
-    `meanwhile` is what it calls while the index works, unless the ledger has to be asked as well.
+    `meanwhile` is called while the index works, unless the ledger must be asked as well.
     """
     parts = list(_conjuncts(request.filter))
     judged = [part for part in parts if not _needs_ledger(part)]
@@ -180,7 +179,7 @@ def _overfetched(
 
 
 def _enough(kept: Sequence[ScoredPoint], fetched: Sequence[ScoredPoint], limit: int, fetch: int) -> bool:
-    """Say that no point further down the arm is missing: there are enough before it, or it has no more."""
+    """Return True if no point further down the arm is missing: there are enough before it, or it has no more."""
     return len(kept) >= limit or len(fetched) < fetch
 
 
@@ -219,7 +218,7 @@ class _Vectors(NamedTuple):
 
 
 class LexicalRecall(NamedTuple):
-    """What is known without the question's vector; `near` is None when the graph is down."""
+    """The recall that needs no vector; `near` is None when the graph is down."""
 
     question: Question
     terms: SparseVector
@@ -230,9 +229,9 @@ class LexicalRecall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one search knows before it cuts: all ranked candidates, which collapsed into which, what is missing.
+    """The state of a search before the cut: ranked candidates, duplicates, missing arms.
 
-    `voted` are all of them by their scores alone, `newer` and `standing` what orders them besides.
+    `voted` are all candidates by score alone; `newer` and `standing` reorder them.
     """
 
     candidates: Candidates
@@ -249,7 +248,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """Search over one installation; `reranker` is None where none is configured, and no request asks for it then."""
+    """Searches one installation; without a reranker no request may ask for one."""
 
     ledger: Ledger
     index: VectorIndex
@@ -283,7 +282,7 @@ class Searcher:
 
     @contextmanager
     def turn(self, clock: StageClock) -> Iterator[None]:
-        """Wait until not too many search at once; nobody keeps a turn, or a connection, while a reranker reads."""
+        """Wait while too many searches run; released, with the connection, while a reranker reads."""
         with clock.stage("wait"):
             self.turns.acquire()
         try:
@@ -292,7 +291,7 @@ class Searcher:
             self.turns.release()
 
     def find(self, connection: sa.Connection, request: SearchRequest, limit: int, clock: StageClock) -> Found:
-        """Recall at most `limit` points an arm, and more while too few distinct candidates come through."""
+        """Recall at most `limit` points an arm, and more while too few distinct candidates pass."""
         rules = Rules.of(request)
         with clock.stage("embed"):
             # Before another thread has the interpreter: 0.2 ms, beside the helper 0.6 to 1.
@@ -354,7 +353,7 @@ class Searcher:
                 arms = self._recall(request, rules, (*asking, *_term_arms(beside.terms)), limit)
 
     def texts(self, request: SearchRequest, found: Found) -> dict[str, str]:
-        """Return the first candidates as a reranker reads them, by id, best first; none when it is not asked."""
+        """Return the first candidates as a reranker reads them, by id, best first; empty unless reranking is requested."""
         if not request.rerank or self.reranker is None:
             return {}
         first = [entry.item for entry in found.ranked[: self.reranker.settings.candidates]]
@@ -362,9 +361,9 @@ class Searcher:
         return {item.id: shown(item, before[item.id]) for item in first}
 
     def reranked(self, request: SearchRequest, found: Found, texts: Mapping[str, str], clock: StageClock) -> Found:
-        """Return what was found in the order it has when a reranker has read its texts.
+        """Return the candidates in the order the reranker gives.
 
-        When there are no scores it is what a search without a reranker finds, and that is told among what is missing.
+        Without scores the order stays, and the reranker is listed as missing.
         """
         if not texts or self.reranker is None:
             return found
@@ -382,7 +381,7 @@ class Searcher:
         return replace(found, ranked=ranked, copies=copies, voted=tuple(voted))
 
     def _beside_embedding(self, request: SearchRequest, rules: Rules, limit: int) -> LexicalRecall:
-        """Do what needs no vector: read the question, see what waits, ask the term arms, look around their best."""
+        """Do what needs no vector: parse the question, read the outbox, run the term arms, read their neighbours."""
         terms = self.terms.encode_query(request.query)
         # First what waits, then the index: what is applied in between is seen twice, never missed.
         waiting = self.projection.pending(request.scope.cubes, _MAX_UNINDEXED + 1)
@@ -391,7 +390,6 @@ class Searcher:
         return LexicalRecall(question, terms, waiting, arms, self._near_the_best(request, arms))
 
     def _enough(self, request: SearchRequest) -> int:
-        """Return how many distinct candidates are read and ranked, as far as that many are recalled."""
         most = self.reranker.settings.candidates if request.rerank and self.reranker is not None else 0
         return max(_MIN_POOL, request.top_k * 2, most)
 
@@ -403,7 +401,7 @@ class Searcher:
         limit: int,
         meanwhile: Callable[[], None] | None = None,
     ) -> Arms:
-        """Return each arm's candidates, None for an arm whose index is down; what `meanwhile` does may be left out."""
+        """Return each arm's candidates, None for an arm whose index is down."""
         if not queries:
             return {}
         as_of = None if request.as_of is None else to_micros(request.as_of)
@@ -423,7 +421,6 @@ class Searcher:
         beside: LexicalRecall,
         limit: int,
     ) -> list[Fused]:
-        """Return the best of what was said, or is so, at a time that the question names, which words seldom tell."""
         if not beside.question.spans:
             return []
         of_then = rules.narrowed(of_spans(beside.question.spans))
@@ -452,9 +449,9 @@ class Searcher:
         *,
         down: bool,
     ) -> None:
-        """Score in this process what the index does not show yet or, when it is down, the newest items.
+        """Score in this process what the index lacks or, when it is down, the newest items.
 
-        Cosine joins its arm. Without the index there is no IDF, so terms make an arm of their own.
+        Cosines join their arm. Without the index there is no IDF, so terms become an arm of their own.
         """
         if not beside.waiting and not down:
             return
@@ -486,9 +483,9 @@ class Searcher:
                 arms[arm.value] = sorted([*arms.get(arm.value, ()), *more], key=_score, reverse=True)
 
     def _near_the_best(self, request: SearchRequest, arms: Arms) -> list[str] | None:
-        """Return what the graph links to the best candidate by words, or has said beside it; None when it is down.
+        """Return items adjacent to the best lexical candidate; None when the graph is down.
 
-        The graph knows the present only, so a search of another moment goes without.
+        The graph holds the present only, so a search of another moment goes without.
         """
         best = arms.get(Arm.WINDOW_BM25.value) or arms.get(Arm.TURN_BM25.value)
         if not best or request.as_of is not None:
@@ -500,7 +497,6 @@ class Searcher:
 
     @staticmethod
     def hits(known: Candidates, request: SearchRequest, found: Found) -> tuple[Hit, ...]:
-        """Return the best candidates whole, with their sources."""
         best = found.ranked[: request.top_k]
         ids = [entry.item.id for entry in best]
         states = known.whole(ids)
@@ -527,10 +523,7 @@ _score = attrgetter("score")
 
 
 def best_of(found: Sequence[ScoredPoint]) -> str:
-    """Return the item that one arm found best, of several as good the oldest.
-
-    Which of them stands first is the index's own order, and another after a rebuild.
-    """
+    """Return the item an arm ranks first; among ties the oldest, since the index's order changes with a rebuild."""
     return min(point.item for point in found if point.score > found[0].score - _AS_GOOD)
 
 
@@ -539,12 +532,10 @@ def _item_of(fused: Fused) -> str:
 
 
 def candidates_of(connection: sa.Connection, request: SearchRequest, rules: Rules) -> Candidates:
-    """Return what reads a search's candidates through a connection."""
     return Candidates(connection, request.scope.cubes, request.filter, request.as_of, rules.hold)
 
 
 def _read_ahead(known: Candidates, beside: LexicalRecall) -> None:
-    """Read what the words found, and what stands near it, while the index looks for what means the same."""
     likely = fuse({arm: found or [] for arm, found in beside.arms.items()}, len(beside.terms.indices))[:_MIN_POOL]
     ids = [*map(_item_of, likely)]
     known.briefs([*ids, *(beside.near or ())])
@@ -554,7 +545,7 @@ def _read_ahead(known: Candidates, beside: LexicalRecall) -> None:
 def _pool(known: Candidates, enough: int, fused: Sequence[Fused], near: Sequence[str]) -> list[Recalled]:
     """Read candidates from the ledger, a page at a time, until `enough` distinct ones passed every check.
 
-    Those that are `near` come with the first page, with a score of nothing when no arm recalled them.
+    Items in `near` join the first page, with score 0 if no arm recalled them.
     """
     early = set(near)
     items_of = list(map(_item_of, fused))
@@ -581,7 +572,6 @@ def _pool(known: Candidates, enough: int, fused: Sequence[Fused], near: Sequence
 
 
 def _with_successors(known: Candidates, pool: list[Recalled]) -> Mapping[str, str]:
-    """Add what replaced something that was recalled, and return it by what it replaced."""
     outdated = [entry.item.id for entry in pool if entry.item.outdated]
     if not outdated:
         return {}
@@ -594,7 +584,6 @@ def _with_successors(known: Candidates, pool: list[Recalled]) -> Mapping[str, st
 def _collapse(
     connection: sa.Connection, ranked: Sequence[Ranked], at: datetime | None
 ) -> tuple[tuple[Ranked, ...], dict[str, tuple[str, ...]]]:
-    """Keep the best of what one speaker said in the same words in one cube; name the others with it."""
     alike: dict[tuple[str, ...], list[Ranked]] = {}
     kept: list[Ranked] = []
     copies: dict[str, tuple[str, ...]] = {}
@@ -610,9 +599,9 @@ def _collapse(
 
 
 def _fold(connection: sa.Connection, kept: Sequence[Ranked], copies: dict[str, tuple[str, ...]]) -> tuple[Ranked, ...]:
-    """Let a fact and the one message it was read from be one hit, the better of the two: they say the same.
+    """Merge a fact and the single message it was read from into one hit, keeping the better.
 
-    A trait says again what a fact says, so it gives way to either.
+    A trait repeats a fact, so it gives way to either.
     """
     derived = [entry.item.id for entry in kept if entry.item.type in DERIVED]
     if not derived:
@@ -638,7 +627,7 @@ def _fold(connection: sa.Connection, kept: Sequence[Ranked], copies: dict[str, t
 def _same(
     connection: sa.Connection, item: items.Brief, others: Sequence[items.Brief], at: datetime | None
 ) -> str | None:
-    """Return which of some items that look alike says the same: the whole of long texts is compared."""
+    """Return which of the similar items say the same, comparing the whole of long texts."""
     if not others:
         return None
     if item.length <= items.BRIEF_CHARS:
@@ -661,9 +650,9 @@ def _dense_arms(vectors: _Vectors, question: Question) -> tuple[ArmQuery, ...]:
 
 
 def _with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
-    """Return about the vector of the question with its names, which are known by heart: a sum instead of a second run.
+    """Approximate the vector of the question with its names, by a sum instead of a second run; None without names.
 
-    None without names. On LoCoMo's questions its cosine with that vector is 0.90, and 0.78 without them.
+    On LoCoMo's questions its cosine with that vector is 0.90, and 0.78 without them.
     """
     if not names:
         return None
@@ -673,28 +662,24 @@ def _with_names(dense: Vector, names: Sequence[Vector]) -> Vector | None:
 
 
 def _term_arms(terms: SparseVector) -> tuple[ArmQuery, ...]:
-    """Return the term arms' queries; a question without an indexable term asks none."""
     if not len(terms.indices):
         return ()
     return ArmQuery(Arm.TURN_BM25, terms), ArmQuery(Arm.WINDOW_BM25, terms)
 
 
 def limit_of(top_k: int) -> int:
-    """Return how many points of an arm a search looks at first."""
     return min(MAX_CANDIDATES, max(_MIN_CANDIDATES, top_k * _OVERSAMPLE))
 
 
 def arm_scores(entry: Ranked) -> tuple[ArmScore, ...]:
-    """Return a candidate's votes as the public model has them."""
     return tuple(ArmScore(*vote) for vote in entry.votes)
 
 
 def boosts(entry: Ranked) -> tuple[Boost, ...]:
-    """Return a candidate's boosts as the public model has them."""
     return tuple(Boost(name, gave) for name, gave in entry.boosts)
 
 
 def _words(item: items.Brief) -> tuple[str, ...]:
-    """Return what makes two hits look alike: cube, speaker, words, and the length of what is longer than its brief."""
+    """Return the key under which hits look alike: cube, speaker, words, and the length if longer than its brief."""
     length = str(item.length) if item.length > items.BRIEF_CHARS else ""
     return item.cube, item.speaker.casefold(), " ".join(item.memory.casefold().split()), length

@@ -90,10 +90,10 @@ def test_what_is_in_letters_is_kept_when_a_picture_harms_the_reader(monkeypatch:
 
 def test_there_is_a_bound_of_pages_and_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     two = make.pdf_of([make.picture([OIL]), make.picture([SEAL])])
-    child(monkeypatch, "p.document_ocr.MOST_OCR_PAGES = 1")
+    child(monkeypatch, "p.MOST_OCR_PAGES = 1")
     found = pages("a.pdf", two)
     assert ([page.text for page in found.pages], found.unread) == ([OIL, ""], 1)
-    child(monkeypatch, "p.document_ocr.OCR_S = 0")
+    child(monkeypatch, "p.OCR_S = 0")
     assert "no time to read 2" in refused("a.pdf", two)
 
 

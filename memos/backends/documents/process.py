@@ -55,7 +55,6 @@ class Recognised:
 
 
 def available() -> bool:
-    """Say whether the extra `ocr` is installed."""
     return find_spec("rapidocr") is not None
 
 
@@ -68,7 +67,6 @@ class Recogniser:
         self._engine = _engine()
 
     def may_go_on(self) -> bool:
-        """Say whether there is time for another picture."""
         return self._left > 0 and time.monotonic() < self._deadline
 
     def read(self, picture: Image.Image) -> Recognised:
@@ -84,7 +82,6 @@ class Recogniser:
         return best
 
     def _read(self, picture: Image.Image) -> tuple[Recognised, bool]:
-        """Return also whether the lines lie, as they do on a page that is not turned to its side."""
         import numpy  # noqa: PLC0415 - only here
 
         found = self._engine(numpy.ascontiguousarray(numpy.asarray(_smaller(picture))[:, :, ::-1]))
@@ -99,7 +96,6 @@ class Recogniser:
 
 
 def _engine() -> Callable[[Any], Any]:
-    """Return the models of the package, named by their files so that none is ever looked for elsewhere."""
     try:
         import cv2  # noqa: PLC0415 - an optional extra
         import rapidocr  # noqa: PLC0415 - an optional extra
@@ -144,7 +140,6 @@ def _width(box: Box) -> float:
 
 
 def _smaller(picture: Image.Image) -> Image.Image:
-    """Return a picture in three colours, of no more pixels than the models are given."""
     share = _share(*picture.size)
     if share < 1:
         picture = picture.resize((max(1, round(picture.width * share)), max(1, round(picture.height * share))))
@@ -159,14 +154,14 @@ def _share(width: float, height: float) -> float:
 
 
 def drawn(page: Any) -> bool:
-    """Say whether a page of a PDF shows anything."""
+    """Return True if a page of a PDF shows anything."""
     import pypdfium2  # noqa: PLC0415 - an optional extra
 
     return bool(pypdfium2.raw.FPDFPage_CountObjects(page.raw) > 0)
 
 
 def page_images(format_: Format, raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
-    """Yield the pages (from 1) of these numbers as they look. Raises: Unreadable."""
+    """Yield the pages (from 1) of these numbers as they look."""
     return _of_pdf(raw, numbers) if format_ is Format.PDF else _of_image(format_, raw, numbers)
 
 
@@ -186,14 +181,13 @@ def _of_pdf(raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
 
 
 def frames(format_: Format, raw: bytes) -> int:
-    """Return how many pictures an image file holds that are pages. Raises: Unreadable."""
+    """Return how many pictures an image file holds that are pages."""
     with _opened(format_, raw) as image:
         # Other kinds hold films, whose first picture stands for all.
         return int(getattr(image, "n_frames", 1)) if format_ is Format.TIFF else 1
 
 
 def _of_image(format_: Format, raw: bytes, numbers: Sequence[int]) -> Iterator[Image.Image]:
-    """Yield them turned as the camera was held."""
     with _opened(format_, raw) as image:
         for number in numbers:
             image.seek(number - 1)
@@ -283,7 +277,6 @@ def main(data: int, answer: int, parent: int) -> None:
 
 
 def _more() -> None:
-    """Take what recognising text may have more than reading it."""
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
         most = resource.getrlimit(limit)[1]
         resource.setrlimit(limit, (most, most))
@@ -329,7 +322,6 @@ def _called(format_: Format | None) -> str:
 
 
 def _no_text(format_: Format, pages: int, left: int) -> str:
-    """Return why a document without text has none, and what would help."""
     if format_ is not Format.PDF and format_ not in IMAGES:
         return "has no text"
     what = f"is an image ({format_.name})"
@@ -479,7 +471,6 @@ def _pdf(raw: bytes) -> Iterator[Page]:
 
 
 def _outline(document: Any) -> dict[int, list[tuple[int, str]]]:
-    """Return by page (from 0) the headings that begin there, with their levels."""
     found: dict[int, list[tuple[int, str]]] = {}
     for mark in document.get_toc(max_depth=6):
         target = mark.get_dest()
@@ -520,7 +511,6 @@ def _shown(value: Any) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table; its first row is the header, empty rows are left out."""
     width = size = 0
     for row in rows:
         cells = [" ".join(cell.split()).replace("|", "\\|") for cell in row]

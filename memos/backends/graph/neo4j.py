@@ -79,7 +79,7 @@ WRITE_STATEMENTS = (
 
 
 def check_links(nodes: Iterable[GraphNode]) -> None:
-    """Refuse a kind of link that the graph does not have. Raises: InvalidInput."""
+    """Refuse a kind of link that the graph does not have."""
     for node in nodes:
         for kind, _ in node.links:
             if kind not in LINKS:
@@ -123,7 +123,6 @@ def remove(run: Run, ids: Iterable[str]) -> None:
 
 
 def _named(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[tuple[str, str]]], dict[str, dict[str, str]]]:
-    """Return the edges the nodes name, by kind, and the edges' ends with the cube of who named them, by label."""
     edges: dict[str, set[tuple[str, str]]] = {kind: set() for kind in ENDS}
     ends: dict[str, dict[str, str]] = {label: {} for label in _LABELS.values()}
     for node in nodes:
@@ -139,7 +138,6 @@ def _named(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[tuple[str, str]]],
 
 
 def _old_ends(run: Run, ids: Sequence[str]) -> dict[str, set[str]]:
-    """Return, by label, where the edges lead that these items own now."""
     found: dict[str, set[str]] = {label: set() for label in _LABELS.values()}
     for kind, end in run(_ENDS, {"ids": ids}):
         if kind is not None and end is not None:  # what another one deletes while this one reads shows nothing
@@ -154,7 +152,6 @@ def _lock(run: Run, statement: str, ids: Iterable[str]) -> None:
 
 
 def _sweep(run: Run, ends: Mapping[str, set[str]]) -> None:
-    """Delete those entities, conversations and bare items that nothing leads to any more."""
     for label, ids in ends.items():
         if ids:
             run(_SWEEP[label], {"ids": sorted(ids)})
@@ -197,7 +194,6 @@ class Neo4jGraph:
 
     @classmethod
     def open(cls, settings: Neo4jSettings, installation: str) -> Neo4jGraph:
-        """Connect, and create what the database lacks. Raises: BackendUnavailable; InvalidInput for a bad name."""
         if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", installation):
             raise InvalidInput("installation", "must be 1 to 64 letters, digits or underscores of ASCII.")
         try:
@@ -225,7 +221,7 @@ class Neo4jGraph:
         return 0
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
-        """Insert or replace nodes and exactly the edges each node names. Raises: InvalidInput for an unknown link."""
+        """Insert or replace nodes and exactly the edges each node names."""
         check_links(nodes)
         for start in range(0, len(nodes), _BATCH):
             batch = {node.id: node for node in nodes[start : start + _BATCH]}
@@ -262,16 +258,13 @@ class Neo4jGraph:
         return sorted(found)
 
     def flush(self, mark: int) -> None:
-        """Remember the mark; what was written is durable already."""
         self._write(lambda run: run(_SET_MARK, {"mark": mark}))
 
     def mark(self) -> int:
-        """Return the mark of the last flush."""
         rows = self._rows(_MARK, {})
         return int(rows[0][0]) if rows else 0
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._connection.close()
 
     def _rows(self, query: str, values: Mapping[str, Any]) -> Rows:
@@ -284,7 +277,6 @@ class Neo4jGraph:
         return self._connection.write(lambda run: work(self._here(run)))
 
     def _here(self, run: Run) -> Run:
-        """Return `run` for this installation's nodes alone."""
         return lambda query, values: run(query, {**values, "installation": self._installation})
 
 
@@ -293,5 +285,4 @@ def _run_once(run: Run, query: str) -> None:
 
 
 def _after(text: str) -> str:
-    """Return the first text that comes after this one in the server's order."""
     return text + "\0"

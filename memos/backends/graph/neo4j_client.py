@@ -75,7 +75,6 @@ class Neo4jConnection:
 
     @classmethod
     def open(cls, settings: Neo4jSettings) -> Neo4jConnection:
-        """Connect and check the server's version. Raises: BackendUnavailable."""
         url = checked_url(settings.url or "")
         secret = settings.password.get_secret_value() if settings.password else None
         try:
@@ -102,15 +101,14 @@ class Neo4jConnection:
         return opened
 
     def read(self, work: Callable[[Run], _Result]) -> _Result:
-        """Do `work` in one reading transaction, again when it fails for a moment. Raises: BackendUnavailable."""
+        """Do `work` in one reading transaction, again when it fails for a moment."""
         return self._transaction(work, neo4j.READ_ACCESS)
 
     def write(self, work: Callable[[Run], _Result]) -> _Result:
-        """Do all of `work` or nothing of it, again when it fails for a moment. Raises: BackendUnavailable."""
+        """Do all of `work` or nothing of it, again when it fails for a moment."""
         return self._transaction(work, neo4j.WRITE_ACCESS)
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._closed = True
         self._driver.close()
 
@@ -146,7 +144,6 @@ class Neo4jConnection:
 
 
 def checked_url(url: str) -> str:
-    """Return the URL if the driver can use it. Raises: BackendUnavailable, which never shows what it may hold."""
     try:
         parts = urlsplit(url)
         fine = bool(parts.hostname) and parts.scheme in _SCHEMES and parts.port != 0
@@ -161,7 +158,7 @@ def checked_url(url: str) -> str:
 
 
 def check_version(version: str) -> None:
-    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura. Raises: BackendUnavailable."""
+    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
         raise BackendUnavailable(
@@ -192,14 +189,13 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """Return what made a transaction or a result fail, where the driver only says that it did."""
     while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _from_outside(error: ValueError) -> bool:
-    """Say whether a ValueError is the driver's word for a name that cannot be looked up, or for text in no Unicode."""
+    """Return True if the driver's ValueError means an unknown host name or invalid Unicode."""
     return isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, OSError)
 
 

@@ -40,7 +40,7 @@ _UNREADABLE: Final = (
 
 
 def with_small_images(request: ChatRequest) -> ChatRequest:
-    """Return a request whose images are ready to be sent. Raises: ModelError for one that cannot be decoded."""
+    """Return a request whose images are ready to be sent."""
     if not any(message.images for message in request.messages):
         return request
     messages = (replace(each, images=tuple(map(small, each.images))) for each in request.messages)
@@ -48,7 +48,7 @@ def with_small_images(request: ChatRequest) -> ChatRequest:
 
 
 def small(image: Image) -> Image:
-    """Return an image of at most `MOST_SIDE` pixels a side; of an animated one its first frame. Raises: ModelError."""
+    """Return an image of at most `MOST_SIDE` pixels a side; of an animated one its first frame."""
     try:
         data = _jpeg(image.data)
     except _UNREADABLE as error:
@@ -91,8 +91,6 @@ _BURST_S = 10.0
 
 
 class _Bucket:
-    """Fills at a steady rate. More than it holds may be taken when it is full; what comes later pays for that."""
-
     def __init__(self, per_minute: int, now: float) -> None:
         self._rate = per_minute / 60
         self._size = max(1.0, self._rate * _BURST_S)
@@ -106,7 +104,6 @@ class _Bucket:
         return max(0.0, (min(amount, self._size) - self._level) / self._rate)
 
     def take(self, amount: float) -> None:
-        """Take it now; the level may fall below nothing."""
         self._level = min(self._size, self._level - amount)
 
 
@@ -174,7 +171,6 @@ class OpenAIChat:
 
     @property
     def name(self) -> str:
-        """The model's name at its endpoint."""
         return self._model
 
     @property
@@ -183,7 +179,6 @@ class OpenAIChat:
         return False
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Return the model's answer. Raises: ModelError, BackendUnavailable, BackendTimeout."""
         request = with_small_images(request)
         attempts = self._settings.retries + 1
         until = time.monotonic() + self._settings.timeout_s * attempts
@@ -194,7 +189,7 @@ class OpenAIChat:
         raise AssertionError("stamina raises the last attempt's error")
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
-        """Yield the model's answer; it is asked again only before the first piece. Raises: as `complete`."""
+        """Yield the model's answer; it is asked again only before the first piece."""
         request = with_small_images(request)
         attempts = self._settings.retries + 1
         until = time.monotonic() + self._settings.timeout_s * attempts
@@ -229,7 +224,6 @@ class OpenAIChat:
                 self._client.close()
 
     def _patience(self, until: float) -> Callable[[Exception], bool | float]:
-        """Return what tells how long to wait after an error, False for not repeating."""
         waits = 0
 
         def wait_after(error: Exception) -> bool | float:
@@ -271,7 +265,7 @@ class OpenAIChat:
     def _begin(
         self, request: ChatRequest, dialect: Dialect, until: float, held: ExitStack
     ) -> Generator[str | ChatReply, None, None]:
-        """Have the endpoint begin with its answer; what that takes is `held` until the answer is there or unwanted."""
+        """Start a request; `held` keeps the connection until the answer is read or unwanted."""
         with ExitStack() as taken:
             used = taken.enter_context(self._reserved(request, until))
             taken.enter_context(self._slot(until))
@@ -304,7 +298,6 @@ class OpenAIChat:
 
     @contextmanager
     def _reserved(self, request: ChatRequest, until: float) -> Iterator[Callable[[Tokens], None]]:
-        """Take a call's tokens from the rate limit; what was not used, as told, is given back."""
         reserved = request.estimated_tokens + (request.max_tokens or self._settings.max_tokens)
         left_s = until - time.monotonic()
         if not self._limit.take(reserved, left_s):
@@ -371,7 +364,6 @@ class OpenAIChat:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn the client's errors into ours."""
         try:
             yield
         except httpx2.TimeoutException as error:

@@ -66,7 +66,7 @@ Answer = TypeVar("Answer")
 
 
 class Connection:
-    """One client of one server; thread-safe."""
+    """A client of one server; thread-safe."""
 
     def __init__(self, client: QdrantClient, settings: QdrantSettings) -> None:
         self.client = client
@@ -75,10 +75,7 @@ class Connection:
         self._closed = False
 
     def run(self, ask: Callable[[int], Answer]) -> Answer:
-        """Return what `ask` does, given the seconds left; what may pass is asked again, within `timeout_s`.
-
-        Raises: BackendUnavailable, BackendTimeout.
-        """
+        """Return what `ask` does, given the seconds left; what may pass is asked again, within `timeout_s`."""
         end = time.monotonic() + self._settings.timeout_s
         pauses = iter(_PAUSES_S)
         while True:
@@ -96,7 +93,6 @@ class Connection:
             time.sleep(pause)
 
     def close(self) -> None:
-        """Close the client; safe to call twice."""
         if not self._closed:
             self._closed = True
             self.client.close()
@@ -106,7 +102,6 @@ class Connection:
             raise BackendUnavailable("The vector index is closed.") from error
 
     def check_version(self) -> None:
-        """Ask which version the server has. Raises: BackendUnavailable when it is too old or no Qdrant server."""
         try:
             version = self.run(lambda _left: self.client.info()).version
         except _NotFound as error:
@@ -211,11 +206,10 @@ class Connection:
 
 
 class _NotFound(BackendUnavailable):
-    """The server does not know the path or the collection that was asked for."""
+    pass
 
 
 def connect(settings: QdrantSettings) -> Connection:
-    """Return a connection to a server that has answered. Raises: BackendUnavailable, BackendTimeout, InvalidInput."""
     try:
         if urlsplit(settings.url or "").scheme not in ("http", "https"):
             raise _bad_url()
@@ -245,7 +239,6 @@ def _bad_url() -> InvalidInput:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Say whether the same call may succeed in a moment."""
     match error:
         case ResponseHandlingException():
             return isinstance(error.source, httpx.TransportError) and not isinstance(
@@ -266,7 +259,6 @@ def _shown(url: str) -> str:
 
 
 def _reason(content: bytes) -> str:
-    """Return what a Qdrant server says of a refusal; another server's page says nothing."""
     try:
         status = json.loads(content)["status"]
         return _cut(str(status["error"] if isinstance(status, dict) else status))
@@ -291,10 +283,7 @@ _INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
 
 
 def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSettings) -> None:
-    """Make the collection and its payload indexes unless they are there.
-
-    Raises: IntegrityError when the collection is not hippocube's or has vectors of another length.
-    """
+    """Make the collection and its payload indexes unless they are there."""
     if not _exists(connection, name):
         try:
             connection.run(lambda left_s: _create(connection, name, dimension, settings, left_s))
@@ -376,7 +365,6 @@ def _check(info: models.CollectionInfo, name: str, dimension: int) -> None:
 
 
 def _sizes(info: models.CollectionInfo) -> set[int]:
-    """Return the lengths of the dense vectors; none when the collection has other vectors than hippocube's."""
     dense, sparse = info.config.params.vectors, info.config.params.sparse_vectors
     if not isinstance(dense, dict) or set(dense) != set(DENSE) or set(sparse or ()) != set(SPARSE):
         return set()
@@ -392,25 +380,20 @@ class ServerDialect:
     def group(
         self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()
     ) -> models.Filter:
-        """Return a filter of three lists."""
         # An empty list stays: a filter without any could be read as another condition.
         return models.Filter(must=list(must), should=list(should) or None, must_not=list(must_not) or None)
 
     def among(self, key: str, values: Sequence[str] | Sequence[int]) -> models.FieldCondition:
-        """Return a match of one value or several."""
         match: Any = models.MatchValue(value=values[0]) if len(values) == 1 else models.MatchAny(any=list(values))
         return models.FieldCondition(key=key, match=match)
 
     def within(self, key: str, **bounds: float) -> models.FieldCondition:
-        """Return a range of floats."""
         return models.FieldCondition(key=key, range=models.Range(**bounds))
 
     def empty(self, key: str) -> models.IsEmptyCondition:
-        """Return the condition that there is no value."""
         return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
 
     def nothing(self) -> models.Filter:
-        """Return a filter that nothing passes."""
         return models.Filter(must=[models.HasIdCondition(has_id=[])])
 
 
@@ -444,11 +427,6 @@ class QdrantServerIndex:
 
     @classmethod
     def open(cls, settings: QdrantSettings, space: str, dimension: int) -> QdrantServerIndex:
-        """Open or create the collection `<prefix>-<space>`.
-
-        Raises: BackendUnavailable, BackendTimeout; InvalidInput when the URL is none; IntegrityError when the
-        collection is not hippocube's or has vectors of another length.
-        """
         connection = connect(settings)
         name = f"{settings.collection}-{space}"
         try:
@@ -464,7 +442,6 @@ class QdrantServerIndex:
         return 0
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
-        """Insert or replace points by id."""
         for batch in _batches(points):
             self._upsert(batch)
 
@@ -537,7 +514,6 @@ class QdrantServerIndex:
         return found
 
     def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
-        """Return those of these points that are held."""
         found: dict[str, HeldPoint] = {}
         for start in range(0, len(ids), _PRUNE_BATCH):
             for record in self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn", "window"], ["revision"]):
@@ -557,7 +533,6 @@ class QdrantServerIndex:
         )
 
     def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield what is held of one cube."""
         offset: Any = None
         while True:
             records, offset = self._page(cube, offset)
@@ -581,14 +556,12 @@ class QdrantServerIndex:
         )
 
     def cubes(self) -> list[str]:
-        """Return the cubes that have at least one point."""
         answer = self._connection.run(
             lambda left_s: self._client.facet(self._name, "cube", limit=_MOST_CUBES, exact=True, timeout=left_s)
         )
         return sorted(str(hit.value) for hit in answer.hits if hit.count)
 
     def flush(self, mark: int) -> None:
-        """Remember the mark; every write before it was acknowledged."""
         self._upsert([models.PointStruct(id=_MARK_ID, vector={}, payload={"mark": mark})])
 
     def mark(self) -> int:
@@ -599,11 +572,10 @@ class QdrantServerIndex:
         return int((records[0].payload or {})["mark"]) if records else 0
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._connection.close()
 
     def use(self) -> None:
-        """Point the alias named as the prefix at this collection, in one step. Raises: BackendUnavailable."""
+        """Point the alias named as the prefix at this collection, in one step."""
         alias = models.DeleteAlias(alias_name=self._prefix)
         mine = models.CreateAlias(collection_name=self._name, alias_name=self._prefix)
         change: list[Any] = [
@@ -615,7 +587,7 @@ class QdrantServerIndex:
     def remove_others(self) -> list[str]:
         """Delete this installation's collections of former embedders and formats, and return their names.
 
-        Only collections named `<prefix>-...` with hippocube's vectors. Raises: BackendUnavailable.
+        Only collections named `<prefix>-...` with hippocube's vectors.
         """
         gone = others(self._connection, self._name, self._prefix)
         for name in gone:
@@ -627,7 +599,6 @@ class QdrantServerIndex:
 
 
 def _batches(points: Sequence[VectorPoint]) -> Iterator[list[models.PointStruct]]:
-    """Yield points in requests that a server takes."""
     batch: list[models.PointStruct] = []
     size_bytes = 0
     for point in points:
@@ -642,7 +613,6 @@ def _batches(points: Sequence[VectorPoint]) -> Iterator[list[models.PointStruct]
 
 
 def _point(point: VectorPoint) -> tuple[models.PointStruct, int]:
-    """Return a point as the client takes it, and about how many bytes of JSON it is."""
     payload = stored_payload(point.payload)
     vectors: dict[str, Any] = {"turn": point.turn.tolist(), "window": point.window.tolist()}
     numbers = 2 * len(point.turn)
@@ -663,5 +633,4 @@ def _query(arm: ArmQuery) -> models.SparseVector | list[float]:
 
 
 def _is_empty(arm: ArmQuery) -> bool:
-    """Say whether a question has no term, which the server would refuse."""
     return isinstance(arm.query, SparseVector) and not len(arm.query.indices)

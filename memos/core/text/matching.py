@@ -182,7 +182,6 @@ def stems(text: str) -> set[str]:
 
 
 def _folded(text: str) -> list[tuple[str, int]]:
-    """Return the characters that are compared, each with the place of the one it comes from."""
     return [
         (part, place)
         for place, sign in enumerate(text)
@@ -263,7 +262,7 @@ def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def contradicts(one: str, other: str) -> bool:
-    """Say that two texts cannot be the same statement.
+    """Return True if two texts cannot be the same statement.
 
     They have another number, another name, only one denies or intends, or one tells what is and the other what was.
     """

@@ -46,10 +46,7 @@ class DiskTier:
 
     @classmethod
     def open(cls, folder: Path) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
-        """Return the tier, and what it holds; files that nothing knows are taken in, damaged ones removed.
-
-        Raises: BackendUnavailable.
-        """
+        """Return the tier, and what it holds; files that nothing knows are taken in, damaged ones removed."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             tier = cls(folder, _opened(folder / _INDEX))
@@ -59,7 +56,6 @@ class DiskTier:
             raise BackendUnavailable(f"The folder of activation memory {folder} cannot be used: {reason}.") from error
 
     def write(self, block: Block, array: Array, heat: Heat) -> None:
-        """Store a block. Raises: OSError (the disk is full)."""
         blocks.write(self._folder, block, array)
         try:
             self._note(block, heat)
@@ -68,17 +64,13 @@ class DiskTier:
             raise OSError(f"index: {error}") from error
 
     def read(self, block: Block, room: Callable[[Block], Array]) -> Array:
-        """Return a block's keys and values. Raises: IntegrityError (damaged, another block), OSError."""
         found, array = blocks.read(self._folder, block.key, room)
         if (found.dtype, found.shape) != (block.dtype, block.shape):
             raise IntegrityError(f"The file of block {block.key[:12]} is damaged.")
         return array
 
     def remove(self, keys: Collection[str]) -> None:
-        """Remove files and what the index says of them; the files first, so that none is left that nothing knows.
-
-        Raises: OSError.
-        """
+        """Remove files and what the index says of them; the files first, so that none is left that nothing knows."""
         for key in keys:
             blocks.file_of(self._folder, key).unlink(missing_ok=True)
         try:
@@ -94,7 +86,6 @@ class DiskTier:
             self._index.executemany("UPDATE blocks SET uses = ?, used_at = ? WHERE key = ?", rows)
 
     def close(self) -> None:
-        """Close the index."""
         self._index.close()
 
     def _note(self, block: Block, heat: Heat) -> None:
@@ -207,7 +198,7 @@ class Device(Protocol):
     """Memory beside the processor's own; `Held` arrays are the device's."""
 
     def upload(self, array: Array, block: Block) -> object:
-        """Return a copy on the device. Raises: MemoryError."""
+        """Return a copy on the device."""
         ...
 
     def download(self, held: object, block: Block) -> Array:
@@ -225,7 +216,7 @@ Alive = Callable[[str, Collection[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class TierFill:
-    """How full a tier is, and what came of it since the store was opened."""
+    """The size of a tier, and its counters since the store was opened."""
 
     tier: Annotated[str, "`device`, `host` or `disk`"]
     blocks: Annotated[int, "Blocks in it"]
@@ -238,7 +229,7 @@ class TierFill:
 
 @dataclass(frozen=True, slots=True)
 class KvStats:
-    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
+    """Statistics of the KV cache; `dropped_writes` never reached the disk: too slow, full or failed."""
 
     tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
     dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0
@@ -258,7 +249,6 @@ class BlockStore:
         device: Device | None = None,
         alive: Alive = lambda _, __: True,
     ) -> None:
-        """Open the store. Raises: BackendUnavailable (the folder)."""
         self._clock, self._device, self._alive = clock, device, alive
         self._shelves = TieredCache({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
         self._hits = dict.fromkeys(Tier, 0)
@@ -302,14 +292,14 @@ class BlockStore:
             return len(self._shelves.find(keys))
 
     def begin(self, key: str) -> bool:
-        """Let one caller at a time build the block; False while another does. Never waits."""
+        """Reserve a block for one builder at a time; False while another builds it. Never waits."""
         with self._lock:
             free = key not in self._building
             self._building.add(key)
             return free
 
     def end(self, key: str) -> None:
-        """Say that whoever began to build a block has ended, also without it."""
+        """Return True if whoever began to build a block has ended, also without it."""
         with self._lock:
             self._building.discard(key)
 
@@ -339,7 +329,6 @@ class BlockStore:
             ]
 
     def stats(self) -> KvStats:
-        """Return what the store holds and did."""
         with self._lock:
             shelves = self._shelves
             tiers = tuple(
@@ -478,7 +467,6 @@ class BlockStore:
         return Tier.DISK, self._uploaded(entry, array)
 
     def _uploaded(self, entry: Entry, array: object) -> object:
-        """Return a copy on the device, which stays there where there is room; without a device the array itself."""
         if self._device is None:
             return array
         copy = self._device.upload(array, entry.block)  # type: ignore[arg-type]
@@ -511,7 +499,6 @@ class BlockStore:
         return entry
 
     def returned(self, entries: Sequence[Entry]) -> None:
-        """Take lent blocks back."""
         with self._lock:
             for entry in entries:
                 entry.refs -= 1
@@ -544,7 +531,7 @@ class BlockStore:
             self._remove([entry.block.key])
 
     def _remove_where(self, wanted: Callable[[Block], bool]) -> int:
-        """Remove blocks from all tiers; return how many. Raises: OSError (a file stays, until this is called again)."""
+        """Remove blocks from all tiers; return how many."""
         # A block that is being written now has to be seen written, or it would appear after this.
         with self._io:
             with self._lock:
@@ -555,7 +542,7 @@ class BlockStore:
             return count
 
     def _remove(self, keys: Sequence[str]) -> int:
-        """Remove blocks with all that stands behind them. The caller holds `_io`. Raises: OSError."""
+        """Remove blocks with all that stands behind them. The caller holds `_io`."""
         with self._lock:
             removed = self._shelves.remove(keys)
             for entry in removed:

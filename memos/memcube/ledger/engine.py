@@ -96,7 +96,7 @@ def prepare(engine: sa.Engine) -> None:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Have the file write ahead: SQLite asks no busy handler when two connections make that change at once.
+    """Switch to WAL mode, retrying: SQLite calls no busy handler when two connections switch at once.
 
     Source: https://sqlite.org/c3ref/busy_handler.html, on locks that would otherwise wait for each other.
     """
@@ -112,7 +112,6 @@ def _log_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _casefold(value: object) -> str | None:
-    """Fold case as `like` does (`memos.memcube.ledger.filter_sql`); what is no text has none."""
     return value.casefold() if isinstance(value, str) else None
 
 
@@ -140,10 +139,6 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str) -> Ledger:
-        """Open or create the database and migrate it.
-
-        Raises: InvalidInput (URL, driver), IntegrityError, PermissionDenied, BackendUnavailable.
-        """
         parsed = _parsed(url)
         pool = {"pool_size": _READERS, "max_overflow": _READERS, "pool_timeout": 30, "json_deserializer": _from_json}
         # The connection used last has its pages and statements at hand.
@@ -172,7 +167,6 @@ class Ledger:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Yield a connection whose reads all see one moment."""
         with self._translated(), self._reader.connect() as connection, connection.begin():
             yield connection
 
@@ -194,14 +188,14 @@ class Ledger:
 
         `follows_graph` tells the others that this process keeps a graph index up to date.
 
-        SQLite's folder is locked already. Raises: BackendUnavailable when another process is in the way.
+        SQLite's folder is locked already.
         """
         if not self.is_sqlite:
             with self._translated():
                 self._hold = postgres.Hold(self._engine, alone=alone, follows_graph=follows_graph)
 
     def renew_hold(self) -> None:
-        """See that the claim still stands: it ends with its connection. Raises: BackendUnavailable."""
+        """See that the claim still stands: it ends with its connection."""
         if self._hold is not None:
             with self._translated():
                 self._hold.renew()
@@ -215,7 +209,7 @@ class Ledger:
         return [] if rows == ["ok"] else [str(row) for row in rows]
 
     def quick_check(self) -> None:
-        """Look at every page of an embedded ledger once. Raises: IntegrityError saying what to do."""
+        """Look at every page of an embedded ledger once."""
         if not self.is_sqlite:
             return
         with self.read() as connection:
@@ -295,7 +289,6 @@ class Ledger:
 
 
 def _parsed(url: str) -> sa.URL:
-    """Read a ledger's URL. Raises: InvalidInput, without a password that may stand in it."""
     try:
         parsed = sa.make_url(url)
         name = parsed.get_backend_name()
@@ -321,7 +314,6 @@ def _revision(connection: sa.Connection) -> str | None:
 
 
 def _check_tables(connection: sa.Connection, where: str) -> None:
-    """See that every table is there. Raises: IntegrityError naming those that are not."""
     missing = sorted(metadata.tables.keys() - set(sa.inspect(connection).get_table_names()))
     if missing:
         raise IntegrityError(
@@ -331,12 +323,10 @@ def _check_tables(connection: sa.Connection, where: str) -> None:
 
 
 def _from_json(text: str | bytes) -> Any:
-    """Parse a column; most hold an empty list, which is known without parsing."""
     return [] if text in ("[]", b"[]") else {} if text in ("{}", b"{}") else json.loads(text)
 
 
 def sqlite_url(path: Path) -> str:
-    """Return the SQLAlchemy URL of a SQLite file."""
     return sa.URL.create("sqlite", database=str(path)).render_as_string()
 
 
@@ -347,7 +337,7 @@ _CHECK_UP_TO_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LedgerInspection:
-    """What a ledger is: where, its schema's revision (None before the first), and when it was last changed."""
+    """A ledger's place, schema revision (None before the first), and time of the last change."""
 
     place: str
     revision: str | None
@@ -355,12 +345,11 @@ class LedgerInspection:
 
     @property
     def is_current(self) -> bool:
-        """Say whether this program reads and writes it as it is."""
+        """Return True if this program reads and writes it as it is."""
         return self.revision == HEAD
 
 
 def look_at_file(path: Path) -> LedgerInspection:
-    """Look at an embedded ledger. Raises: IntegrityError, BackendUnavailable, PermissionDenied."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
             if path.stat().st_size <= _CHECK_UP_TO_BYTES:
@@ -378,7 +367,7 @@ def look_at_file(path: Path) -> LedgerInspection:
 
 
 def look_at_server(url: str) -> LedgerInspection:
-    """Look at a ledger on PostgreSQL, its version and clock too. Raises: InvalidInput, BackendUnavailable."""
+    """Look at a ledger on PostgreSQL, its version and clock too."""
     parsed = _parsed(url)
     engine = postgres.make_engine(parsed, pool_size=1)
     ledger = Ledger(engine, postgres.place_of(parsed))
@@ -393,7 +382,6 @@ def look_at_server(url: str) -> LedgerInspection:
 
 
 def check_schema(look: LedgerInspection) -> None:
-    """Refuse a ledger of a newer program. Raises: IntegrityError."""
     if look.revision is not None and look.revision > HEAD:
         raise IntegrityError(
             f"The ledger {look.place} was written by a newer hippocube (schema {look.revision}): install that version."

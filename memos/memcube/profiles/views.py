@@ -38,7 +38,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What a profile says in one dimension, since when; `static` when the operator gave it. `item` holds it."""
+    """One value of a dimension of a profile; `static` if the operator set it. `item` holds it."""
 
     dimension: Annotated[str, "Id of the dimension"]
     name: Annotated[str, "Its name"]
@@ -61,7 +61,7 @@ class TraitGroup:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of one subject, by group; `subject` is empty when the cube knows nobody."""
+    """The profile of a subject, by group; `subject` is empty if the cube knows nobody."""
 
     cube: Annotated[str, "The cube"]
     subject: Annotated[str, "Whom it is about; empty when nobody is known"]
@@ -70,13 +70,12 @@ class Profile:
 
     @property
     def traits(self) -> tuple[Trait, ...]:
-        """Every trait, group after group."""
         return tuple(trait for group in self.groups for trait in group.traits)
 
 
 @dataclass(frozen=True, slots=True)
 class TraitEntry:
-    """One entry of a dimension's history: what was written when, by whom and why. `number` names it for a rollback."""
+    """An entry of a dimension's history: what was written when, by whom and why. `number` names it for a rollback."""
 
     number: Annotated[int, "Names it for a rollback"]
     value: Annotated[str | None, "What was written"]
@@ -102,7 +101,7 @@ class TraitChange:
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff:
-    """What became known, became another and ended between two moments of recording."""
+    """Traits added, changed and ended between two record times."""
 
     cube: Annotated[str, "The cube"]
     subject: Annotated[str, "Whom it is about"]
@@ -152,7 +151,6 @@ def _in_order(traits: Iterable[Trait], order: Mapping[str, int]) -> list[Trait]:
 
 
 def entries_of(versions: Iterable[Version]) -> tuple[TraitEntry, ...]:
-    """Return a dimension's history, the first entry number 1."""
     return tuple(
         TraitEntry(
             number=number,
@@ -236,7 +234,6 @@ def _source(trait: Trait) -> str:
 
 
 def template_of(connection: sa.Connection, cube: str) -> Template:
-    """Return the template a cube's profiles follow."""
     own = templates.get_template(connection, cube)
     return standard() if own is None else stored_template(own)
 
@@ -258,7 +255,7 @@ def give(change: Change, fact: Fact, source: Span) -> Item:
 
 
 def take_back(change: Change, subject: str, dimension: str) -> Item | None:
-    """End what the operator gave; return what is current then. Raises: NotFound when nothing was given."""
+    """End what the operator gave; return what is current then."""
     known = _of_key(change, trait_key(subject, dimension))
     static = next((state for state in known if is_static(state)), None)
     if static is None:
@@ -274,7 +271,7 @@ def take_back(change: Change, subject: str, dimension: str) -> Item | None:
 
 
 def take_out(change: Change, subject: str, dimension: str | None = None) -> int:
-    """Delete what a profile shows of somebody, or in one dimension; return how many. Raises: NotFound (dimension)."""
+    """Delete what a profile shows of somebody, or in one dimension; return how many."""
     key = None if dimension is None else trait_key(subject, dimension)
     states = [
         state
@@ -295,7 +292,7 @@ def _validity(change: Change, item: Item) -> datetime | None:
 
 
 def restore(change: Change, subject: str, dimension: str, entry: Version) -> Item:
-    """Let a trait be again what it was at an entry of its history. Raises: Conflict when it was not current then."""
+    """Restore a trait to an entry of its history."""
     if entry.after.status is not Status.ACTIVE:
         raise Conflict("That entry was not the current value when it was written; choose one whose status is active.")
     current = current_of(_of_key(change, trait_key(subject, dimension)), change.now)
@@ -335,7 +332,7 @@ def find(connection: sa.Connection, cube: str, *, subject: str | None = None, at
 
 
 def _is_trait_of(subject: str | None, state: Item) -> bool:
-    """Say whether an item is a trait of a subject, or of any: "ana|profile:x" begins like the keys of "ana"."""
+    """Return True if an item is a trait of a subject, or of any: "ana|profile:x" begins like the keys of "ana"."""
     dimension = dimension_of(state.key)
     return dimension is not None and (subject is None or state.key == trait_key(subject, dimension))
 
@@ -364,7 +361,6 @@ def evidence(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple
 
 
 def _of_key(change: Change, key: str | None) -> list[Item]:
-    """Return the items of a trait's key, the earliest by event time first."""
     if key is None or dimension_of(key) is None:
         raise InvalidInput("key", "is no trait's; make traits with memos.memcube.profiles.traits.trait")
     states = facts.with_keys(change.connection, change.cube, [key]).get(key, [])

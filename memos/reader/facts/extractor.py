@@ -77,7 +77,7 @@ KNOWN: tuple[tuple[str, bool], ...] = (
 
 
 class Chosen(NamedTuple):
-    """What a model took sentences for, in their order, and the JSON of it."""
+    """The categories a model gave to sentences, in order, and its answer as JSON."""
 
     kinds: tuple[str, ...]
     output: str
@@ -92,19 +92,18 @@ class Open(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the sentence."""
         return self.item.memory[self.start : self.end]
 
 
 class Examined:
-    """Which models tell lasting sentences from others, found out once for each name. Thread-safe."""
+    """Remembers, by model name, which models pass the examination of sentence choice. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._passed: dict[str, bool] = {}
 
     def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
-        """Say whether a model's choices are worth more than chance. Raises: as `LLMClient.ask`."""
+        """Return True if a model's choices are worth more than chance."""
         with self._lock:
             known = self._passed.get(asker.model)
         if known is not None:
@@ -135,7 +134,7 @@ def choice_question(texts: Sequence[str]) -> list[ChatMessage]:
 
 
 def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
-    """Return what a model takes sentences for, asked about sixteen at once. Raises: as `LLMClient.ask`."""
+    """Return what a model takes sentences for, asked about sixteen at once."""
     kinds: list[str] = []
     for first in range(0, len(texts), _AT_ONCE):
         part = texts[first : first + _AT_ONCE]
@@ -159,10 +158,7 @@ def still_open(messages: Sequence[Item], found: Sequence[Fact]) -> list[Open]:
 def facts_by_choice(
     asker: LLMClient, messages: Sequence[Item], zone: ZoneInfo, meter: UsageMeter
 ) -> tuple[list[Fact], str | None]:
-    """Return what patterns find and, as facts, the sentences beside it that a model chooses; with its answer as JSON.
-
-    Raises: as `LLMClient.ask`.
-    """
+    """Return facts found by patterns plus the sentences a model chose, with its answer as JSON."""
     found = facts_by_pattern(messages, zone)
     left = still_open(messages, found)
     if not left:
@@ -224,11 +220,10 @@ FEEDBACK = "feedback"
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What a reader found in messages: facts in order of event time, and what a model added.
+    """The result of reading messages: facts by event time, and what a model added.
 
-    `reader` is what read them, with its version. `summary` is of at most 600 characters and only there when a model
-    wrote it; `model` is the name of who was asked, `output` its answer as JSON text; `rejected` counts facts that are
-    not in the messages, or not as they say.
+    `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote one;
+    `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not support.
     """
 
     facts: tuple[Fact, ...]
@@ -263,7 +258,6 @@ class FactReader:
         With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
         only tell a model what the others mean: nothing is read in them.
         A model whose answers do not fit, twice in a row or about a single message, is asked about sentences instead.
-        Raises: ModelError, BackendUnavailable, InvalidInput; a model's failure is never text or an empty result.
         """
         shown = _Shown(messages, [message for message in messages if message.id not in context], zone, template)
         if not shown.messages:
@@ -289,7 +283,7 @@ class FactReader:
             raise
 
     def _may_write(self, model: str) -> bool:
-        """Say whether a model is asked to write facts down: not after useless answers, but now and again."""
+        """Return True if a model is asked to write facts down: not after useless answers, but now and again."""
         with self._lock:
             self._reads[model] += 1
             return self._unfit.get(model, 0) < _UNFIT or self._reads[model] % _AGAIN == 0
@@ -304,7 +298,6 @@ class FactReader:
             self._unfit.pop(model, None)
 
     def _chosen(self, asker: LLMClient, shown: _Shown, meter: UsageMeter) -> Extraction:
-        """Return what patterns find and, from a model that can tell, the sentences that it chooses beside that."""
         if not self._examined.passes(asker, meter):
             return _by_patterns(shown)
         facts, output = facts_by_choice(asker, shown.messages, shown.zone, meter)
@@ -314,8 +307,6 @@ class FactReader:
 
 
 class _Shown(NamedTuple):
-    """What is read: messages with their context, those of them in which facts are wanted, and how."""
-
     everything: Sequence[Item]
     messages: Sequence[Item]
     zone: ZoneInfo
@@ -337,7 +328,6 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
 
 
 def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
-    """Return the facts that a model writes down and the messages bear out."""
     messages, context, template = shown.messages, shown.context, shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))
     ids = {message.id for message in context}
@@ -353,7 +343,7 @@ def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) ->
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
-    """Let what somebody gives as a correction be so from then on: an earlier day in it must not put it in the past."""
+    """Make a correction valid from now on: an earlier day in its text must not put it in the past."""
     given = {message.id for message in messages if FEEDBACK in message.tags}
     return [
         replace(fact, valid_from=fact.said_at)
@@ -364,7 +354,6 @@ def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
 
 
 def _ordered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Order facts by when what they say began or, of what is over, ended."""
     return tuple(sorted(facts, key=_event_time))
 
 

@@ -54,7 +54,7 @@ _Entry = TypeVar("_Entry", bound=BaseModel)
 
 
 class FoundFact(BaseModel):
-    """One fact as the model writes it; what its fields may be is checked against the messages, not here."""
+    """A fact as the model writes it; what its fields may be is checked against the messages, not here."""
 
     type: str
     subject: str
@@ -70,7 +70,7 @@ class FoundFact(BaseModel):
 
 
 class FoundRelation(BaseModel):
-    """Who is what to whom."""
+    """A relation between two named entities."""
 
     subject: str
     relation: str
@@ -87,7 +87,7 @@ class FoundEntity(BaseModel):
 
 
 class FoundLesson(BaseModel):
-    """How a tool has to be called."""
+    """A lesson on how to call a tool."""
 
     tool: str
     text: str
@@ -290,7 +290,7 @@ def shown_tokens(item: Item) -> int:
 
 
 class Grounded(NamedTuple):
-    """What messages bear out of an answer, and how many entries of it were refused."""
+    """The entries of an answer that the messages support, and the number rejected."""
 
     facts: list[Fact]
     summary: str | None
@@ -329,7 +329,6 @@ def _line(number: int | None, item: Item, zone: ZoneInfo) -> str:
 
 
 def _escaped(value: str | dict[str, object]) -> str:
-    """Return JSON in which no text can end the fence it stands in."""
     return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")
 
 
@@ -409,7 +408,6 @@ def _validity(found: FoundFact, item: Item, zone: ZoneInfo) -> tuple[datetime | 
 
 
 def _day(written: str | None, at: datetime, zone: ZoneInfo) -> datetime | None:
-    """Return the start of a day as UTC; the message's own day is the moment it was said, which orders what it says."""
     text = (written or "").strip()
     try:
         if (part := _PARTIAL_DAY.fullmatch(text)) is not None:
@@ -488,7 +486,6 @@ def window(messages: tuple[Item, ...], wanted: Set[str], room: Room) -> Window:
 
 
 def _before(messages: list[Item], room: Room) -> list[Item]:
-    """Return the last of some messages, as far as there is room for context."""
     kept: list[Item] = []
     left = room.context
     for message in reversed(messages):

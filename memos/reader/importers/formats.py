@@ -1,4 +1,4 @@
-"""The formats of chat exports: which there are, which one a file is in, and reading it as records."""
+"""Formats of chat exports: detect the format of a file and read it as records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ _TEXT_FIELDS = ("text", "result")
 
 
 def is_chatgpt(value: Json) -> bool:
-    """Say whether an entry is a ChatGPT conversation."""
     return isinstance(value, Mapping) and isinstance(value.get("mapping"), Mapping)
 
 
@@ -74,7 +73,6 @@ def chatgpt_records(entry: Json, place: str, fallback: str) -> Iterator[ExportRe
 
 
 def _branch(mapping: Mapping[str, Json], current: Json) -> tuple[list[str], str | None]:
-    """Return the nodes from the root to the current one, and what is wrong with them."""
     if current is None:
         leaves = [key for key, node in mapping.items() if isinstance(node, Mapping) and not node.get("children")]
         current = leaves[0] if len(leaves) == 1 else None
@@ -135,7 +133,6 @@ def _parts(content: Json) -> Iterator[Json]:
 
 
 def _attachments(metadata: Mapping[str, Any]) -> Iterator[Json]:
-    """Yield the files that came with a message; images stand among its parts already."""
     files = metadata.get("attachments")
     for file in files if isinstance(files, list) else ():
         if isinstance(file, Mapping) and not str(file.get("mime_type") or file.get("mimeType")).startswith("image/"):
@@ -153,7 +150,6 @@ def _is_said(node: Json) -> bool:
 
 
 def is_claude(value: Json) -> bool:
-    """Say whether an entry is a Claude conversation."""
     return isinstance(value, Mapping) and isinstance(value.get("chat_messages"), list)
 
 
@@ -226,7 +222,6 @@ _RENAMED = {
 
 
 def is_generic(value: Json) -> bool:
-    """Say yes: this is what a file is read as when no other format fits."""
     return True
 
 
@@ -272,7 +267,7 @@ _FILES = ("file", "input_file", "document")
 
 
 def is_langchain(value: Json) -> bool:
-    """Say whether an entry is a LangChain message, or a conversation of them."""
+    """Return True if an entry is a LangChain message, or a conversation of them."""
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
         value = value["messages"]
     first = value[0] if isinstance(value, list) and value else value
@@ -293,7 +288,6 @@ def langchain_records(entry: Json, place: str, fallback: str) -> Iterator[Export
 
 
 def _unwrapped(value: Json) -> tuple[str, Mapping[str, Any]] | None:
-    """Return a message's kind (`human`, `ai`) and fields, out of either way of writing it."""
     if not isinstance(value, Mapping):
         return None
     kind, fields = value.get("type"), value.get("data")
@@ -350,7 +344,6 @@ def _content(raw: Json) -> tuple[Json, int]:
 
 
 def _calls(fields: Mapping[str, Any]) -> Json:
-    """Return the calls of tools; older programs wrote OpenAI's own form into `additional_kwargs`."""
     calls = fields.get("tool_calls")
     broken = fields.get("invalid_tool_calls")
     if isinstance(calls, list | None) and isinstance(broken, list | None) and (calls or broken):
@@ -372,7 +365,6 @@ _SESSION = re.compile(r"session_(\d{1,6})")
 
 
 def is_locomo(value: Json) -> bool:
-    """Say whether an entry is a LoCoMo sample."""
     held = value.get("conversation") if isinstance(value, Mapping) else None
     return isinstance(held, Mapping) and any(_SESSION.fullmatch(str(key)) for key in held)
 
@@ -408,7 +400,6 @@ def _locomo_turn(raw: Json, conversation: str, place: str, time: Json) -> Export
 
 
 def is_longmemeval(value: Json) -> bool:
-    """Say whether an entry is a LongMemEval question."""
     return isinstance(value, Mapping) and isinstance(value.get("haystack_sessions"), list)
 
 
@@ -464,8 +455,6 @@ class CheckedRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was in the file so far: digests, not words."""
-
     said: Counter[bytes] = field(default_factory=Counter)
     ids: dict[bytes, tuple[bytes, str]] = field(default_factory=dict)
     last: dict[str, datetime] = field(default_factory=dict)
@@ -520,7 +509,6 @@ def _made_id(record: ExportRecord, seen: _Seen) -> str:
 
 
 def _first_place(record: ExportRecord, message: Message, seen: _Seen) -> tuple[str | None, bool]:
-    """Return where the file had this message id before, and whether with the same text."""
     key = _digest(f"{record.conversation}\0{message.message_id}")
     text = _digest(message.text)
     if key not in seen.ids:
@@ -546,7 +534,7 @@ _LOOKED_AT = 20
 
 
 class Format(StrEnum):
-    """How an export is laid out."""
+    """The layout of an export."""
 
     CHATGPT = "chatgpt"
     CLAUDE = "claude"
@@ -558,8 +546,6 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What a format's module offers: whether an entry is in it, and the records of an entry."""
-
     matches: Callable[[Json], bool]
     records: Callable[[Json, str, str], Iterator[ExportRecord]]
 
@@ -575,7 +561,7 @@ _READERS = {
 
 
 def detect(path: Path) -> Format:
-    """Return the format of a file's first entry that is an object or a list. Raises: InvalidInput."""
+    """Return the format of a file's first entry that is an object or a list."""
     for entry in islice(read_entries(path), _LOOKED_AT):
         if isinstance(entry.value, dict | list):
             return next(format for format, reader in _READERS.items() if reader.matches(entry.value))
@@ -583,10 +569,7 @@ def detect(path: Path) -> Format:
 
 
 def read_export(path: Path, format: Format, conversation: str | None = None) -> Iterator[ExportRecord]:
-    """Yield every message of an export in the file's order, bad ones marked; `conversation` is for those without.
-
-    Raises: InvalidInput when nothing in the file can be read.
-    """
+    """Yield every message of an export in the file's order, bad ones marked; `conversation` is for those without."""
     fallback = conversation or path.stem
     records = _READERS[format].records
     for entry in read_entries(path):

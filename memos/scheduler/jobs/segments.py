@@ -207,7 +207,6 @@ class OverflowJob:
 
     @staticmethod
     def _go_on(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
-        """Leave a task for the pages that are left, else for reading them when that was asked for."""
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
             again = (
@@ -280,7 +279,6 @@ def _tell(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str
 
 
 def view(segment: SegmentRow) -> SegmentView:
-    """Return a segment as pages are compared with it."""
     return SegmentView(segment.id, segment.vector, segment.keywords)
 
 
@@ -295,7 +293,6 @@ def live(page: Page) -> list[Item]:
 
 
 def page_keywords(page: Page) -> frozenset[str]:
-    """Return the keywords of a page's messages."""
     return frozenset(word for message in live(page) for word in message.keywords)
 
 
@@ -375,7 +372,6 @@ class RemakeJob:
 
 
 def _pages(messages: Sequence[Item]) -> list[Page]:
-    """Return messages as the pages they make."""
     by_page: dict[tuple[str, int], list[Item]] = {}
     for message in messages:
         place = (message.conversation or message.id, message.page or 0)
@@ -403,7 +399,7 @@ class SummariseJob:
     asker: Callable[[], LLMClient | None]
 
     def run(self, run: TaskRun) -> None:
-        """Rewrite the summary of the segment that the task names. Raises: ModelError, BackendUnavailable."""
+        """Rewrite the summary of the segment that the task names."""
         asker, segment_id = self.asker(), str(run.task.payload["segment"])
         with run.ledger.read() as connection:
             segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
@@ -472,7 +468,6 @@ class SweepJob:
         return len(hot)
 
     def _archive(self, change: Change, rules: HeatRules) -> int:
-        """Archive what is below the lower border, then the coldest beyond the capacity; unread ones are read first."""
         connection, cube = change.connection, change.cube
         level = rules.policy.level_of(rules.thresholds.demote_below, change.now)
         beyond = moves.border_of(connection, cube, rules.mid_capacity)
