@@ -236,7 +236,7 @@ class LLMClient:
                 meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
     def steps(self, request: ChatRequest, *, meter: UsageMeter) -> Generator[str | ChatReply, None, None]:
-        """Yield the progress of a model in this process and finally the whole reply, so that a caller can stop in between."""
+        """Yield a local model's progress and finally the whole reply, so that a caller can stop in between."""
         if self._model.in_steps:
             yield from self.stream(request, meter=meter)
         else:

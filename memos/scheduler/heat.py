@@ -175,8 +175,8 @@ class Warmth:
 class Policy(Protocol):
     """Turns accesses into heat, and a heat into a range of levels.
 
-    At any time a `level` of at least `level_of(H)` means heat H or more, and one below `level_of(H) - slack` means less;
-    in between the heat must be computed. So promotion and demotion are range queries on levels.
+    At any time a `level` of at least `level_of(H)` means heat H or more, and one below `level_of(H) - slack` less than
+    H; in between the heat must be computed. So promotion and demotion are range queries on levels.
     """
 
     @property

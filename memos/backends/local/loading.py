@@ -263,7 +263,7 @@ def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
 
 
 def _inexact(model: Any, block: Sequence[int], chunk_blocks: int) -> str | None:
-    """Return why KV reuse would change answers, None if it does not: logits after cached blocks must be bit-identical."""
+    """Return why KV reuse would change answers, or None: logits after cached blocks must be bit-identical."""
     step = BLOCK_TOKENS * chunk_blocks
     config = model.config.get_text_config()
     ids = [(place * 7919 + 13) % config.vocab_size for place in range(2 * step + 5)]

@@ -37,7 +37,7 @@ def change_identity(connection: sa.Connection, id_: str, **values: Any) -> None:
 
 
 def any_identity(connection: sa.Connection) -> bool:
-    """Return True if there is an identity at all: without one an installation is one person's, and nothing is checked."""
+    """Return True if there is an identity; without one an installation has one user and nothing is checked."""
     return connection.scalar(sa.select(identities.c.id).limit(1)) is not None
 
 

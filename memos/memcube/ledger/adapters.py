@@ -361,7 +361,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def _changed() -> sa.ColumnElement[bool]:
-    """The condition that a memory an adapter saw has changed: other version, inactive, moved, gone or excluded."""
+    """Return the condition that a memory an adapter saw changed: other version, inactive, moved, gone, excluded."""
     different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_as_seen()))
     return sa.exists(different.correlate(t))
 

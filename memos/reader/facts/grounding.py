@@ -47,7 +47,7 @@ _SHARED = 0.5
 
 @dataclass(frozen=True)
 class Shown:
-    """The text a model was shown, for checking its answer: `messages` are numbered from 1, `context` is not numbered."""
+    """The text a model was shown, to check its answer: `messages` are numbered from 1, `context` is not numbered."""
 
     messages: Sequence[Item]
     zone: ZoneInfo
