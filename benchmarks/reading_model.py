@@ -23,13 +23,11 @@ from memos.backends.openai.chat import OpenAIChat
 from memos.core.settings import Settings
 from memos.core.types import Fact, Item
 from memos.errors import BackendTimeout, ModelError
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
+from memos.reader.facts import extractor as choosing
 from memos.reader.facts import patterns as fact_patterns
-from memos.reader.facts import sentence_choice as choosing
-from memos.reader.facts.extractor import Extraction, FactReader
-from memos.reader.facts.sentence_choice import facts_by_choice
+from memos.reader.facts.extractor import Extraction, FactReader, facts_by_choice
 
 _PART = "held_out"
 _SHOWN = ("stored", "precision", "junk", "misread", "recall", "failed", "by pattern", "calls", "tokens", "seconds")

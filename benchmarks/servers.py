@@ -135,7 +135,7 @@ def _qdrant_key() -> SecretStr | None:
 
 
 def _qdrant_version() -> str:
-    from memos.backends.qdrant.server_client import connect  # noqa: PLC0415 - an optional extra
+    from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
 
     connection = connect(QdrantSettings(url=qdrant_url(), api_key=_qdrant_key()))
     try:
@@ -150,7 +150,7 @@ def _qdrant() -> Iterator[QdrantSettings]:
     if qdrant_url() is None:
         yield QdrantSettings()
         return
-    from memos.backends.qdrant.server_client import connect  # noqa: PLC0415 - an optional extra
+    from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
 
     settings = QdrantSettings(url=qdrant_url(), api_key=_qdrant_key(), collection=f"bench_{uuid.uuid4().hex[:12]}")
     try:

@@ -12,7 +12,8 @@ import pytest
 from memos import MemOS, Settings
 from memos.backends import child
 from memos.core.settings import IndexSettings, LimitSettings
-from memos.memcube.ledger import migrate, postgres, sqlite
+from memos.memcube.ledger import engine as sqlite
+from memos.memcube.ledger import migrate, postgres
 from tests.fakes import WordEmbedder
 from tests.support import compiled, forks, migrated
 from tests.support.servers.fixtures import neo4j_server, postgres_server

@@ -43,7 +43,7 @@ class Died(Exception):
 
 
 class Child:
-    """One engine process and its sockets; calls on one socket queue, on different ones they run side by side."""
+    """An engine process and its sockets; calls on one socket queue, on different ones they run side by side."""
 
     def __init__(
         self, module: str, what: str, *, sockets: int = 1, keep: tuple[int, ...] = (), huge_pages: bool = False
@@ -66,7 +66,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return the process id."""
         return self._process.pid
 
     def call(
@@ -77,10 +76,7 @@ class Child:
         long: bool = False,
         meanwhile: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the child's answer; a `long` call may take more than two minutes; `meanwhile` runs before it comes.
-
-        Raises: Died, BackendUnavailable, BackendTimeout, IntegrityError, InvalidInput.
-        """
+        """Return the child's answer; a `long` call may take more than two minutes; `meanwhile` runs before it comes."""
         lock, channel = self._channels[socket]
         with lock:
             if socket in self._owed:
@@ -117,7 +113,6 @@ class Child:
 
     @contextmanager
     def _watched(self, method: str) -> Iterator[None]:
-        """Say what it means when the socket fails."""
         try:
             yield
         except BlockingIOError as error:
@@ -132,7 +127,6 @@ class Child:
         self._process.wait()
 
     def close(self) -> None:
-        """End the child after its present calls."""
         for lock, channel in self._channels:
             with lock:
                 channel.close()
@@ -194,7 +188,6 @@ def _is_closed(channel: Connection) -> bool:
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -224,7 +217,7 @@ def end_with_parent(channel: Connection) -> None:
 def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
     """Return a descriptor that locks a folder until it is closed everywhere, so in children that keep it too.
 
-    Waits for a child of a killed parent to be gone; it ends as soon as its call is done. Raises: BackendUnavailable.
+    Waits for a child of a killed parent to be gone; it ends as soon as its call is done.
     """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -244,7 +237,7 @@ def lock_folder(folder: Path, what: str, wait_s: float | None = None) -> int:
 
 
 def current_file(folder: Path, name: re.Pattern[str], first: str) -> Path:
-    """Return what a folder's `CURRENT` names, `first` in a new folder. Raises: IntegrityError."""
+    """Return what a folder's `CURRENT` names, `first` in a new folder."""
     pointer = folder / "CURRENT"
     if not pointer.exists():
         write_durably(pointer, first)

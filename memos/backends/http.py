@@ -59,8 +59,6 @@ class TooLarge(Exception):
 
 
 class _Bounded(httpx2.SyncByteStream):
-    """A body that ends with an error when it is too large, or drips in for longer than the attempt may take."""
-
     def __init__(self, stream: httpx2.SyncByteStream, until: float) -> None:
         self._stream = stream
         self._until = until
@@ -105,7 +103,7 @@ _DISGUISES: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is fetched: how errors call it, which types are asked for, and the setting that limits its size."""
+    """A fetch: its name in errors, the accepted media types, and the setting that limits its size."""
 
     noun: str
     accept: str
@@ -117,7 +115,7 @@ FILE: Final = Wanted("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
-    """Say whether an address is one of the open internet: no private, local, multicast, reserved or disguised one."""
+    """Return True if an address is on the public internet: not private, local, multicast or reserved."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -129,7 +127,6 @@ def is_public(address: str) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses that this machine's resolver gives. Raises: OSError, UnicodeError."""
     return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
@@ -157,7 +154,6 @@ class WebImages:
         self._tls = tls or ssl.create_default_context()
 
     def fetch(self, where: str, url: str) -> FetchedImage:
-        """Return what is at an address. Raises: InvalidInput, BackendUnavailable, BackendTimeout."""
         until = time.monotonic() + self._timeout_s
         for _ in range(_MOST_REDIRECTS + 1):
             target = _target(where, url)
@@ -246,8 +242,6 @@ class WebImages:
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to one address, whatever its name would mean by now; TLS still asks for the name."""
-
     def __init__(self, target: SplitResult, address: str, tls: ssl.SSLContext, until: float) -> None:
         super().__init__(target.hostname or "", _port(target))
         self._address = address
@@ -256,7 +250,6 @@ class _Pinned(http.client.HTTPConnection):
         self._open: socket.socket | None = None  # `sock` is let go before the body is read
 
     def connect(self) -> None:
-        """Connect. Raises: OSError."""
         left_s = max(0.01, self._until - time.monotonic())
         self.sock = self._open = socket.create_connection((self._address, self.port), left_s)
         if self._tls is not None:
@@ -273,7 +266,6 @@ class _Pinned(http.client.HTTPConnection):
 
 
 def _target(where: str, url: str) -> SplitResult:
-    """Return a checked address. Raises: InvalidInput."""
     try:
         target = urlsplit(url)
         known = target.scheme in ("http", "https") and bool(target.hostname) and target.port != 0
@@ -292,7 +284,6 @@ def _port(target: SplitResult) -> int:
 
 
 def _path(target: SplitResult) -> str:
-    """Return path and query as a request line takes them."""
     path = f"{target.path or '/'}{'?' + target.query if target.query else ''}"
     return "".join(sign if sign.isascii() else "".join(f"%{byte:02X}" for byte in sign.encode()) for sign in path)
 
@@ -314,5 +305,4 @@ def _name(target: SplitResult) -> str:
 
 
 def _source(target: SplitResult) -> str:
-    """Return the address without its query, which may hold a key."""
     return f"{target.scheme}://{target.netloc}{target.path}"

@@ -13,7 +13,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """Where the present moment comes from."""
+    """The source of the current time; tests pass a fixed one."""
 
     def now(self) -> datetime:
         """Return the present as an aware UTC datetime."""
@@ -31,7 +31,6 @@ class SystemClock:
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
-        """Return the present, later than every value returned before."""
         with self._lock:
             self._last = max(datetime.now(UTC), self._last + _MICROSECOND)
             return self._last
@@ -51,7 +50,6 @@ class RisingClock:
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
-        """Return the present, later than every value returned before."""
         with self._lock:
             told = self._clock.now()
             if told > self._last:
@@ -68,7 +66,6 @@ def new_id() -> str:
 
 
 def to_micros(moment: datetime) -> int:
-    """Return microseconds since 1970-01-01T00:00Z; exact, unlike `timestamp()`."""
     return (moment - _EPOCH) // _MICROSECOND
 
 

@@ -49,7 +49,7 @@ TOLD_INFO = frozenset({"arguments", "result", "error", "lesson", "description", 
 
 
 class Op(StrEnum):
-    """What a condition asks of a field."""
+    """The operator of a condition."""
 
     EQ = "eq"
     NE = "ne"
@@ -75,8 +75,6 @@ _COMPARE: Mapping[Op, Callable[[float, float], bool]] = {
 
 @dataclass(slots=True)
 class _Count:
-    """What was read so far of one filter."""
-
     conditions: int = 0
     values: int = 0
 
@@ -115,10 +113,7 @@ Node = Condition | And | Or | Not
 
 
 def parse(raw: Json) -> Node | None:
-    """Turn the JSON form into an AST; None and {} mean no filter.
-
-    Raises: InvalidInput naming the field, operator or value that is wrong; nothing is ever ignored.
-    """
+    """Turn the JSON form into an AST; None and {} mean no filter."""
     if raw is None or raw == {}:
         return None
     return _parse(raw, 0, _Count())
@@ -251,7 +246,6 @@ def parse_date(where: str, value: Json) -> int:
 
 
 def fields_of(node: Node | None) -> set[str]:
-    """Return every field the filter names."""
     match node:
         case None:
             return set()
@@ -264,7 +258,7 @@ def fields_of(node: Node | None) -> set[str]:
 
 
 def matches(node: Node | None, record: Mapping[str, Json]) -> bool:
-    """Say whether a flat record (dates as epoch microseconds, info keys as `info.x`) passes: the meaning."""
+    """Return True if a flat record (dates as epoch microseconds, info keys as `info.x`) passes: the meaning."""
     match node:
         case None:
             return True
@@ -297,7 +291,6 @@ def _holds(condition: Condition, have: Json) -> bool:
 
 
 def _same(have: Json, want: Json) -> bool:
-    """Equality without Python's True == 1."""
     return isinstance(have, bool) is isinstance(want, bool) and bool(have == want)
 
 

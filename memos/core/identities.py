@@ -12,7 +12,7 @@ EVERYONE = "*"
 
 
 class IdentityKind(StrEnum):
-    """What an identity is; a group asks for nothing itself, its members have what it is granted."""
+    """The kind of an identity. A group makes no calls itself; its members have the rights granted to it."""
 
     USER = "user"
     AGENT = "agent"
@@ -20,7 +20,7 @@ class IdentityKind(StrEnum):
 
 
 class CubeRole(StrEnum):
-    """What an identity may do with a cube, the least first; each may do what those before it may."""
+    """A role in a cube, weakest first; each includes the ones before it."""
 
     READER = "reader"
     EDITOR = "editor"
@@ -28,7 +28,7 @@ class CubeRole(StrEnum):
 
 
 class Right(StrEnum):
-    """What a call does: look, change memories, or decide about the cube itself."""
+    """The right a call needs: read, write, or manage the cube itself."""
 
     READ = "read"
     WRITE = "write"
@@ -73,7 +73,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """How much calls with a key may use; of what is None as much as the installation's settings allow."""
+    """Limits of one API key; None means the installation's setting applies."""
 
     requests_per_minute: int | None = None
     items_per_day: int | None = None

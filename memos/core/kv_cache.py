@@ -53,13 +53,12 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What a model did for one prompt until the first token of its answer.
+    """How a model processed one prompt up to the first token of its answer.
 
-    `cached_tokens` of `prompt_tokens` were not computed; `tier` is where they were kept: device, host, disk or server.
-    Times in seconds: `load_s` to bring them to the model, `compute_s` for the rest, `first_token_s` in all. Of a
-    server nothing but the counts is known. `exact` says that what was cached is equal to what would have been
-    computed, to the bit; None where nothing was cached, or nobody knows. `reason` says why nothing could be taken from
-    memory.
+    `cached_tokens` of `prompt_tokens` came from the cache; `tier` is where they were: device, host, disk or server.
+    Seconds: `load_s` to load them, `compute_s` for the rest of the prompt, `first_token_s` in total. A server reports
+    only the counts. `exact` is True if the cached KV is bit-identical to recomputed KV, None if nothing was cached or
+    it is not known. `reason` says why nothing could be reused.
     """
 
     prompt_tokens: Annotated[int, "Tokens of the prompt"]
@@ -74,11 +73,10 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class KvShape:
-    """How a model's keys and values look: `dtype` is F32, F16 or BF16, a block is (2, layers, kv_heads, 64, head_dim).
+    """The layout of a model's KV: `dtype` is F32, F16 or BF16, a block is (2, layers, kv_heads, 64, head_dim).
 
-    A `dtype` that ends in +I8 says that files have them in 8 bits.
-
-    `chunk_blocks` are computed in one step; what is reused ends where a step ends, or results would not be equal.
+    A `dtype` ending in +I8 is stored in 8 bits on disk. `chunk_blocks` blocks are computed in one step; reuse ends at
+    a step boundary, otherwise results would differ.
     """
 
     fingerprint: str

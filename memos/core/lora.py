@@ -57,10 +57,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
-    """Return the usual recipe with what is told of it, by the names of its fields; `alpha` follows `rank`.
-
-    Raises: ValueError naming one.
-    """
+    """Return the usual recipe with what is told of it, by the names of its fields; `alpha` follows `rank`."""
     usual = asdict(LoraRecipe())
     for name, value in told.items():
         if name not in usual:
@@ -79,7 +76,7 @@ def recipe_with(told: Mapping[str, object]) -> LoraRecipe:
 
 
 def taught_alike(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Say whether two recipes, by the names of their fields, differ in nothing but the seed, if in that."""
+    """Return True if two recipes, by the names of their fields, differ in nothing but the seed, if in that."""
     return {**one, "seed": 0} == {**other, "seed": 0}
 
 
@@ -111,7 +108,7 @@ class TrainingExample:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a training will take from now on, by a trial of one step: seconds without its examination, and memory."""
+    """The time and memory a training will take, measured by one trial step; `seconds` are without the examination."""
 
     steps: int
     seconds: float
@@ -148,12 +145,11 @@ _MOST_BYTES = 16 << 20
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return what a manifest says of the files beside it: SHA-256, in hexadecimal. Raises: OSError."""
+    """Return what a manifest says of the files beside it: SHA-256, in hexadecimal."""
     return {"weights_sha256": _digest_of(folder / ADAPTER_FILE), "config_sha256": _digest_of(folder / CONFIG)}
 
 
 def manifest_in(folder: Path) -> dict[str, Json]:
-    """Return a manifest. Raises: OSError, ValueError or RecursionError (it is not what was written)."""
     with (folder / MANIFEST).open("rb") as file:
         told = json.loads(file.read(_MOST_BYTES))
     if not isinstance(told, dict):
@@ -162,10 +158,7 @@ def manifest_in(folder: Path) -> dict[str, Json]:
 
 
 def check(folder: Path, digest: str | None) -> None:
-    """See that an adapter's files are those that were examined; `digest` is that of its weights.
-
-    Raises: IntegrityError, which says what is wrong.
-    """
+    """See that an adapter's files are those that were examined; `digest` is that of its weights."""
     if (wrong := wrong_with(folder, digest)) is not None:
         raise IntegrityError(f"The adapter in {folder} cannot be used: {wrong}.")
 

@@ -34,7 +34,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class VectorPoint:
-    """One index point: one chunk of one version of one item.
+    """An index point: one chunk of one version of one item.
 
     `payload` holds ids and filter fields, never memory text. It always has `cube`, `item` (str),
     `version`, `revision` (int), `recorded_from` (int, epoch microseconds) and, unless the version
@@ -52,7 +52,7 @@ class VectorPoint:
 
 @dataclass(frozen=True, slots=True)
 class ArmQuery:
-    """One recall arm's question: terms for the BM25 arms, a dense vector for the others.
+    """A recall arm's question: terms for the BM25 arms, a dense vector for the others.
 
     STANDING, OF_SELF, NAMED and DATED ask the turn vectors, the first two of points that say so (`STANDING_OF`);
     DATED finds also what points away from the question. With `most` it finds no more, whatever the search's limit.
@@ -85,7 +85,7 @@ class VectorSearch:
 
 
 class ScoredPoint(NamedTuple):
-    """One recalled point: the item and its version the point was built from, as "item:version", and the score."""
+    """A recalled point: the item and its version the point was built from, as "item:version", and the score."""
 
     key: str
     score: float
@@ -97,7 +97,7 @@ class ScoredPoint(NamedTuple):
 
 
 class HeldPoint(NamedTuple):
-    """What an index holds of one point: its item's revision and its vectors, as exact as the index keeps them."""
+    """A point as an index holds it: the item's revision and the vectors at the index's own precision."""
 
     revision: int
     turn: Vector
@@ -106,7 +106,7 @@ class HeldPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What an index holds of one item's one point, for `verify`."""
+    """The revision of an item's point in an index, for `verify`."""
 
     id: str
     item: str
@@ -275,7 +275,7 @@ class Generations(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One item in the graph.
+    """An item in the graph.
 
     `previous` is the item said just before it in its conversation, `entities` are
     keyed digests, never names, `links` are (kind, target item id).
@@ -351,7 +351,7 @@ class GraphIndex(Graph, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchedImage:
-    """What a web address gave: bytes that claim to be of a type, and the name and address they came from last."""
+    """An image fetched from a URL: its bytes, claimed media type, final file name and final address."""
 
     data: bytes
     media_type: str
@@ -391,7 +391,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One turn of the conversation a model is shown; `images` come after the text, and only a user's has some."""
+    """A turn of the conversation a model is shown; `images` come after the text, and only a user's has some."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -400,12 +400,13 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a language model is asked; `max_tokens` and `temperature` of None are the model's settings, `top_p` its own.
+    """A request to a language model; None for `max_tokens` and `temperature` means the model's settings.
 
-    `schema` is the JSON Schema of the object wanted. The endpoint is held to it as far as it can be; whether the
-    answer fits is still the caller's to check. Of `later` requests nobody waits for the answer: others go first.
-    `model` is another name to ask an endpoint for than the one that is set.
-    Raises: InvalidInput (no messages, a limit no model has).
+    `schema` is the JSON Schema of the expected object; the endpoint is held to it where possible, and the caller
+    still validates the answer. `later` requests yield to interactive ones. `model` overrides the endpoint's model name.
+
+    Raises:
+       InvalidInput: There are no messages, or a limit that no model has.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -467,7 +468,7 @@ class ChatModel(Protocol):
 
     @property
     def in_steps(self) -> bool:
-        """Whether the model works here, step by step: then `stream` does what `complete` does, and can be closed."""
+        """True if the model works here, step by step: then `stream` does what `complete` does, and can be closed."""
         ...
 
     def complete(self, request: ChatRequest) -> ChatReply:
@@ -508,9 +509,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPages:
-    """What a document says, as Markdown unless its `format` is pdf, text or an image's.
+    """A document's pages, as Markdown unless `format` is pdf, text or an image format.
 
-    `unread` is how many of its pages are pictures that nothing has read.
+    `unread` counts pages that are images without recognised text.
     """
 
     format: str

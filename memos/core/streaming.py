@@ -22,7 +22,7 @@ class EventData:
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> Iterator[str]:
-        """Yield the data of the events that this piece completes. Raises: ValueError for a line longer than any."""
+        """Yield the data of the events that this piece completes."""
         # A piece may end between the two characters of one line end.
         whole = self._rest + piece
         kept = whole[-1:] == b"\r"
@@ -51,7 +51,6 @@ class StreamedText:
         self._state = "begin"
 
     def feed(self, piece: str) -> str:
-        """Return what can be shown now."""
         if self._state == "answer":
             return piece
         self._held += piece

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """One stretch of a stage: a stage may have several in one call. `started_ns` is epoch time."""
+    """A stretch of a stage: a stage may have several in one call. `started_ns` is epoch time."""
 
     stage: str
     started_ns: int
@@ -20,7 +20,7 @@ class Lap:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One call that ended: `add` or `search`, and what it spent its time on. Without ids, names or text."""
+    """A call that ended: `add` or `search`, and what it spent its time on. Without ids, names or text."""
 
     operation: str
     started_ns: int
@@ -30,7 +30,6 @@ class Work:
 
     @property
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage."""
         found: dict[str, float] = {}
         for lap in self.laps:
             found[lap.stage] = found.get(lap.stage, 0.0) + lap.seconds
@@ -58,7 +57,6 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add what happens inside to the stage's time."""
         began_ns, began = time.time_ns(), time.perf_counter()
         yield
         self.laps.append(Lap(name, began_ns, time.perf_counter() - began))
@@ -74,11 +72,11 @@ class Listeners:
         self._ended = -_JUST_NOW_S
 
     def busy(self) -> bool:
-        """Say whether somebody waits for a call, or did just now."""
+        """Return True if somebody waits for a call, or did just now."""
         return self._under_way > 0 or time.monotonic() - self._ended < _JUST_NOW_S
 
     def add(self, listener: Listener) -> None:
-        """Have a listener told of each call from now on, on the thread of the call; it must be quick and not raise."""
+        """Call a listener for every later call, on the call's thread; it must be quick and not raise."""
         self._listening = (*self._listening, listener)
 
     @contextmanager

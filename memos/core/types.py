@@ -21,7 +21,7 @@ WHOLE = ""
 
 
 class Role(StrEnum):
-    """Who produced a message."""
+    """The author of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class ItemType(StrEnum):
-    """What kind of memory an item is."""
+    """The type of a memory."""
 
     MESSAGE = "message"
     WORKING = "working"
@@ -52,21 +52,21 @@ TOLD = frozenset({ItemType.MESSAGE, ItemType.DOCUMENT, ItemType.SUMMARY})
 
 
 class CubeKind(StrEnum):
-    """What a cube is for: what was said and learnt, or documents to look things up in."""
+    """The purpose of a cube: conversations and what was learnt from them, or reference documents."""
 
     MEMORY = "memory"
     KNOWLEDGE = "knowledge"
 
 
 class FileKind(StrEnum):
-    """What a stored file is: a document that was read into chunks, or an image of a message."""
+    """The kind of a stored file: a document split into chunks, or an image of a message."""
 
     DOCUMENT = "document"
     IMAGE = "image"
 
 
 class FileState(StrEnum):
-    """Where a stored file is in its life."""
+    """The processing state of a stored file."""
 
     PROCESSING = "processing"
     AVAILABLE = "available"
@@ -76,14 +76,14 @@ class FileState(StrEnum):
 
 
 class Reading(StrEnum):
-    """Whether a message is to be read finely, or was; one that is neither has none."""
+    """True if a message is to be read finely, or was; one that is neither has none."""
 
     WANTED = "wanted"
     READ = "read"
 
 
 class Mode(StrEnum):
-    """How far what is added is read: stored and found at once, or later read into facts besides."""
+    """How an added message is read: `rough` stores it for search, `fine` also extracts facts later."""
 
     ROUGH = "rough"
     FINE = "fine"
@@ -98,7 +98,7 @@ class Tier(StrEnum):
 
 
 class Status(StrEnum):
-    """Where an item is in its life."""
+    """The lifecycle status of a memory."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -115,7 +115,7 @@ UNUSED = frozenset({Status.PENDING, Status.DELETED})
 
 
 class RetentionAction(StrEnum):
-    """What a retention rule does with an item, the weakest first."""
+    """The action of a retention rule, weakest first."""
 
     ARCHIVE = "archive"
     DELETE = "delete"
@@ -123,14 +123,14 @@ class RetentionAction(StrEnum):
 
 
 class Trust(StrEnum):
-    """How far what a source says may be acted on; what is untrusted and reads like an instruction awaits review."""
+    """How far a source is trusted; instructions from an untrusted one await review."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
 
 
 class TaskState(StrEnum):
-    """Where a background task is in its life."""
+    """The state of a background task."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -166,7 +166,7 @@ DERIVED = frozenset(
 
 
 class LinkKind(StrEnum):
-    """How one item refers to another."""
+    """The kind of a link between two items."""
 
     DERIVED_FROM = "DERIVED_FROM"
     SUPERSEDES = "SUPERSEDES"
@@ -174,7 +174,7 @@ class LinkKind(StrEnum):
 
 
 class Arm(StrEnum):
-    """One way of recalling candidates."""
+    """A way of recalling candidates."""
 
     TURN = "turn"
     WINDOW = "window"
@@ -192,7 +192,7 @@ STANDING_OF = {Arm.STANDING: 1, Arm.OF_SELF: 2}
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What makes two embedders' vectors comparable: equal fingerprints, equal spaces."""
+    """The identity of an embedding space: vectors are comparable only if their fingerprints are equal."""
 
     name: Annotated[str, "Name of the embedder"]
     dimension: Annotated[int, "Numbers of a vector"]
@@ -202,9 +202,9 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who asks and which cubes the call may touch; there is no 'all cubes' scope.
+    """The actor of a call and the cubes it may touch; no scope means "all cubes".
 
-    Nothing is changed under one whose `right` is to read.
+    A scope whose `right` is read must not change anything.
     """
 
     actor: str
@@ -216,7 +216,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """One container of memory: the unit of sharing, dump, encryption and erasure.
+    """A container of memory: the unit of sharing, dump, encryption and erasure.
 
     With `redact_pii` personal data is masked in what is added.
     """
@@ -234,7 +234,7 @@ class Cube:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call an assistant made to a tool; `arguments` is the JSON text it sent."""
+    """A call an assistant made to a tool; `arguments` is the JSON text it sent."""
 
     id: str
     name: str
@@ -255,7 +255,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
+    """A validated message; `text` is what was written, `content` the parts as given, without bytes of `pictures`.
 
     `duration_s` is how long the call took that a tool's message answers.
     """
@@ -275,7 +275,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One memory a reader made of one message, not stored yet; `start` to `end` is its span."""
+    """A memory a reader made of one message, not stored yet; `start` to `end` is its span."""
 
     message: Message
     memory: str
@@ -307,7 +307,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing a reader found in messages, not stored yet; `spans` name at least one passage that says so.
+    """A thing a reader found in messages, not stored yet; `spans` name at least one passage that says so.
 
     `subject` is whom it is about, `reader` what found it. `valid_to` in the past: it is over. With `extraction` the
     model's answer it comes from is kept. `entities` are names besides those the text itself shows.
@@ -333,7 +333,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an item comes from: characters `start` to `end` of one stored message."""
+    """Where an item comes from: characters `start` to `end` of a stored message."""
 
     message_id: Annotated[str, "Id of the memory that is the message"]
     start: Annotated[int, "First character of the passage"]
@@ -348,7 +348,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One memory as it stands (or stood) at one version."""
+    """A memory as it stands (or stood) at one version."""
 
     id: Annotated[str, "Id of the memory"]
     cube: Annotated[str, "Cube it is in"]
@@ -383,7 +383,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One entry of an item's history: who changed what, when and why."""
+    """An entry of an item's history: who changed what, when and why."""
 
     id: Annotated[str, "Id of the version"]
     item: Annotated[str, "Id of the memory"]
@@ -397,7 +397,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRecord:
-    """One reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
+    """A reading of messages: what read them when, and, if it was a model, which one and its answer as JSON text."""
 
     id: Annotated[str, "Id of the reading"]
     reader: Annotated[str, "What read: patterns, or a prompt with its version"]
@@ -441,9 +441,9 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class AddReceipt:
-    """What `add` stored; `indexed` is False when an index has yet to catch up.
+    """The result of `add`; `indexed` is False while an index has yet to catch up.
 
-    `masked` says what of it was not stored as written; `task` reads it finely.
+    `masked` lists what was not stored as written; `task` is the task that extracts facts.
     """
 
     cube: Annotated[str, "Cube it was stored in"]
@@ -469,11 +469,11 @@ class FeedbackReceipt:
 
 @dataclass(frozen=True, slots=True)
 class EraseReceipt:
-    """What was erased and from where; `state` goes from 'purging' to 'purged'.
+    """The result of an erasure; `state` goes from 'purging' to 'purged'.
 
-    `item_ids` also has the ids of the files that went whole: what is kept of an erasure does not tell them apart.
-    `backups` are the folders of backups that still hold it; a restore of one leaves it out. `untold_backups` are those
-    of them that could not be reached to be told so: a restore of a copy that was not told brings it back.
+    `item_ids` includes ids of files that were erased whole. `backups` are the backup folders that still hold the
+    data; restoring one of them leaves it out. `untold_backups` could not be reached to record the erasure; restoring a
+    copy of one brings the data back.
     """
 
     id: Annotated[str, "Id of the receipt"]
@@ -489,7 +489,7 @@ class EraseReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ArmScore:
-    """What one recall arm said of a hit: 1-based rank, the arm's own score, its share of the fused score."""
+    """A recall arm's vote for a hit: 1-based rank, the arm's own score, and its share of the fused score."""
 
     arm: Annotated[str, "Name of the arm, such as `dense-turn` or `bm25-window`"]
     rank: Annotated[int, "Place in its list, from 1"]
@@ -499,7 +499,7 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True)
 class Boost:
-    """What something other than an arm added to a hit's score: its session, its neighbours, a name, a date."""
+    """A named addition to a hit's score beside the arms: session, neighbours, name, date."""
 
     name: Annotated[str, "Name of the boost, such as `session`"]
     gave: Annotated[float, "What it added"]
@@ -507,7 +507,7 @@ class Boost:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found memory with its exact sources.
+    """A found memory with its exact sources.
 
     `score` orders the hits of one search; `relevance` is 0 to 1 and means the same in every search. With `explain`
     the arms' shares and the boosts add up to the score.
@@ -585,7 +585,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One piece of background work as it stands; it holds ids and settings, never memory text.
+    """A piece of background work as it stands; it holds ids and settings, never memory text.
 
     A lower `priority` comes first. `progress` is 0 to 1, `seconds` the time spent on all attempts, `tokens` those of
     language models. `note` says why a waiting task waits, or what came of one that is done; `error` how the last
@@ -615,13 +615,12 @@ class Task:
 
     @property
     def ended(self) -> bool:
-        """True when no worker will touch it again."""
         return self.state in ENDED
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry of a cube's chain: who did what when; `seq` counts them from 1.
+    """An entry of a cube's chain: who did what when; `seq` counts them from 1.
 
     `body` holds ids and numbers, never memory text; None when it was erased.
     """
@@ -637,9 +636,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RetentionRule:
-    """What is done with items of a cube that are older than `age_days`; an empty tuple means any.
+    """A rule for items of a cube older than `age_days`; an empty tuple matches any.
 
-    An item matches that has one of the types, one of the tags and one of the statuses.
+    An item matches if it has one of the types, one of the tags and one of the statuses.
     """
 
     id: Annotated[str, "Id of the rule"]
@@ -655,9 +654,9 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True)
 class RetentionEffect:
-    """How many items a rule does, or did, something about; `items` are the first of them.
+    """How many items a rule affects or affected; `items` are the first of them.
 
-    `derived` is how many more are erased since they were made of those.
+    `derived` counts further items that are erased because they were derived from those.
     """
 
     rule: Annotated[RetentionRule, "The rule"]
@@ -676,7 +675,7 @@ class PendingItem:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing `verify` found wrong, and what was or can be done about it."""
+    """A thing `verify` found wrong, and what was or can be done about it."""
 
     store: Annotated[str, "Where"]
     kind: Annotated[str, "What kind of wrong"]
@@ -686,7 +685,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` checked and found; clean when `differences` is empty."""
+    """The result of `verify`; clean when `differences` is empty."""
 
     items: Annotated[int, "Memories checked"]
     checked: Annotated[Mapping[str, int], "What was checked, by store"]
@@ -695,5 +694,4 @@ class VerifyReport:
 
     @property
     def clean(self) -> bool:
-        """True when nothing is wrong any more."""
         return not self.differences

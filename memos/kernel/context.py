@@ -124,7 +124,7 @@ class Scopes:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Whether an installation is open, and whether its disk has room for a write.
+    """True if an installation is open, and whether its disk has room for a write.
 
     `disk_folder` is the folder whose disk must keep the reserve of `MEMOS_LIMITS__MIN_FREE_BYTES` free; None if this
     process writes no files.
@@ -173,7 +173,7 @@ class Indexes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the services of one open installation share."""
+    """What every service of an open installation shares."""
 
     settings: Settings
     clock: Clock
@@ -214,7 +214,7 @@ class Context:
             yield changes.begin(connection, scope.cubes[0], scope.actor, self.clock, self.quotas.charge)
 
     def wait_indexed(self) -> bool:
-        """Let the indexes catch up for as long as a caller waits; return True if they did."""
+        """Wait at most `index.wait_s` for the indexes to catch up; return True if they did."""
         return self.indexes.wait()
 
 

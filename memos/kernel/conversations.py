@@ -20,9 +20,9 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a user said and what was answered; `messages` are the memories of it. A side that said nothing is empty.
+    """A user's turn and the answer to it; `messages` are their memories. A missing side is empty.
 
-    It is untrusted when any of its messages is.
+    Untrusted if any of its messages is.
     """
 
     cube: str

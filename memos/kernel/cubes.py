@@ -155,7 +155,7 @@ class Cubes:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase:
-    """One cube of documents; `files` says how many are in which state."""
+    """A cube of documents; `files` says how many are in which state."""
 
     id: Annotated[str, "Its id, also as a cube"]
     description: Annotated[str, "What it is about"]

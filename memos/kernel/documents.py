@@ -206,7 +206,6 @@ class Documents:
 
 
 def _loaded(file: Given, most: int) -> tuple[str, bytes]:
-    """Return name and bytes; what is too large is refused before it is read. Raises: InvalidInput."""
     if isinstance(file, str | Path):
         path = Path(file)
         return _name(path.name), _read(path, most)
@@ -221,7 +220,6 @@ def _loaded(file: Given, most: int) -> tuple[str, bytes]:
 
 
 def _masked(data: bytes, masking: Masking) -> bytes:
-    """Return bytes that are text masked; what is in other files is known when they were read."""
     if data.startswith(_NO_TEXT):
         return data
     try:
@@ -233,7 +231,6 @@ def _masked(data: bytes, masking: Masking) -> bytes:
 
 
 def _name(given: Json) -> str:
-    """Return the last part of a name as one line; folders are no business of others, and a prompt has names in it."""
     name = PurePath(check_name("file name", given, 4096).replace("\\", "/")).name
     name = " ".join(_CONTROLS.sub(" ", name).split())
     return check_name("file name", "" if name == ".." else name, _NAME_CHARS)

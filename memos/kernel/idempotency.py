@@ -23,7 +23,7 @@ from memos.kernel.access.guard import current_identity
 from memos.memcube.ledger import repeats as rows
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.repeats import Call, Earlier
-from memos.reader.arguments import plain
+from memos.reader.arguments import json_copy
 
 _Made = TypeVar("_Made")
 
@@ -110,7 +110,7 @@ class Idempotency:
 def _call_of(creation: Creation) -> Call:
     key = check_name("idempotency_key", creation.key)
     try:
-        body = json.dumps([creation.call, plain(creation.given)], sort_keys=True)
+        body = json.dumps([creation.call, json_copy(creation.given)], sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("body", "cannot be written as JSON; use text, numbers, lists and objects") from error
     return Call(current_identity(creation.actor), key, body, creation.cube)

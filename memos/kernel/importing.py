@@ -26,7 +26,7 @@ _REMEDY = "mend it, or skip bad records (--on-bad skip)"
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """One record that was not stored, and why."""
+    """A record that was not stored, and why."""
 
     place: str
     problem: str
@@ -34,12 +34,11 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What an import did: messages stored now, known from before, and refused.
+    """The result of an import: messages stored now, known before, and refused.
 
-    `left_out` counts what the format keeps but nobody said (hidden and empty turns, other branches, reasoning);
-    `out_of_order` counts messages whose time is earlier than that of the message before, stored in the file's order.
-    `note` says what the format has besides messages and is not taken over. `masked` counts secrets (and, where the
-    cube has it, personal data) that were not stored.
+    `left_out` counts entries nobody said (hidden and empty turns, other branches, reasoning); `out_of_order` counts
+    messages earlier than the one before, stored in the file's order. `note` names parts of the format that are not
+    imported. `masked` counts secrets and, where the cube masks it, personal data that was not stored.
     """
 
     added: int
@@ -56,9 +55,9 @@ class ImportSummary:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """How an import is done, whatever it reads: into what, from where, by whom, and what becomes of bad records.
+    """The options of an import: target, source, user, and how to treat bad records.
 
-    `on_progress` gets how many messages are done, and of how many.
+    `on_progress` gets the number of messages done and the total.
     """
 
     memos: MemOS
@@ -73,7 +72,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What goes into one cube; `read` gives the records from their beginning, each time it is called."""
+    """The input of one cube; `read` yields its records from the beginning on every call."""
 
     cube: str
     zone: ZoneInfo
@@ -146,8 +145,6 @@ def import_parts(doing: Import, parts: Sequence[Part], begin: Callable[[], None]
 
 @dataclass(slots=True)
 class _Survey:
-    """What the first reading of a file counted."""
-
     readable: int = 0
     left_out: int = 0
     out_of_order: int = 0
@@ -182,7 +179,6 @@ def _readable(records: Iterable[CheckedRecord], doing: Import) -> Iterator[Expor
 
 
 def _batches(records: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
-    """Yield records in runs of one conversation with equal tags and info, at most `BATCH` together."""
     for _, run in groupby(records, key=lambda record: (record.conversation, record.tags, record.info)):
         while batch := list(islice(run, BATCH)):
             yield batch
@@ -190,8 +186,6 @@ def _batches(records: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of some records."""
-
     added: int = 0
     known: int = 0
     bad: tuple[BadRecord, ...] = ()
@@ -200,7 +194,6 @@ class _Outcome:
 
 
 def _store(doing: Import, cube: str, batch: list[ExportRecord]) -> _Outcome:
-    """Store one batch; when it is refused and bad records are skipped, store its records one by one."""
     first = batch[0]
     try:
         receipt = doing.memos.add(

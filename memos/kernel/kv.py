@@ -32,7 +32,7 @@ _LATER = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class PrefixEntry:
-    """One memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
+    """A memory of a prefix; `changed` when it is no more what it was when the prefix was composed."""
 
     mark: Annotated[str, "Mark by which an answer cites it, such as `m1`"]
     item: Annotated[str, "Id of the memory"]
@@ -44,9 +44,9 @@ class PrefixEntry:
 
 @dataclass(frozen=True, slots=True)
 class CubePrefix:
-    """What prompts of a cube begin with; `blocks` of KV by the fastest tier that each is in.
+    """The prompt prefix of a cube; `blocks` counts its KV blocks by the fastest tier they are in.
 
-    `room` is how many tokens of memories it may have, 0 where no model keeps them.
+    `room` is its limit in tokens, 0 where no model keeps KV.
     """
 
     cube: Annotated[str, "The cube"]
@@ -59,7 +59,7 @@ class CubePrefix:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """How long a model took to make what prompts of a cube begin with its own."""
+    """The time a model took to prefill a cube's prefix."""
 
     cube: Annotated[str, "The cube"]
     tokens: Annotated[int, "Estimated tokens of what they begin with"]
@@ -111,9 +111,10 @@ class KvService:
         return self.activations.stats()
 
     def compose(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> str:
-        """Have a cube's prefix composed by what is hot and pinned now; return the task.
+        """Queue a new prefix from what is hot and pinned now; return the task.
 
-        Raises: NotFound, PermissionDenied.
+        Raises:
+           NotFound, PermissionDenied: As for any cube.
         """
         with self.context.change(self.context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             [task] = tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
@@ -121,9 +122,12 @@ class KvService:
         return task
 
     def warm(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> Warmed:
-        """Have the model compute what prompts of a cube begin with, so that the next answer begins sooner.
+        """Prefill a cube's prefix, so that the next answer starts sooner.
 
-        Raises: NotFound, PermissionDenied, BackendUnavailable (no model that keeps anything), ModelError.
+        Raises:
+           NotFound, PermissionDenied: As for any cube.
+           BackendUnavailable: No model keeps KV.
+           ModelError: The model failed.
         """
         [cube] = self.context.scopes.check([cube], actor).cubes
         return self._warmed(cube, UsageMeter("warm", cube=cube))
@@ -187,7 +191,6 @@ class KvService:
         return Warmed(cube, 0 if part is None else part.tokens, time.perf_counter() - began)
 
     def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:
-        """Return a request that begins as chats of the cube do, and is otherwise as short as can be."""
         recalled = Recalled("", 0, (), False, prefix=part)
         question = Question("?", max_tokens=1)
         return request_of(

@@ -39,7 +39,7 @@ class LoadedModel(Protocol):
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """What decides how the model's KV looks."""
+        """The properties on which the model's KV depends."""
         ...
 
     @property
@@ -79,7 +79,7 @@ class LoadedModel(Protocol):
 
 
 class LocalBackend(Protocol):
-    """What opens models in this process."""
+    """Loads models in this process."""
 
     def load(self, settings: ChatSettings, remembered: Path | None) -> LoadedModel:
         """Load a model. Raises: InvalidInput, BackendUnavailable."""
@@ -250,7 +250,6 @@ class Activations:
         return BlockStore(budgets, self._clock, folder=self._folder, device=device, alive=self._alive)
 
     def _alive(self, cube: str, ids: Collection[str]) -> bool:
-        """Say whether a cube is there and none of these items of it is deleted."""
         with self._ledger.read() as connection:
             try:
                 cubes.heads(connection, [cube])

@@ -24,11 +24,11 @@ from memos.memcube import verify
 from memos.memcube.backup import backups
 from memos.memcube.backup.archive import Manifest
 from memos.memcube.backup.backups import KnownBackup
+from memos.memcube.erasure import Purgeable, purge, waits_for_servers
 from memos.memcube.ledger import cubes as cube_rows
 from memos.memcube.ledger import outbox
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.parametric import forgetting
-from memos.memcube.purge import Purgeable, purge, waits_for_servers
 from memos.scheduler.index_worker import Repair
 from memos.scheduler.task import Job, TaskRun
 
@@ -42,7 +42,7 @@ log = logging.getLogger("memos.upkeep")
 
 
 class Maintenance:
-    """What is done to the stores of one open installation as a whole."""
+    """Maintenance of an open installation: indexes, erasures, backups."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Maintenance:
         self._removal.forget(())
 
     def use_current_embedder(self) -> None:
-        """Let the vectors of the configured embedder be the only ones."""
+        """Drop every vector but those of the configured embedder."""
         self._installation.generations.use()
         self._installation.generations.remove_others()
 
@@ -286,7 +286,6 @@ class Maintenance:
         return removed
 
     def _run_verify(self, run: TaskRun) -> None:
-        """Compare ledger and indexes cube by cube. Raises: IntegrityError naming the cubes that differ."""
         cubes = self._cube_ids()
         wrong = []
         for done, cube in enumerate(cubes):
@@ -298,7 +297,6 @@ class Maintenance:
             raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
 
     def _run_backup(self, run: TaskRun) -> None:
-        """Write a backup into the folder of backups, and remove the oldest beyond those to keep."""
         run.go_on()
         settings = self._context.settings.upkeep
         if settings.backup_folder is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
@@ -11,6 +12,9 @@ from memos.core.filters import And, Condition, Node, Op, fields_of, parse
 from memos.core.identities import Right
 from memos.core.ports import ImageSource
 from memos.core.telemetry import Listeners
+from memos.core.text.matching import normalized_value
+from memos.core.text.sentences import sentences
+from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
 from memos.core.text.validation import check_name, check_text
 from memos.core.types import (
     DEFAULT_CUBE,
@@ -23,28 +27,93 @@ from memos.core.types import (
     Item,
     Json,
     Mode,
+    Role,
     Scope,
     Status,
     Version,
 )
 from memos.errors import NotFound
 from memos.kernel.context import Context, retry_read
-from memos.kernel.feedback import correct
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
 from memos.memcube import changes, documents
 from memos.memcube import erasure as erase
 from memos.memcube import images as pictures
-from memos.memcube.changes import Request
+from memos.memcube.changes import Change, Request
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import items, reading
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.retraction import retract
 from memos.reader import messages as fast
-from memos.reader.arguments import edits_of, ids_of, info_of, member_of, plain, tags_of, version_of, within
+from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, tags_of, version_of, within
 from memos.reader.facts.extractor import FEEDBACK
 from memos.reader.images import ImageParts
 from memos.reader.messages import read_messages, read_tools
+
+
+def correct(
+    change: Change, draft: Draft, related: Sequence[str], conversation: str | None, short_capacity: int
+) -> FeedbackReceipt:
+    """Store the correction in `draft` and settle what it replaces.
+
+    `related` are items it is about. Items of the same cube that state another value of the same attribute
+    of the same speaker become superseded; where it says so of somebody else, those of `related` that say nothing but
+    another value of that; otherwise nothing is, the link alone says so.
+    """
+    replaced: list[Item] = []
+    key, value, at = draft.key, draft.value, draft.message.chat_time
+    stated = statements(draft.memory)
+    if stated:
+        attribute, value = stated[0].attribute, stated[0].value
+        rivals = items.with_key(change.connection, change.cube, attribute)
+        subject = _subject(draft, rivals)
+        key = key_of(subject, attribute) if subject else None
+        replaced = [old for old in rivals if old.key == key and _differs(old.value, value) and _older(old, at)]
+    known = items.current(change.connection, [change.cube], related)  # one may have been erased since it was found
+    if not stated:
+        replaced = _of_others(draft, known.values(), at)
+    receipt = changes.add(change, [replace(draft, key=key, value=value)], conversation, None, short_capacity)
+    new_item = receipt.item_ids[0]
+    about = list(dict.fromkeys([*(item for item in related if item in known), *(old.id for old in replaced)]))
+    changes.correct(change, new_item, about, replaced, at)
+    return FeedbackReceipt(new_item, tuple(about), tuple(old.id for old in replaced), indexed=False)
+
+
+def _of_others(draft: Draft, related: Iterable[Item], at: datetime) -> list[Item]:
+    corrected = third_person_statements(draft.memory)
+    who = draft.message.name
+    found = []
+    for old in related:
+        alone = old.status is Status.ACTIVE and old.role is Role.USER and len(sentences(old.memory)) == 1
+        mine = who is None or normalized_value(old.speaker) == normalized_value(who)
+        if not alone or not mine or statements(old.memory):
+            continue
+        told = third_person_statements(old.memory)
+        if len(told) == 1 and _older(old, at) and any(_corrects(each, told[0]) for each in corrected):
+            found.append(old)
+    # Two people may each have a sister.
+    return found if len({normalized_value(old.speaker) for old in found}) <= 1 else []
+
+
+def _corrects(new: ThirdPersonStatement, old: ThirdPersonStatement) -> bool:
+    return bool(new.names & old.names) and new.attribute == old.attribute and _differs(old.value, new.value)
+
+
+def _subject(draft: Draft, rivals: Sequence[Item]) -> str | None:
+    """Return who 'I' is: the named speaker, else the one person who stated this attribute before."""
+    if draft.message.name is not None:
+        return draft.message.name
+    speakers = {old.speaker for old in rivals if old.role is Role.USER}
+    return speakers.pop() if len(speakers) == 1 else None
+
+
+def _differs(old: str | None, new: str | None) -> bool:
+    return normalized_value(old) != normalized_value(new)
+
+
+def _older(old: Item, at: datetime) -> bool:
+    return old.valid_from is None or old.valid_from <= at
+
 
 LISTED = (Status.ACTIVE, Status.PENDING, Status.SUPERSEDED, Status.ARCHIVED)
 """Statuses of items that are listed when a filter names none."""
@@ -83,8 +152,6 @@ Drafts = list[Draft]
 
 
 class _Wanted(NamedTuple):
-    """Which items, and which of them; deleted ones only when the filter names status."""
-
     node: Node | None
     limit: int
     offset: int
@@ -399,9 +466,9 @@ class Memories:
     def read_finely(
         self, conversation: str | None = None, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER
     ) -> tuple[str, ...]:
-        """Have messages that were added roughly read into facts: those of a conversation, or all of a cube.
+        """Queue fact extraction for roughly added messages of a conversation, or of a whole cube.
 
-        Returns the first task of each conversation; what was read finely is not read again. Raises: NotFound.
+        Returns the first task of each conversation; messages are extracted once. Raises: NotFound.
         """
         name = None if conversation is None else check_name("conversation", conversation)
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
@@ -422,4 +489,4 @@ def _request(
     key: str, conversation: str | None, messages: Json, tags: Sequence[str], info: Json, tools: Json
 ) -> Request:
     body = [messages, conversation, list(dict.fromkeys(tags)), info or {}]
-    return Request(key, plain([*body, tools] if tools else body))
+    return Request(key, json_copy([*body, tools] if tools else body))

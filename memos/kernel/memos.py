@@ -58,7 +58,7 @@ from memos.scheduler.task import Job
 
 
 class MemOS(FormerNames):
-    """One open installation. Thread-safe; close it, or use it as a context manager.
+    """An open installation. Thread-safe; close it, or use it as a context manager.
 
     `add`, `get`, `update`, `feedback`, `delete` and `erase` are those of `memories`; `search` and `chat` are services
     that are called.

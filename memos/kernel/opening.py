@@ -408,7 +408,7 @@ def embedder_of(settings: EmbedSettings) -> Embedder:
 def reach_vector(settings: QdrantSettings) -> None:
     """See that a Qdrant server answers and is new enough. Raises: InvalidInput, BackendUnavailable."""
     try:
-        from memos.backends.qdrant.server_client import connect  # noqa: PLC0415 - an optional extra
+        from memos.backends.qdrant.server import connect  # noqa: PLC0415 - an optional extra
     except ModuleNotFoundError as error:
         raise BackendUnavailable("Qdrant needs its client: pip install '.[qdrant]' in the clone.") from error
     connect(settings).close()

@@ -18,7 +18,6 @@ from memos.kernel.context import Context
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes as templates
-from memos.memcube.profiles import stored as traits
 from memos.memcube.profiles import views
 from memos.memcube.profiles.template import Dimension, Template, read_template, standard, stored_template, value_for
 from memos.memcube.profiles.traits import STATIC, dimension_of, trait
@@ -62,7 +61,7 @@ class Profiles:
         check_name("dimension", dimension, 64)
         with self._context.ledger.read() as connection:
             whose = _subject(connection, scope.cubes[0], subject)
-            return views.entries_of(traits.history(connection, scope.cubes[0], whose, dimension))
+            return views.entries_of(views.history(connection, scope.cubes[0], whose, dimension))
 
     def diff(
         self, cube: str, since: Json, until: Json = None, *, subject: str | None = None, actor: str = LOCAL_OWNER
@@ -85,19 +84,21 @@ class Profiles:
     def rollback(
         self, cube: str, dimension: str, version: int, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait:
-        """Let a trait be again what entry number `version` of its history says.
+        """Restore a trait to entry number `version` of its history.
 
-        Raises: InvalidInput, NotFound, Conflict when it was not current at that entry.
+        Raises:
+           InvalidInput, NotFound: There is no such trait or entry.
+           Conflict: The trait was not current at that entry.
         """
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         within("version", version, 1, 2**31 - 1)
         check_name("dimension", dimension, 64)
         with self._context.change(scope) as change:
             whose = _subject(change.connection, change.cube, subject)
-            entries = traits.history(change.connection, change.cube, whose, dimension)
+            entries = views.history(change.connection, change.cube, whose, dimension)
             if version > len(entries):
                 raise NotFound("entry", f"{dimension} {version}", "See what there is with `memos profile history`.")
-            state = traits.restore(change, whose, dimension, entries[version - 1])
+            state = views.restore(change, whose, dimension, entries[version - 1])
             told = self._trait(change.connection, state)
         self._context.wait_indexed()
         return told
@@ -112,7 +113,7 @@ class Profiles:
         whose, value = masking.text("subject", check_name("subject", subject)), masking.any("value", value)
         with self._context.change(scope) as change:
             masking.record(change)
-            known = traits.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
+            known = views.template_of(change.connection, change.cube).by_id.get(check_name("dimension", dimension, 64))
             if known is None:
                 raise InvalidInput("dimension", "is none of the cube's template; see `memos profile templates`")
             state = self._give(change, scope, known, _value(known, value), whose)
@@ -127,7 +128,7 @@ class Profiles:
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
         check_name("dimension", dimension, 64)
         with self._context.change(scope) as change:
-            state = traits.take_back(change, _subject(change.connection, change.cube, subject), dimension)
+            state = views.take_back(change, _subject(change.connection, change.cube, subject), dimension)
             told = None if state is None else self._trait(change.connection, state)
         self._context.wait_indexed()
         return told
@@ -151,21 +152,21 @@ class Profiles:
         given = {name: masking.any(f"values.{name}", value) for name, value in values.items()}
         with self._context.change(scope) as change:
             masking.record(change)
-            by_id = traits.template_of(change.connection, change.cube).by_id
+            by_id = views.template_of(change.connection, change.cube).by_id
             for name in (*given, *remove):
                 if name not in by_id:
                     raise InvalidInput(shown(name), "is no dimension of the template; see `memos profile templates`")
             for name, value in given.items():
                 self._give(change, scope, by_id[name], _value(by_id[name], value), whose)
             for name in remove:
-                traits.take_out(change, whose, name)
+                views.take_out(change, whose, name)
         self._context.wait_indexed()
 
     def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
         """Take everything out of somebody's profile; return how many traits that were. Raises: NotFound (cube)."""
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
         with self._context.change(scope) as change:
-            count = traits.take_out(change, check_name("subject", subject))
+            count = views.take_out(change, check_name("subject", subject))
         self._context.wait_indexed()
         return count
 
@@ -185,7 +186,7 @@ class Profiles:
         """Return the template of a cube. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, embeds=False)
         with self._context.ledger.read() as connection:
-            return traits.template_of(connection, scope.cubes[0])
+            return views.template_of(connection, scope.cubes[0])
 
     def use_template(
         self, cube: str, template: str | Path | Mapping[str, Any] | None, *, actor: str = LOCAL_OWNER
@@ -234,28 +235,28 @@ class Profiles:
             value,
             Fact(ItemType.PROFILE, "", (), subject, READER, change.now, valid_from=change.now, tags=(STATIC,)),
         )
-        current = traits.given(change, fact)
+        current = views.given(change, fact)
         if current is not None:
             return current
         message = {"role": Role.SYSTEM, "name": scope.actor, "content": fact.memory}
         drafts = fast.read(read_messages([message], zone, change.now, self._context.settings.limits), (), {}, zone)
         [source] = changes.add(change, drafts, None, None, short_capacity=1).item_ids
-        return traits.give(change, fact, Span(source, 0, len(fact.memory)))
+        return views.give(change, fact, Span(source, 0, len(fact.memory)))
 
     def _profile(self, connection: sa.Connection, cube: str, subject: str, at: datetime | None) -> Profile:
-        template, moment = traits.template_of(connection, cube), at or self._context.clock.now()
+        template, moment = views.template_of(connection, cube), at or self._context.clock.now()
         by_key: dict[str | None, list[Item]] = {}
-        for state in traits.find(connection, cube, subject=subject, at=at) if subject else ():
+        for state in views.find(connection, cube, subject=subject, at=at) if subject else ():
             by_key.setdefault(state.key, []).append(state)
-        current = [traits.current_of(states, moment) for states in by_key.values()]
+        current = [views.current_of(states, moment) for states in by_key.values()]
         live = {state.id: state for state in current if state is not None}
-        passages = traits.evidence(connection, live)
+        passages = views.evidence(connection, live)
         told = [views.trait_of(state, template, passages.get(state.id, ())) for state in live.values()]
         return views.profile_of(cube, subject, template, told)
 
     def _trait(self, connection: sa.Connection, state: Item) -> Trait:
-        passages = traits.evidence(connection, [state.id]).get(state.id, ())
-        return views.trait_of(state, traits.template_of(connection, state.cube), passages)
+        passages = views.evidence(connection, [state.id]).get(state.id, ())
+        return views.trait_of(state, views.template_of(connection, state.cube), passages)
 
     def _time(self, where: str, raw: Json, scope: Scope) -> datetime:
         if raw is None:
@@ -264,9 +265,8 @@ class Profiles:
 
 
 def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:
-    """Return the speakers traits are about, each as it was written first."""
     found: dict[str, str] = {}
-    for state in sorted(traits.find(connection, cube), key=lambda state: (state.created_at, state.id)):
+    for state in sorted(views.find(connection, cube), key=lambda state: (state.created_at, state.id)):
         dimension = dimension_of(state.key)
         if state.key is not None and dimension is not None:
             found.setdefault(state.key.removesuffix(dimension), state.speaker)
@@ -274,7 +274,6 @@ def _subjects(connection: sa.Connection, cube: str) -> tuple[str, ...]:
 
 
 def _subject(connection: sa.Connection, cube: str, subject: str | None) -> str:
-    """Return whom a call is about; empty when the cube knows nobody."""
     if subject is not None:
         return check_name("subject", subject)
     known = _subjects(connection, cube)

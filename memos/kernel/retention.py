@@ -49,10 +49,14 @@ class Retention:
         age_days: float = 0,
         yes: bool = False,
     ) -> RetentionRule:
-        """Have items archived, deleted or erased when they are `age_days` old; an empty list means any.
+        """Add a rule that archives, deletes or erases items older than `age_days`; an empty list matches any.
 
-        A rule that matches every item needs `yes`. One that the cube has already is returned as it is.
-        Raises: InvalidInput, NotFound (cube), Conflict (the cube has as many rules as it may).
+        A rule that matches every item needs `yes`. An existing equal rule is returned.
+
+        Raises:
+           InvalidInput: The rule is not valid.
+           NotFound: The cube does not exist.
+           Conflict: The cube has as many rules as it may.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.OWN)
         # As they stand on the items, which have them masked.
@@ -135,7 +139,6 @@ def _age(value: Json) -> float:
 
 
 def _check(rule: RetentionRule, *, yes: bool) -> None:
-    """Refuse a rule that can match nothing, and one that matches everything by mistake. Raises: InvalidInput."""
     touched = TOUCHED[rule.action]
     if rule.statuses and touched.isdisjoint(rule.statuses):
         raise InvalidInput(

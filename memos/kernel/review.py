@@ -40,7 +40,12 @@ class Review:
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
     ) -> Item:
-        """Let an item be found. Raises: NotFound, Conflict (not pending, or no longer at `expected_version`)."""
+        """Approve a pending item, so that searches find it.
+
+        Raises:
+           NotFound: There is no such item.
+           Conflict: It is not pending, or not at `expected_version`.
+        """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         with self._context.change(scope) as change:
             before = _waiting(change, item)
@@ -61,7 +66,12 @@ class Review:
         actor: str = LOCAL_OWNER,
         expected_version: int | None = None,
     ) -> Item:
-        """Let an item be found with another text. Raises: InvalidInput, NotFound, Conflict as `approve` does."""
+        """Approve a pending item with another text.
+
+        Raises:
+           InvalidInput: The text is not valid.
+           NotFound, Conflict: As for `approve`.
+        """
         scope = self._context.scopes.check_item(item, cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
         edits = edits_of(masking.fields({"memory": text}), self._context.settings.limits)
@@ -91,12 +101,11 @@ class Review:
 
 
 def _line_up(change: Change) -> None:
-    """Have what is known put in order with what was approved: it may be another value of the same key."""
+    """Queue consolidation: the approved item may be another value of a known key."""
     tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
 
 
 def _waiting(change: Change, item: str) -> Item:
-    """Return an item that is pending. Raises: NotFound, Conflict."""
     state = items.require(change.connection, [change.cube], item)
     if state.status is not Status.PENDING:
         raise Conflict(

@@ -27,7 +27,7 @@ from memos.reader.arguments import member_of, within
 from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
-from memos.search.request import SearchRequest
+from memos.search.question import SearchRequest
 from memos.search.rerank import TimedReranker, checked
 from memos.search.searcher import Searcher
 
@@ -100,7 +100,7 @@ _BIAS: Final = -2.705
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One text by its place in what was given, with a score from 0 to 1."""
+    """A text by its place in what was given, with a score from 0 to 1."""
 
     index: int
     score: float
@@ -170,7 +170,6 @@ def _logistic(value: float) -> float:
 
 
 def _word_scores(asked: SparseVector, texts: Sequence[SparseVector]) -> list[float]:
-    """Return each text's BM25 score, words counting the more the fewer of these texts have them."""
     seen = Counter(int(term) for text in texts for term in text.indices)
     rarity = {
         int(term): math.log(1 + (len(texts) - seen[int(term)] + 0.5) / (seen[int(term)] + 0.5))
@@ -294,9 +293,13 @@ class SearchService:
         token_budget: int | None = None,
         rerank: bool | None = None,
     ) -> WhyNot:
-        """Say at which stage of such a search an item falls out, or at which place it is found.
+        """Return the stage at which a search drops an item, or the rank at which it is found.
 
-        Without `cubes` the item's own cube is searched. Raises: InvalidInput, NotFound (cube, item).
+        Without `cubes` the item's own cube is searched.
+
+        Raises:
+           InvalidInput: An argument is not valid.
+           NotFound: The cube or the item does not exist.
         """
         own = self._context.scopes.check_item(item, None, actor)
         scope = own if cubes is None else self._context.scopes.check(cubes, actor)
@@ -348,7 +351,6 @@ class SearchService:
         explain: bool,
         rerank: bool | None,
     ) -> SearchRequest:
-        """Check what a search was asked. Raises: InvalidInput."""
         limits, now, zone = self._context.settings.limits, self._context.clock.now(), ZoneInfo(scope.time_zone)
         text = check_text("query", query, limits.query_chars * 4)
         if not text.strip():

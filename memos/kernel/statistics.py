@@ -37,7 +37,7 @@ _ADD, _MOVE = "add", "move"
 
 @dataclass(frozen=True, slots=True)
 class CubeOverview:
-    """One cube's numbers; `events` is the number of its newest event, recorded at `changed_at`.
+    """A cube's numbers; `events` is the number of its newest event, recorded at `changed_at`.
 
     `short_pages` counts an erased page until it would have moved on. `long_items` were made of messages, `messages`
     are the others; both count what was deleted or superseded. The rates count calls of `add` and events of kind move.
@@ -79,10 +79,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an overview is taken of: these cubes, without a list the busiest; rates since an earlier overview.
-
-    Raises: InvalidInput.
-    """
+    """The request of an overview: these cubes, by default the busiest; rates since an earlier overview."""
 
     now: datetime
     cubes: Sequence[str] | None = None
@@ -139,7 +136,6 @@ class _Tasks:
     running: Mapping[str, int]
 
     def busy(self, head: CubeSummary) -> tuple[int, float, str]:
-        """Return what cubes are ordered by, the busiest first."""
         left = self.waiting.get(head.cube, 0) + self.running.get(head.cube, 0)
         return -left, 0.0 if head.at is None else -head.at.timestamp(), head.cube
 

@@ -75,7 +75,7 @@ class Tasks:
             return rows.counts(connection, named)
 
     def retry(self, task: str, *, cubes: Sequence[str] | None = None, actor: str = LOCAL_OWNER) -> Task:
-        """Let a failed, dead or cancelled task wait again. Raises: NotFound, Conflict."""
+        """Queue a failed, dead or cancelled task again. Raises: NotFound, Conflict."""
         found = self._get(task, cubes, actor, Right.WRITE)
         with self._context.ledger.write() as connection:
             rows.retry(connection, found, self._context.clock.now())

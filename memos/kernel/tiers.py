@@ -40,7 +40,7 @@ _QUESTION_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemory:
-    """What was chosen, by part, and the text of it; `left_out` lines had no room in `max_tokens`."""
+    """The selected memories by part, and their text; `left_out` lines did not fit into `max_tokens`."""
 
     conversation: Annotated[str | None, "Conversation it is for"]
     text: Annotated[str, "Ready text for a prompt"]
@@ -75,7 +75,6 @@ class Compose:
 
 
 def _place(connection: sa.Connection, cube: str, name: str) -> tuple[str, int] | None:
-    """Return a conversation's row and its first short page."""
     query = sa.select(t.conversations.c.id, t.conversations.c.first_short)
     row = connection.execute(
         query.where(t.conversations.c.cube_id == cube, t.conversations.c.name == name)
@@ -232,9 +231,13 @@ class Tiers:
         actor: str = LOCAL_OWNER,
         confirmed: bool = False,
     ) -> None:
-        """Say that an answer was made from these items, or, `confirmed`, that a person called them right: they get hot.
+        """Report that an answer was made from these items or, with `confirmed`, that a person called them right.
 
-        Counted in memory and written within seconds; unknown ids count nothing. Raises: NotFound (cube), InvalidInput.
+        Raises the items' heat within seconds; unknown ids are ignored.
+
+        Raises:
+           NotFound: The cube does not exist.
+           InvalidInput: The ids are not ids.
         """
         scope = self._context.scopes.check([cube], actor, embeds=False)
         access = Access.CONFIRMED if confirmed else Access.CITED
@@ -263,7 +266,7 @@ class Tiers:
         return compose(scope.cubes[0], name, within("max_tokens", max_tokens, 1, 1_000_000))
 
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
-        """Have pages read into long-term memory in the background: those of hot segments, or all there are.
+        """Queue fact extraction for the pages of hot segments, or for all pages.
 
         Wait for it with `memos.tasks.wait()`. Raises: NotFound.
         """
@@ -272,18 +275,20 @@ class Tiers:
         self._scheduler.runner.wake()
 
     def consolidate(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
-        """Have a cube's facts put in order in the background: one current value a key, doubles joined.
+        """Queue consolidation of a cube's facts: one current value a key, duplicates merged.
 
-        It happens once a day by itself. Raises: NotFound.
+        Runs daily by itself. Raises: NotFound.
         """
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.consolidate(change)
         self._scheduler.runner.wake()
 
     def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
-        """Have the chat model conclude in the background what several facts of a cube show together, with sources.
+        """Queue reflection: the chat model draws conclusions from several facts, with sources.
 
-        Raises: NotFound, InvalidInput (no model).
+        Raises:
+           NotFound: The cube does not exist.
+           InvalidInput: No chat model is configured.
         """
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.reflect(change)

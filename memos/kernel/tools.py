@@ -29,7 +29,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """One tool: how often it was called and worked, the newest lesson, when it was used last, how it is defined.
+    """A tool: how often it was called and worked, the newest lesson, when it was used last, how it is defined.
 
     `success_rate` is of the calls of which it is clear whether they worked; None when it is of none. `schema` is the
     item of its definition.
@@ -68,7 +68,7 @@ def remember_tools(
 
 
 class Tools:
-    """What is known of tools and their calls."""
+    """Tool definitions and recorded calls."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -138,7 +138,6 @@ class Tools:
 
 
 def _written(arguments: Json) -> str:
-    """Return arguments as JSON text. Raises: InvalidInput."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     if not isinstance(arguments, Mapping | list):

@@ -1,14 +1,13 @@
-"""Asks a language model and returns what can be used: free text, or an object that fits a schema; else an error.
-
-An answer that does not fit is shown to the model once, with what is wrong. Good answers are remembered.
-"""
+"""Ask a language model for text or for an object that fits a schema, with one repair and a cache of valid answers."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
@@ -21,8 +20,94 @@ from memos.core.settings import ChatSettings, Purpose, Settings
 from memos.core.tokens import Tokens
 from memos.core.types import Json
 from memos.errors import BackendUnavailable, MemosError, ModelError, UnfitAnswer
-from memos.llm.cache import ResponseCache, key_of
 from memos.llm.usage import UsageMeter
+
+_ENTRY_BYTES = 400  # a key, a reply and their places in the dictionary, beside the text
+
+
+class ResponseCache:
+    """A least-recently-used cache of answers, limited in bytes and entries. Thread-safe."""
+
+    def __init__(self, max_bytes: int, max_entries: int = 10_000) -> None:
+        self._max_bytes = max_bytes
+        self._max_entries = max_entries
+        self._replies: OrderedDict[str, ChatReply] = OrderedDict()
+        self._bytes = 0
+        self._generation = 0
+        self.hits = self.misses = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def generation(self) -> int:
+        """The number to take before a request and to pass to `put` with its answer."""
+        return self._generation
+
+    def get(self, key: str) -> ChatReply | None:
+        with self._lock:
+            if (reply := self._replies.get(key)) is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+                self._replies.move_to_end(key)
+            return reply
+
+    def put(self, key: str, reply: ChatReply, generation: int) -> None:
+        """Store an answer, unless the cache was emptied since its request was made."""
+        size = _size(reply)
+        with self._lock:
+            if generation != self._generation or size > self._max_bytes or self._max_entries < 1:
+                return  # an erase came in between; this may be an answer about erased text
+            self._drop(key)
+            self._replies[key] = reply
+            self._bytes += size
+            while self._bytes > self._max_bytes or len(self._replies) > self._max_entries:
+                _, oldest = self._replies.popitem(last=False)
+                self._bytes -= _size(oldest)
+
+    def drop(self, key: str) -> None:
+        with self._lock:
+            self._drop(key)
+
+    def forget(self) -> None:
+        """Drop every answer; what is being asked now is not kept either."""
+        with self._lock:
+            self._replies.clear()
+            self._bytes = 0
+            self._generation += 1
+
+    def _drop(self, key: str) -> None:
+        if (old := self._replies.pop(key, None)) is not None:
+            self._bytes -= _size(old)
+
+
+def key_of(model: str, request: ChatRequest) -> str:
+    messages = [
+        (message.role, message.content, *(hashlib.sha256(image.data).hexdigest() for image in message.images))
+        for message in request.messages
+    ]
+    parts = (
+        model,
+        messages,
+        request.max_tokens,
+        request.temperature,
+        request.schema,
+        request.schema_name,
+        request.top_p,
+    )
+    # ASCII escapes keep lone surrogates apart and encodable.
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def _size(reply: ChatReply) -> int:
+    return _ENTRY_BYTES + len(reply.text.encode("utf-8", "surrogatepass"))
+
 
 # Finds JSON in what a model wrote: bare, fenced, after an introduction, before an afterword. Pure.
 
@@ -33,9 +118,9 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def json_values(text: str) -> Iterator[str]:
-    """Yield the JSON objects and lists in a text, outermost ones, in order, each as strict JSON.
+    """Yield the outermost JSON objects and arrays in a text, in order, each as strict JSON.
 
-    NaN and infinities are no JSON; NUL characters and lone surrogates in strings become U+FFFD.
+    NaN and infinities are not JSON; NUL characters and lone surrogates become U+FFFD.
     """
     decoder = json.JSONDecoder(parse_constant=_refuse)
     at = 0
@@ -79,18 +164,17 @@ Spending = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
 @contextmanager
 def free(_: int, __: str) -> Iterator[Callable[[int], None]]:
-    """Set nothing aside."""
     yield lambda _: None
 
 
 def most_tokens(messages: Sequence[ChatMessage], answer: int) -> int:
-    """Return more tokens than a question with its answer should take: real ones are longer than two bytes."""
+    """Return an upper bound of the tokens of a question and its answer: a token is at least two bytes."""
     asked = sum(len(message.content.encode("utf-8", "surrogatepass")) // 2 + 8 for message in messages)
     return asked + sum(_IMAGE_TOKENS * len(message.images) for message in messages) + answer
 
 
 class LLMClient:
-    """A chat model with a memory for its answers; thread-safe. Every call is counted on the caller's meter."""
+    """A chat model with a cache of its answers; every call is counted on the caller's meter. Thread-safe."""
 
     def __init__(
         self, model: ChatModel, cache: ResponseCache, spending: Spending | None = None, max_tokens: int = 1_024
@@ -102,12 +186,11 @@ class LLMClient:
 
     @property
     def model(self) -> str:
-        """The name of the model asked."""
         return self._model.name
 
     @property
     def remembered(self) -> tuple[int, int]:
-        """How many questions were answered from memory, and how many not."""
+        """Cache hits and misses."""
         return self._cache.hits, self._cache.misses
 
     def say(
@@ -118,7 +201,7 @@ class LLMClient:
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> str:
-        """Return the model's answer as it is, never empty. Raises: InvalidInput, ModelError, BackendUnavailable."""
+        """Return the model's answer as text, never empty."""
         request = ChatRequest(tuple(messages), max_tokens, temperature)
         key, generation = key_of(self.model, request), self._cache.generation
         if (known := self._cache.get(key)) is not None:
@@ -129,17 +212,11 @@ class LLMClient:
         return reply.text
 
     def talk(self, request: ChatRequest, *, meter: UsageMeter) -> ChatReply:
-        """Return the model's answer in a talk with a person: never a remembered one, and it is not remembered.
-
-        Raises: ModelError, BackendUnavailable, BackendTimeout.
-        """
+        """Return the answer to a chat request; never cached."""
         return self._complete(request, meter)
 
     def stream(self, request: ChatRequest, *, meter: UsageMeter) -> Generator[str | ChatReply, None, None]:
-        """Yield such an answer piece by piece, and last of all the whole; closed before, it counts as failed.
-
-        Raises: as `talk`.
-        """
+        """Yield the answer in pieces and finally the whole reply; closing early counts as a failed call."""
         asked = most_tokens(request.messages, 0)
         with self._spending(asked + (request.max_tokens or self._max_tokens), meter.purpose) as took:
             started, tokens, failed, begun, shown = time.monotonic(), Tokens(), True, False, 0
@@ -159,10 +236,7 @@ class LLMClient:
                 meter.count(self.model, tokens, time.monotonic() - started, failed=failed)
 
     def steps(self, request: ChatRequest, *, meter: UsageMeter) -> Generator[str | ChatReply, None, None]:
-        """Yield last of all the whole of such an answer; before it a model that works here says what it has got.
-
-        So that it can be closed between two steps. Raises: as `talk`.
-        """
+        """Yield a local model's progress and finally the whole reply, so that a caller can stop in between."""
         if self._model.in_steps:
             yield from self.stream(request, meter=meter)
         else:
@@ -177,10 +251,7 @@ class LLMClient:
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> Answer:
-        """Return an object that fits the schema, after one repair at most.
-
-        Raises: InvalidInput, ModelError (no usable answer, or none that fits), BackendUnavailable, BackendTimeout.
-        """
+        """Return an object that fits `schema`; an invalid answer is sent back for repair once."""
         shape = schema.model_json_schema()
         request = ChatRequest(tuple(messages), max_tokens, temperature, shape, schema.__name__)
         key, generation = key_of(self.model, request), self._cache.generation
@@ -197,11 +268,10 @@ class LLMClient:
         return answer
 
     def forget(self) -> None:
-        """Drop every remembered answer; what is being asked now is not remembered either."""
+        """Empty the cache; answers in flight are not cached either."""
         self._cache.forget()
 
     def close(self) -> None:
-        """Close the model; safe to call twice."""
         self._model.close()
 
     def _fitting(self, request: ChatRequest, schema: type[Answer], meter: UsageMeter) -> tuple[Answer, ChatReply]:
@@ -243,7 +313,6 @@ class LLMClient:
 
 
 def _read(text: str, schema: type[Answer]) -> tuple[Answer | None, str, str]:
-    """Return the first value in a text that fits, as an object and as JSON, or what is wrong with the first one."""
     problem = ""
     for value in json_values(text):
         try:
@@ -261,7 +330,6 @@ def _told(error: ValidationError) -> str:
 
 
 def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
-    """Return a request that shows the model its answer and what is wrong with it."""
     shown = answer if len(answer) <= _SHOWN_CHARS else answer[:_SHOWN_CHARS] + " [cut off here]"
     wanted = (
         f"That answer cannot be used:\n{problem[:_SHOWN_CHARS]}\n\nAnswer again, with nothing but one JSON object that "
@@ -275,10 +343,10 @@ def _repair(request: ChatRequest, answer: str, problem: str) -> ChatRequest:
 
 
 class LLMClients:
-    """Purposes with equal settings share one model, with its limits and its remembered answers. Thread-safe.
+    """Clients by purpose; equal settings share one client, with its limits and cache. Thread-safe.
 
-    A `given` model serves every purpose but vision, whatever is configured, and stays its owner's to close; so does
-    the one that looks at images when it is `given_vision`. `spending` sets tokens aside for each call.
+    A `given` model serves every purpose but vision, whatever is configured; the caller closes it. `given_vision` does
+    the same for vision. `spending` reserves tokens for each call.
     """
 
     def __init__(
@@ -299,13 +367,13 @@ class LLMClients:
         self._closed = False
 
     def get(self, purpose: Purpose) -> LLMClient | None:
-        """Return the asker of a purpose, None when no model is configured for it. Raises: BackendUnavailable."""
+        """Return the client for a purpose, None when no model is configured for it."""
         given = self._given_for(purpose)
         settings = self._settings.model_for(purpose) if given is None else self._settings.chat_model
         return None if settings is None else self.of(settings, given)
 
     def of(self, settings: ChatSettings, given: ChatModel | None = None) -> LLMClient:
-        """Return the asker of a model, opened when it is not yet. Raises: BackendUnavailable, InvalidInput."""
+        """Return the client for these settings, opening it first if needed."""
         key = settings, None if given is None else id(given)
         with self._lock:
             if self._closed:
@@ -318,7 +386,7 @@ class LLMClients:
             return self._opened[key]
 
     def has(self, purpose: Purpose) -> bool:
-        """Say whether a purpose has a model, without opening it."""
+        """Return True if a purpose has a model, without opening it."""
         return self._given_for(purpose) is not None or self._settings.model_for(purpose) is not None
 
     def _given_for(self, purpose: Purpose) -> ChatModel | None:
@@ -326,37 +394,35 @@ class LLMClients:
 
     @property
     def reader(self) -> LLMClient | None:
-        """What extracts memories, None without a model."""
+        """The client that extracts facts, None without a model."""
         return self.get("reader")
 
     @property
     def chat(self) -> LLMClient | None:
-        """What talks and summarises, None without a model."""
+        """The client for chat and summaries, None without a model."""
         return self.get("chat")
 
     @property
     def judge(self) -> LLMClient | None:
-        """What decides between statements, None without a model."""
+        """The client that compares statements, None without a model."""
         return self.get("judge")
 
     @property
     def vision(self) -> LLMClient | None:
-        """What describes images, None without a model that is said to see."""
+        """The client that describes images, None without a vision model."""
         return self.get("vision")
 
     @property
     def remembered(self) -> tuple[int, int]:
-        """How many questions were answered from memory, and how many not."""
+        """Cache hits and misses of all clients."""
         each = [asker.remembered for asker in self._each()]
         return sum(hits for hits, _ in each), sum(misses for _, misses in each)
 
     def forget(self) -> None:
-        """Drop every remembered answer, after an erasure."""
         for asker in self._each():
             asker.forget()
 
     def close(self) -> None:
-        """Close what was opened; safe to call twice."""
         with self._lock:
             self._closed = True
             mine = [asker for (_, given), asker in self._opened.items() if given is None]

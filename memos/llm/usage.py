@@ -1,4 +1,4 @@
-"""Adds up what one piece of work spends on models; whoever started the work reads the sum, and keeps it."""
+"""Count what one piece of work spends on language models."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from memos.core.tokens import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One question to a model: for what, for whom, and what it cost.
+    """A request to a model: its purpose, identity and cost.
 
-    `tokens` of a `cached` answer are what it once cost; nothing was spent on it now. `failed`: no answer came of it.
+    `tokens` of a `cached` answer are what it cost originally. `failed` means that no answer came back.
     """
 
     purpose: str
@@ -28,7 +28,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The sum of some calls; tokens and seconds are those of calls that reached a model."""
+    """The sum of several calls; tokens and seconds are those of calls that reached a model."""
 
     calls: int = 0
     cached: int = 0
@@ -40,11 +40,9 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """Tokens of both ways."""
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, call: Call) -> Spent:
-        """Return the sum with one more call."""
         tokens = Tokens() if call.cached else call.tokens
         return Spent(
             calls=self.calls + 1,
@@ -58,9 +56,9 @@ class Spent:
 
 
 class UsageMeter:
-    """Counts every call of one piece of work, also those that failed; thread-safe.
+    """Counts every call of one piece of work, including failed ones. Thread-safe.
 
-    `tell` hears of each call at once, on the calling thread, after it was counted; what it raises reaches the caller.
+    `tell` is called for each call on the calling thread, after it is counted; its exceptions propagate.
     """
 
     def __init__(
@@ -80,12 +78,10 @@ class UsageMeter:
 
     @property
     def spent(self) -> Spent:
-        """The sum so far."""
         with self._lock:
             return self._spent
 
     def count(self, model: str, tokens: Tokens, seconds: float, *, cached: bool = False, failed: bool = False) -> None:
-        """Add one call."""
         call = Call(self.purpose, self.cube, self.task, model, tokens, cached, failed, seconds)
         with self._lock:
             self._spent = self._spent.plus(call)

@@ -45,7 +45,7 @@ def free(connection: sa.Connection, items: int, size_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One actor changing one cube at one moment, inside one transaction."""
+    """An actor changing one cube at one moment, inside one transaction."""
 
     connection: sa.Connection
     cube: str
@@ -59,7 +59,7 @@ Changing = Callable[[Scope], AbstractContextManager[Change]]
 
 
 def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge: ChargeQuota = free) -> Change:
-    """Begin to change a cube; no other transaction changes it before this one ends. Raises: NotFound.
+    """Begin to change a cube; no other transaction changes it before this one ends.
 
     The time is taken after any other writer of the cube, so that record times rise in commit order.
     """
@@ -70,7 +70,7 @@ def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What makes a repeated `add` recognisable: the caller's key and the whole request as JSON."""
+    """The idempotency key of an `add` with the whole request as JSON."""
 
     key: str
     body: Json
@@ -86,7 +86,6 @@ def add(
     """Store drafts in order; a message id the conversation has already is not stored again.
 
     A conversation with more than `short_capacity` pages gets the task that moves the oldest on.
-    Raises: Conflict when a message id or an idempotency key comes back with other content.
     """
     if request is not None and (earlier := _earlier(change, request)) is not None:
         return earlier
@@ -227,7 +226,6 @@ def _collect(
 
 
 def _known_messages(change: Change, conversation_id: str | None, drafts: Sequence[Draft]) -> dict[str, tuple[str, str]]:
-    """Return (item id, what it said) of the messages whose ids are stored already in this conversation."""
     wanted = [draft.message.message_id for draft in drafts if draft.message.message_id is not None]
     found: dict[str, tuple[str, str]] = {}
     same_place = (
@@ -247,7 +245,6 @@ def _known_messages(change: Change, conversation_id: str | None, drafts: Sequenc
 
 
 def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
-    """Return the item a message id stands for already. Raises: Conflict when it comes back with other text."""
     external = draft.message.message_id
     if external is None or external not in known:
         return None
@@ -258,7 +255,6 @@ def _known(draft: Draft, known: Mapping[str, tuple[str, str]]) -> str | None:
 
 
 def _same(stored: str, given: str) -> bool:
-    """Say whether a message that comes again says what is stored; what is masked in one may be written in the other."""
     if stored == given:
         return True
     for secrets, personal in ((True, False), (True, True), (False, True)):
@@ -328,7 +324,6 @@ def _digest(salt: bytes, body: Json) -> bytes:
 
 
 def update(change: Change, item_id: str, expected_version: int | None, fields: Mapping[str, Any], reason: str) -> Item:
-    """Write the item's next version with other field values. Raises: NotFound, Conflict."""
     before = items.require(change.connection, [change.cube], item_id)
     _expect(before, expected_version)
     if before.status is Status.DELETED:
@@ -338,12 +333,11 @@ def update(change: Change, item_id: str, expected_version: int | None, fields: M
 
 
 def size_of(text: str) -> int:
-    """Return the bytes of a text in UTF-8."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 def delete(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
-    """Mark items deleted; those that are already stay as they are. Raises: NotFound before anything changes."""
+    """Mark items deleted; those that are already stay as they are."""
     states = [items.require(change.connection, [change.cube], item_id) for item_id in dict.fromkeys(item_ids)]
     live = [(state, {"status": Status.DELETED}) for state in states if state.status is not Status.DELETED]
     return _append(change, live, "delete", reason)
@@ -357,7 +351,6 @@ def archive(change: Change, item_ids: Sequence[str], reason: str) -> list[Item]:
 
 
 def rollback(change: Change, item_id: str, to_version: int, expected_version: int | None, reason: str) -> Item:
-    """Write a new version equal to an old one. Raises: NotFound, Conflict."""
     before = items.require(change.connection, [change.cube], item_id)
     _expect(before, expected_version)
     for entry in items.history(change.connection, [change.cube], item_id):
@@ -389,7 +382,6 @@ def correct(change: Change, new_item: str, related: Iterable[str], replaced: Seq
 
 
 def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kind: str, reason: str) -> list[Item]:
-    """Write next versions, tell the indexes about them and about the windows that cover them."""
     after = []
     for before, fields in edits:
         state = items.next_version(before, new_id(), change.now, **fields)
@@ -425,13 +417,12 @@ def record_item(change: Change, kind: str, item_id: str, body: Json) -> None:
 
 
 def requeue_indexing(change: Change, item_id: str) -> None:
-    """Have the indexes follow an item whose links changed."""
     items.touch(change.connection, [item_id])
     outbox.enqueue(change.connection, change.cube, [item_id])
 
 
 def edit(change: Change, before: Item, fields: Mapping[str, Any], reason: str, *, kind: str = "update") -> Item:
-    """Write an item's next version with other field values, from a state that was just read. Raises: Conflict."""
+    """Write an item's next version with other field values, from a state that was just read."""
     return _append(change, [(before, fields)], kind, reason)[0]
 
 

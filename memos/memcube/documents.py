@@ -16,10 +16,10 @@ from memos.core.types import FileState, Item, ItemType, Json, Role, Status, Stor
 from memos.errors import Conflict
 from memos.memcube import changes
 from memos.memcube.changes import Change
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
-from memos.memcube.retraction import retract
 
 READER = "document/1"
 """What made the items, as their sources say."""
@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One passage of a document as it is stored; `start` to `end` are its characters in the Markdown."""
+    """A passage of a document as it is stored; `start` to `end` are its characters in the Markdown."""
 
     text: str
     start: int
@@ -82,7 +82,7 @@ def keep(change: Change, file: StoredFile, parts: Sequence[Part], info: Mapping[
 
 
 def check_rollback(change: Change, item_id: str) -> None:
-    """Refuse to bring a passage back that is of no current document. Raises: Conflict."""
+    """Refuse to bring a passage back that is of no current document."""
     file_id = files.of_items(change.connection, [item_id]).get(item_id)
     if file_id is None:
         return
@@ -92,7 +92,6 @@ def check_rollback(change: Change, item_id: str) -> None:
 
 
 def give_up(change: Change, file: StoredFile, why: str) -> None:
-    """Say why a file cannot be read."""
     if _still_read(change, file):
         files.change(change.connection, file.id, state=FileState.FAILED, error=why, finished_at=change.now)
         _tell(change, file.id, FileState.FAILED)
@@ -206,7 +205,6 @@ def _state(change: Change, file: StoredFile, part: Part) -> Item:
 
 
 def _retire(change: Change, file: StoredFile, status: Status, reason: str, follower: Mapping[str, str]) -> list[str]:
-    """Give every item of a file another status, in as few statements as its number allows; return which changed."""
     connection = change.connection
     ids = [row.item_id for row in files.parts(connection, file.id)]
     leave = {Status.DELETED, status}

@@ -6,20 +6,28 @@ rewritten (state 'purged'). A crash between them leaves 'purging', which the nex
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
+from memos.core.ports import Rewritable
 from memos.core.text.matching import words
-from memos.core.types import MODEL_INFO, EraseReceipt, ItemType, Json, LinkKind, Status
+from memos.core.types import MODEL_INFO, EraseReceipt, Item, ItemType, Json, LinkKind, Status
+from memos.errors import BackendUnavailable
+from memos.memcube import changes
 from memos.memcube import images as pictures
 from memos.memcube import prompt_prefix as prefix_rows
+from memos.memcube import tools as trajectories
 from memos.memcube.backup import backups
 from memos.memcube.changes import WINDOW, Change
+from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
+from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats
 from memos.memcube.ledger import cubes as templates
@@ -29,10 +37,10 @@ from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger import tools as tool_tasks
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.outbox import Target
 
 
 def _purging(connection: sa.Connection) -> dict[str, str]:
-    """Return the state of every store while files may still hold what was erased."""
     stores = ("ledger", *outbox.targets(connection), "cache", "activation", "parametric")
     return dict.fromkeys(stores, "purging")
 
@@ -42,8 +50,7 @@ def erase(
 ) -> EraseReceipt:
     """Remove the items, what was derived from them, their raw messages and the bytes of the files they are part of.
 
-    Files named besides lose their bytes too, and are removed when no item of them is left. Raises: NotFound, nothing is
-    changed.
+    Files named besides lose their bytes too, and are removed when no item of them is left.
     """
     connection = change.connection
     named = {items.require(connection, [change.cube], i).id for i in item_ids}
@@ -157,7 +164,6 @@ def _remove(
 
 
 def _forget_files(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
-    """Remove the files that are part of an erased message."""
     pictures.forget(connection, item_ids, removed)
 
 
@@ -171,7 +177,6 @@ def drop(change: Change) -> EraseReceipt:
 
 
 def remove_cube(connection: sa.Connection, cube: str) -> None:
-    """Remove the rows of a cube without items."""
     queues.lock(connection, cube)
     files.remove(connection, files.of_cube(connection, cube))
     of_cube = (
@@ -213,7 +218,6 @@ def _with_derived(connection: sa.Connection, start: set[str]) -> set[str]:
 
 
 def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
-    """Return what a model wrote after it was shown one of these items, and in words that its own messages lack."""
     answers = _answers_about(connection, shown, t.extractions.c.output != "")
     found: set[str] = set()
     for batch in items.in_batches(answers):
@@ -241,7 +245,6 @@ def _quoting(connection: sa.Connection, shown: Collection[str]) -> set[str]:
 
 
 def _by_model(info: Mapping[str, Json]) -> str:
-    """Return what a model wrote into an item's info."""
     parts = [info.get(name, "") for name in MODEL_INFO]
     return " ".join(str(word) for part in parts for word in (part if isinstance(part, list) else [part]))
 
@@ -266,7 +269,6 @@ def _other_origins(connection: sa.Connection, derived: set[str]) -> set[str]:
 
 
 def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
-    """Return the raw messages only doomed items stem from; a message with other items keeps them."""
     found: set[str] = set()
     for batch in items.in_batches(doomed):
         found.update(connection.scalars(sa.select(t.sources.c.message_id).where(t.sources.c.item_id.in_(batch))))
@@ -312,7 +314,6 @@ def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counte
 
 
 def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]:
-    """Return those of the records that are about some message."""
     found: set[str] = set()
     for batch in items.in_batches(records):
         query = sa.select(t.extraction_items.c.extraction_id).where(t.extraction_items.c.extraction_id.in_(batch))
@@ -321,7 +322,6 @@ def _with_items(connection: sa.Connection, records: Collection[str]) -> set[str]
 
 
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
-    """Leave what an erased item had replaced superseded, without naming the successor."""
     for batch in items.in_batches(doomed):
         connection.execute(
             sa.update(t.versions).where(t.versions.c.superseded_by.in_(batch)).values(superseded_by=None)
@@ -337,7 +337,6 @@ def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
 
 
 def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:
-    """Erase the bodies and salts of events about these items; the digests keep the chain whole."""
     for batch in items.in_batches(doomed):
         query = sa.update(t.events).where(t.events.c.item_id.in_(batch)).values(body=None, salt=None)
         removed["events"] += connection.execute(query).rowcount
@@ -385,14 +384,12 @@ def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str]
 
 
 def unfinished(ledger: Ledger) -> list[EraseReceipt]:
-    """Return the erasures whose files are not purged yet."""
     with ledger.read() as connection:
         rows = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.state == "purging")).all()
         return [_receipt(connection, row) for row in rows]
 
 
 def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
-    """Return one receipt as it stands."""
     with ledger.read() as connection:
         row = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.id == receipt_id)).one_or_none()
         return None if row is None else _receipt(connection, row)
@@ -428,3 +425,131 @@ def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> Eras
     return EraseReceipt(
         row.id, row.cube_id, row.state, tuple(erased), tuple(row.rebuilt), row.removed, row.stores, held, untold
     )
+
+
+_WAL_TRIES = 50
+_WAL_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Purgeable:
+    """The stores a purge cleans beside the ledger.
+
+    `forget_caches` gets the cubes with erasures and returns removed entries by cube and cache. `take_back` makes
+    servers unload what they were given.
+    """
+
+    projections: Sequence[Projection]
+    files: Mapping[Target, Rewritable]
+    forget_caches: Callable[[Collection[str]], Mapping[str, Mapping[str, int]]]
+    take_back: Callable[[], None]
+
+
+def purge(ledger: Ledger, places: Purgeable) -> int:
+    """Finish every unfinished erasure at once; return how many."""
+    receipts = unfinished(ledger)
+    if not receipts:
+        return 0
+    with ledger.write() as connection:
+        others = set(outbox.targets(connection)).difference(p.target for p in places.projections)
+    if others:  # only a process that has these indexes can finish
+        return 0
+    if all(_lacks_servers_alone(receipt) for receipt in receipts):
+        places.take_back()
+        for receipt in receipts:
+            finish(ledger, [receipt], {**receipt.stores, "parametric": "purged"})
+        return len(receipts)
+    backups.tell(ledger)
+    for projection in places.projections:
+        if not projection.drain(600) and projection.last_error is not None:
+            raise projection.last_error
+        projection.flush()
+    count(ledger, receipts, places.forget_caches({receipt.cube for receipt in receipts}))
+    for index_files in places.files.values():
+        index_files.rewrite()
+    stores: dict[str, str] = {p.target: "purged" if p.target in places.files else "deleted" for p in places.projections}
+    stores |= dict.fromkeys(("cache", "activation", "parametric"), "purged")
+    unreached: BackendUnavailable | None = None
+    try:
+        places.take_back()
+    except BackendUnavailable as error:
+        unreached, stores["parametric"] = error, "purging"
+    # The state is written before the log is emptied: the log then holds nothing but this.
+    finish(ledger, receipts, {**stores, "ledger": "purging"})
+    ledger.vacuum()
+    _truncate(ledger)
+    finish(ledger, receipts, {**stores, "ledger": "purged" if ledger.is_sqlite else "deleted"})
+    if unreached is not None:
+        raise unreached
+    return len(receipts)
+
+
+def waits_for_servers(ledger: Ledger) -> bool:
+    """Return True if there are unfinished erasures, and all is clean but servers that could not be told."""
+    receipts = unfinished(ledger)
+    return bool(receipts) and all(_lacks_servers_alone(receipt) for receipt in receipts)
+
+
+def _lacks_servers_alone(receipt: EraseReceipt) -> bool:
+    return {name for name, state in receipt.stores.items() if state == "purging"} == {"parametric"}
+
+
+def _truncate(ledger: Ledger) -> None:
+    for _ in range(_WAL_TRIES):
+        if ledger.truncate_wal():
+            return
+        time.sleep(_WAL_PAUSE_S)
+    raise BackendUnavailable("Readers kept the ledger's log busy; the erased text leaves it with the next purge.")
+
+
+def retract(change: Change, origins: Collection[str]) -> list[str]:
+    """Delete what was made of these items alone, and of the rest take them away as sources; return what was deleted.
+
+    What a deleted fact had replaced is current again.
+    """
+    connection = change.connection
+    made = items.current(connection, [change.cube], items.derived_from(connection, origins))
+    refreshed = trajectories.refresh(change, origins)
+    gone, shown = refreshed.withdrawn, set(origins) if refreshed.stored else set()
+    for state in made.values():
+        of_call = state.type is ItemType.TOOL_TRAJECTORY and state.key is not None
+        if pictures.follow(change, state, WITHDRAWN) or state.status is Status.DELETED or of_call:
+            continue
+        others = items.origins_of(connection, [state.id])[state.id] - set(origins)
+        if state.type is ItemType.SKILL:
+            shown |= others
+        live = items.current(connection, [change.cube], others)
+        if any(other.status is not Status.DELETED for other in live.values()):
+            lose_sources(change, state.id, origins)
+            continue
+        _let_go(change, state)
+        edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
+        changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
+        gone.append(state.id)
+    moves.read_again(connection, change.cube, origins, change.now)
+    pictures.look_again(change, origins)
+    tool_tasks.enqueue(connection, change.cube, shown, change.now)
+    if gone:
+        gone += retract(change, gone)  # conclusions are made of facts
+    return gone
+
+
+def _let_go(change: Change, state: Item) -> None:
+    connection = change.connection
+    v = t.versions
+    query = sa.select(v.c.item_id).where(
+        v.c.cube_id == change.cube, v.c.recorded_to.is_(None), v.c.superseded_by == state.id
+    )
+    before = items.current(connection, [change.cube], list(connection.scalars(query)))
+    after = items.current(connection, [change.cube], [state.superseded_by] if state.superseded_by else [])
+    for old in before.values():
+        if old.status is not Status.SUPERSEDED:
+            continue
+        follower = after.get(state.superseded_by or "")
+        edits: dict[str, Any]
+        if follower is None:
+            edits = {"status": Status.ACTIVE, "valid_to": None, "superseded_by": None}
+            items.mark_outdated(connection, items.origins_of(connection, [old.id]).get(old.id, ()), outdated=False)
+        else:
+            edits = {"valid_to": event_time(follower), "superseded_by": follower.id}
+        changes.edit(change, old, edits, "what replaced it was taken back")

@@ -147,7 +147,6 @@ def take_sources(change: Change, item_id: str, from_id: str) -> None:
 
 
 def _passages(connection: sa.Connection, cube: str, spans: Sequence[Span]) -> list[tuple[str, int, int]]:
-    """Return (message, start, end) of spans in items' texts. Raises: IntegrityError for a span of nothing."""
     states = items.current(connection, [cube], {span.item for span in spans})
     sources = items.sources_of(connection, states)
     found = []
@@ -165,9 +164,9 @@ def _passages(connection: sa.Connection, cube: str, spans: Sequence[Span]) -> li
 
 
 def merge(change: Change, item: Item, fact: Fact, *, says_more: bool = False) -> bool:
-    """Let an item stand for a fact that says the same, in its words when it `says_more`.
+    """Add a fact's sources to an item that says the same, and its words if it `says_more`.
 
-    False when the item had those sources already.
+    False if the item already had those sources.
     """
     if not add_sources(change, item.id, fact):
         return False
@@ -225,7 +224,6 @@ def restored_fact(change: Change, item: Item, after: datetime) -> Fact | None:
 
 
 def _sources_between(connection: sa.Connection, item: Item, after: datetime) -> list[Any]:
-    """Return an item's sources that speak of their own time, said after a moment and before it ended, oldest first."""
     s, m = t.sources, t.messages
     query = (
         sa.select(s.c.message_id, s.c.start, s.c.end, s.c.reader, s.c.extraction_id, m.c.chat_time, m.c.text, m.c.trust)
@@ -239,7 +237,7 @@ def _sources_between(connection: sa.Connection, item: Item, after: datetime) -> 
 
 
 def _of_the_past(passage: str, said_at: datetime) -> bool:
-    """Say whether a passage names a time gone by: "I moved here in 2019" says nothing of when it was said."""
+    """Return True if a passage names a time gone by: "I moved here in 2019" says nothing of when it was said."""
     return any(each.valid_to <= said_at for each in time_expressions(passage, said_at, _UTC))
 
 
@@ -259,7 +257,6 @@ def link_superseded(change: Change, new: str, old: str) -> None:
 
 
 def end(change: Change, item: Item, at: datetime) -> None:
-    """Say until when something was so."""
     changes.edit(change, item, {"valid_to": at}, "it is over", kind="end")
 
 

@@ -60,7 +60,6 @@ def store(change: Change, drafts: Sequence[Draft], receipt: AddReceipt) -> list[
 
 
 def describe_task(file_id: str) -> NewTask:
-    """Return the task that has one image described."""
     return NewTask(DESCRIBE, {"file": file_id}, key=file_id)
 
 
@@ -139,7 +138,6 @@ def described(change: Change, file: StoredFile, fact: Fact) -> Item:
 
 
 def finish(connection: sa.Connection, file: StoredFile, state: FileState, now: datetime, **values: Any) -> None:
-    """Say how an image ended."""
     files.change(connection, file.id, **{"state": state, "finished_at": now, "error": None, **values})
 
 
@@ -162,7 +160,7 @@ def follow(change: Change, state: Item, withdrawn: str) -> bool:
 
 
 def look_again(change: Change, item_ids: Collection[str]) -> None:
-    """Have images described that nobody looked at while their message was deleted."""
+    """Queue the description of images that were skipped while their message was deleted."""
     waiting: list[str] = []
     for batch in items.in_batches(item_ids):
         query = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch), t.files.c.kind == FileKind.IMAGE)
@@ -171,7 +169,6 @@ def look_again(change: Change, item_ids: Collection[str]) -> None:
 
 
 def forget(connection: sa.Connection, item_ids: Collection[str], removed: Counter[str]) -> None:
-    """Remove the images of erased messages with their bytes."""
     for batch in items.in_batches(item_ids):
         mine = sa.select(t.files.c.id).where(t.files.c.item_id.in_(batch))
         removed["files"] += files.remove(connection, list(connection.scalars(mine)))

@@ -21,7 +21,7 @@ from memos.errors import BackendUnavailable, PermissionDenied
 
 
 class DataKind(StrEnum):
-    """What could be read from a place."""
+    """The kind of data in a location."""
 
     TEXT = "memory text"
     DERIVED = "vectors, terms or digests made from memory text"
@@ -30,7 +30,7 @@ class DataKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DataLocation:
-    """One table or path; `erased_by` names the function that removes an item's share of it."""
+    """A table or path; `erased_by` names the function that removes an item's share of it."""
 
     name: str
     holds: DataKind
@@ -40,7 +40,7 @@ class DataLocation:
 
 
 _ROWS = "memos.memcube.erasure.erase"
-_PURGE = "memos.memcube.purge.purge"
+_PURGE = "memos.memcube.erasure.purge"
 _LEDGER = "memos.memcube.verify.ledger_differences"
 _INDEX = "memos.memcube.verify.index_differences"
 _BACKUP = "ledger backup"
@@ -127,7 +127,6 @@ class FolderLock:
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises: BackendUnavailable naming the holder, PermissionDenied."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:

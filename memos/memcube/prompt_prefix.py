@@ -29,7 +29,7 @@ COMPOSE, WARM = "compose", "warm"
 
 @dataclass(frozen=True, slots=True)
 class PrefixRow:
-    """One entry."""
+    """An entry."""
 
     ordinal: int
     item: str
@@ -38,7 +38,6 @@ class PrefixRow:
 
 
 def compose_task() -> NewTask:
-    """Return the task that composes a cube's prefix."""
     return NewTask(COMPOSE, {}, key="")
 
 
@@ -48,13 +47,11 @@ def warm_task() -> NewTask:
 
 
 def of(connection: sa.Connection, cube: str) -> list[PrefixRow]:
-    """Return a cube's entries in their order."""
     query = sa.select(t.c.ordinal, t.c.item_id, t.c.version, t.c.added_at).where(t.c.cube_id == cube)
     return [PrefixRow(*row) for row in connection.execute(query.order_by(t.c.ordinal))]
 
 
 def append(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> None:
-    """Add entries."""
     if rows:
         values = [
             {
@@ -70,7 +67,6 @@ def append(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> N
 
 
 def replace(connection: sa.Connection, cube: str, rows: Sequence[PrefixRow]) -> None:
-    """Let these be a cube's only entries."""
     connection.execute(sa.delete(t).where(t.c.cube_id == cube))
     append(connection, cube, rows)
 
@@ -83,7 +79,7 @@ def cubes_to_compose(connection: sa.Connection) -> list[str]:
 
 
 def changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Have a cube's prefix looked at, and its new text computed, if one of these items, which changed, has an entry."""
+    """Queue a check of a cube's prefix, and a prefill of its new text, if a changed item has an entry in it."""
     for batch in items.in_batches(item_ids):
         if connection.scalar(sa.select(t.c.ordinal).where(t.c.item_id.in_(batch)).limit(1)) is not None:
             tasks.enqueue(connection, cube, [compose_task(), warm_task()], now)
@@ -112,7 +108,7 @@ class PrefixText:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: an entry as it was composed, or, a `correction`, what became of it; ordered by `at`."""
+    """A line: an entry as it was composed, or, a `correction`, what became of it; ordered by `at`."""
 
     at: datetime
     ordinal: int
@@ -124,11 +120,9 @@ class Line:
 
     @property
     def tokens(self) -> int:
-        """Return how many tokens the line has, about."""
         return estimate_tokens(self.shown(marks=True) + "\n")
 
     def shown(self, *, marks: bool) -> str:
-        """Return the line as it is shown."""
         if marks:
             return render.citation(f"m{self.ordinal}", self.dated, self.text)
         return f"- {render.dated(self.dated, self.text)}"
@@ -168,7 +162,7 @@ def lines_of(
 
 
 def may_stand(state: Item) -> bool:
-    """Say whether a memory may be told in a prefix: it is there, and nobody but its speakers told of it."""
+    """Return True if a memory may be told in a prefix: it is there, and nobody but its speakers told of it."""
     return state.status in _SHOWN and not is_untrusted(state.sources)
 
 

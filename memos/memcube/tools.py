@@ -34,7 +34,7 @@ _SPEAKER = "tool"
 
 
 def define(change: Change, name: str, memory: str, message: Message, info: Mapping[str, Json]) -> str:
-    """Let a tool be defined by a message from now on; return its item. The same definition again changes nothing."""
+    """Make a message the current definition of a tool; return its item. Repeating a definition changes nothing."""
     connection, key = change.connection, f"{SCHEMA_KEY}{name}"
     known = [
         state
@@ -142,7 +142,7 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(slots=True)
 class Refreshed:
-    """What a refresh did, as ids of items."""
+    """Ids of items that a refresh stored, changed or withdrew."""
 
     stored: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
@@ -180,8 +180,6 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """The calls within reach of what was touched."""
-
     salt: bytes
     runs: tuple[Run, ...]
 
@@ -229,7 +227,6 @@ def _messages(run: Run) -> set[str]:
 
 
 def _lines(change: Change, keys: Iterable[str]) -> dict[str, list[Item]]:
-    """Return the items of each key that count, in the order they were made."""
     found: dict[str, list[Item]] = {key: [] for key in sorted(keys)}
     for batch in items.in_batches(found):
         for state in items.with_keys(change.connection, change.cube, batch):
@@ -242,8 +239,6 @@ def _lines(change: Change, keys: Iterable[str]) -> dict[str, list[Item]]:
 
 @dataclass(slots=True)
 class _Link:
-    """One item of a key, or one to be made, and the messages it stands on; `changed` when they have to be read."""
-
     item: Item | None
     messages: set[str]
     beside: set[str] = field(default_factory=set)
@@ -251,7 +246,6 @@ class _Link:
 
 
 def _grown(change: Change, line: Sequence[Item], wanted: _Wanted, stale: Mapping[str, Item]) -> list[_Link]:
-    """Give each call to the item that has it already, else to the newest one with room, else to a new one."""
     origins = items.origins_of(change.connection, [state.id for state in line])
     chain = [_Link(state, set(origins.get(state.id, ())), changed=state.id in stale) for state in line]
     room = MOST_RUNS - (_own_counts(line[-1])[0] if line else MOST_RUNS)
@@ -270,7 +264,6 @@ def _grown(change: Change, line: Sequence[Item], wanted: _Wanted, stale: Mapping
 
 
 def _earlier(item: Item) -> tuple[int, int, int]:
-    """Return the calls, successes and failures of the items before one; people may write into an item's info too."""
     held = item.info.get("earlier")
     if not (isinstance(held, list) and len(held) == 3 and all(isinstance(count, int) for count in held)):
         return 0, 0, 0
@@ -286,8 +279,6 @@ def _own_counts(item: Item) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What one item of a key has to say now."""
-
     link: _Link
     fact: Fact
     origins: frozenset[str]
@@ -318,7 +309,6 @@ def _tell(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: R
 def _read(
     change: Change, salt: bytes, key: str, link: _Link
 ) -> tuple[list[Run], tuple[Run, Run] | None, dict[str, Span]]:
-    """Return an item's own calls, the newest lesson about them, and the passages of all that it stands on."""
     turns = tool_rows.turns(change.connection, change.cube, link.messages | link.beside)
     odd = [turn for turn in turns if len({call.id for call in turn.calls}) < len(turn.calls)]
     # Whose an answer is that has the id of several calls of a message, only all such answers tell.
@@ -370,7 +360,6 @@ def _fact(
 
 
 def _write(change: Change, entry: _Told | Item, successor: str | None, done: Refreshed) -> str:
-    """Store or change one item, and return its id."""
     status = Status.ACTIVE if successor is None else Status.SUPERSEDED
     if isinstance(entry, Item):
         _edit(change, entry, _standing(entry, status, successor))
@@ -402,14 +391,12 @@ def _write(change: Change, entry: _Told | Item, successor: str | None, done: Ref
 
 
 def _standing(item: Item, status: Status, successor: str | None) -> dict[str, Any]:
-    """Return the edits that make an item current, or superseded; one that was archived by hand stays so."""
     if successor is None and item.status is not Status.SUPERSEDED:
         return {}
     return {"status": status, "superseded_by": successor}
 
 
 def _edit(change: Change, item: Item, edits: Mapping[str, Any]) -> None:
-    """Write the next version of an item that says something else now."""
     if any(getattr(item, name) != value for name, value in edits.items()):
         changes.edit(change, item, edits, "what its calls say now")
 
@@ -421,7 +408,6 @@ def _withdraw(change: Change, item: Item, done: Refreshed) -> None:
 
 
 def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
-    """Link a trajectory to what the user had asked for, which it does not quote."""
     asked = tool_rows.turns(change.connection, change.cube, origins)
     goals = tool_rows.goals(change.connection, asked)
     pairs = [(item_id, LinkKind.RELATES, goal) for goal in dict.fromkeys(goals.values())]
@@ -429,5 +415,5 @@ def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
 
 
 def worked(change: Change, ids: Collection[str]) -> bool:
-    """Say whether one of these items' last calls worked."""
+    """Return True if one of these items' last calls worked."""
     return any(state.info.get("ok") for state in items.current(change.connection, [change.cube], ids).values())

@@ -19,7 +19,7 @@ _SHOWN = 1000
 
 
 class Scanned(Protocol):
-    """What verify needs of an index."""
+    """The part of an index that `verify` reads."""
 
     def scan(self, cube: str) -> Iterator[Stamp]:
         """Yield what is held of one cube."""
@@ -132,13 +132,11 @@ def enqueue_all(ledger: Ledger, cube_id: str) -> int:
 
 
 def enqueue_some(ledger: Ledger, cube_id: str, item_ids: Iterable[str], target: Target) -> None:
-    """Queue items an index has to project again."""
     with ledger.write() as connection:
         outbox.enqueue(connection, cube_id, list(item_ids), (target,))
 
 
 def cube_ids(connection: sa.Connection) -> list[str]:
-    """Return the ids of all cubes."""
     return list(connection.scalars(sa.select(t.cubes.c.id).order_by(t.cubes.c.id)))
 
 

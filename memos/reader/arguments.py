@@ -25,7 +25,6 @@ _LONGEST_S = 10**9
 
 
 def tags_of(raw: Json) -> tuple[str, ...]:
-    """Return distinct tags in the order given."""
     if isinstance(raw, str) or not isinstance(raw, Sequence):
         raise InvalidInput("tags", "must be a list of strings")
     if len(raw) > _MAX_TAGS:
@@ -34,7 +33,6 @@ def tags_of(raw: Json) -> tuple[str, ...]:
 
 
 def members_of(name: str, raw: Json, kind: type[_Choice]) -> tuple[_Choice, ...]:
-    """Return distinct known words, sorted."""
     if isinstance(raw, str) or not isinstance(raw, Sequence | Set):
         raise InvalidInput(name, "must be a list of words")
     if len(raw) > _MAX_TAGS:
@@ -57,12 +55,12 @@ def info_of(raw: Json, limits: LimitSettings) -> dict[str, Json]:
                 raise InvalidInput(
                     f"info.{name}", "must be a string, a boolean, a number up to 2^53, or a list of these"
                 )
-    checked = plain(dict(raw))
+    checked = json_copy(dict(raw))
     check_text("info", json.dumps(checked, ensure_ascii=False), min(_INFO_BYTES, limits.message_bytes))
     return dict(checked)
 
 
-def plain(value: Any) -> Json:
+def json_copy(value: Any) -> Json:
     """Return a JSON copy of a value; times become text."""
     return json.loads(json.dumps(value, ensure_ascii=False, default=_as_text))
 
@@ -86,14 +84,12 @@ def ids_of(raw: str | Collection[str], least: int = 1) -> list[str]:
 
 
 def within(where: str, value: Json, low: int, high: int) -> int:
-    """Return a whole number inside its limits."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidInput(where, f"must be a whole number from {low:,} to {high:,}, not {shown(value)}")
     return value
 
 
 def switch(where: str, value: Json) -> bool:
-    """Return what is either true or false."""
     if not isinstance(value, bool):
         raise InvalidInput(where, f"must be true or false, not {shown(value)}")
     return value
@@ -105,7 +101,6 @@ def version_of(where: str, value: Json) -> int:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Return the named time zone."""
     try:
         return ZoneInfo(check_name("time_zone", name, 64))
     except (KeyError, ValueError, OSError) as error:
@@ -155,14 +150,13 @@ def _edit(name: str, value: Any, limits: LimitSettings) -> Any:
 
 
 def seconds_of(name: str, value: float) -> float:
-    """Return a time to wait in seconds, at most some thirty years. Raises: InvalidInput."""
+    """Return a time to wait in seconds, at most some thirty years."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_S:
         raise InvalidInput(name, f"must be a number from 0 to {_LONGEST_S:,}, not {shown(value)}")
     return value
 
 
 def member_of(name: str, value: Json, kind: type[_Choice]) -> _Choice:
-    """Return the known word that a value is."""
     if not isinstance(value, str) or value not in set(kind):
         raise InvalidInput(name, f"{shown(value)} is unknown; use one of {', '.join(kind)}")
     return kind(value)

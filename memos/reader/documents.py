@@ -63,8 +63,6 @@ class _Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines that belong together, with the blank ones that follow."""
-
     kind: _Kind
     start: int
     end: int
@@ -125,7 +123,6 @@ def _lines(text: str, start: int, end: int) -> list[tuple[int, str]]:
 
 
 def _extent(lines: Sequence[tuple[int, str]], place: int, *, structured: bool) -> tuple[_Kind, int]:
-    """Return what begins at a line, and the line behind it."""
     line = lines[place][1]
     if structured and (fence := _FENCE.match(line)):
         return _Kind.CODE, _closed(lines, place, fence[1])
@@ -158,7 +155,6 @@ def _begins(lines: Sequence[tuple[int, str]], place: int) -> bool:
 
 
 def _is_underlined(lines: Sequence[tuple[int, str]], place: int) -> bool:
-    """Say whether a line is a heading by the line under it; only one that stands alone above it is."""
     line = lines[place][1]
     if not line.strip() or place + 1 >= len(lines) or not _UNDERLINE.match(lines[place + 1][1]):
         return False
@@ -167,7 +163,6 @@ def _is_underlined(lines: Sequence[tuple[int, str]], place: int) -> bool:
 
 
 def _under(path: tuple[str, ...], heading: str) -> tuple[str, ...]:
-    """Return the path of what follows a heading."""
     first, _, rest = heading.partition("\n")
     found = _HEADING.match(first)
     if found is not None:
@@ -189,7 +184,7 @@ def _shown(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _without_blank(text: str, blocks: Sequence[_Block]) -> list[_Block]:
-    """Let what is blank belong to the block before it, or to the first that is not."""
+    """Attach blank text to the block before it, or to the first block with text."""
     found: list[_Block] = []
     begin: int | None = None
     for block in blocks:
@@ -233,7 +228,6 @@ def _bounded(text: str, block: _Block, split: Split) -> Iterator[_Block]:
 
 
 def _by_lines(text: str, block: _Block, split: Split) -> Iterator[_Block]:
-    """Yield a table's or code's parts of whole lines; a line that is too long alone is cut like prose."""
     lines = _lines(text, block.start, block.end)
     header = _header(lines) if block.kind is _Kind.TABLE else None
     edges = [*(start for start, _ in lines), block.end]
@@ -250,7 +244,6 @@ def _by_lines(text: str, block: _Block, split: Split) -> Iterator[_Block]:
 
 
 def _most(text: str, edges: Sequence[int], begin: int, split: Split) -> int:
-    """Return the edge up to which lines from `begin` on fit together, at least one."""
     low, high, step = begin + 1, len(edges) - 1, 1
     # First upwards in doubled steps: what is looked at stays in proportion to what fits.
     while low + step <= high:
@@ -268,14 +261,12 @@ def _most(text: str, edges: Sequence[int], begin: int, split: Split) -> int:
 
 
 def _header(lines: Sequence[tuple[int, str]]) -> str | None:
-    """Return the names of a table's columns."""
     if len(lines) < 2 or not _RULE.match(lines[1][1]):
         return None
     return lines[0][1].strip()[:_HEADER_CHARS]
 
 
 def _hard(text: str, start: int, end: int, tokens: int, split: Split) -> Iterator[tuple[int, int]]:
-    """Yield spans that cover a text and fit, cut where the embedder's tokenizer likes to."""
     spans = split(text[start:end], tokens)
     cuts = [start, *(start + first for first, _ in spans[1:]), end]
     for left, right in pairwise(cuts):
@@ -291,7 +282,6 @@ def _hard(text: str, start: int, end: int, tokens: int, split: Split) -> Iterato
 
 
 def _packed(text: str, pieces: Sequence[_Block], split: Split) -> Iterator[_Block]:
-    """Join neighbours of one path and page as long as they fit; a heading goes with what follows it."""
     current: _Block | None = None
     for piece in pieces:
         if current is not None and _joins(text, current, piece, split):
@@ -329,7 +319,7 @@ _MOST_BLANK = 500
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a document says; the passages in order are all of `markdown`."""
+    """A parsed document; its passages, in order, cover all of `markdown`."""
 
     markdown: str
     passages: tuple[Passage, ...]
@@ -345,7 +335,6 @@ class Document:
 
 
 def read(read_pages: DocumentPages, split: Split) -> Document:
-    """Return a document as it is stored."""
     pages = read_pages.pages
     text, marks = _joined(pages)
     found = passages(text, split, marks, structured=read_pages.format not in _PLAIN)
@@ -364,7 +353,6 @@ def read(read_pages: DocumentPages, split: Split) -> Document:
 
 
 def _joined(pages: Sequence[Page]) -> tuple[str, list[Mark]]:
-    """Return the pages as one text, and where each begins; blank ones leave nothing."""
     parts: list[str] = []
     marks: list[Mark] = []
     offset = 0

@@ -67,7 +67,6 @@ class Header:
 
 
 def read_header(where: str, data: bytes, limits: ImageSettings) -> Header:
-    """Return what an image's header says. Raises: InvalidInput naming what is wrong and what to do."""
     if not data:
         raise InvalidInput(where, "is an empty image; leave it out")
     if len(data) > limits.max_bytes:
@@ -129,7 +128,6 @@ def _check_webp(where: str, data: bytes, limits: ImageSettings) -> None:
 
 
 def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> None:
-    """Refuse a file that was cut off, where that can be seen without decoding it."""
     if kind == "PNG":
         image.verify()
         cut = b"IEND" not in data
@@ -142,7 +140,7 @@ def _check_whole(where: str, kind: str, data: bytes, image: Pillow.Image) -> Non
 
 
 def _has_end(data: bytes) -> bool:
-    """Say whether a JPEG's own end is there: a thumbnail has one too, and phones append whole films behind it."""
+    """Return True if a JPEG's own end is there: a thumbnail has one too, and phones append whole films behind it."""
     at = 2
     for _ in range(_MOST_SEGMENTS):
         found = _MARKER.search(data, at)
@@ -161,7 +159,6 @@ class _Exif:
 
 
 def _exif(raw: object) -> _Exif:
-    """Return what a camera wrote; odd metadata is no reason to refuse the picture."""
     if not isinstance(raw, bytes):
         return _Exif()
     exif = Pillow.Exif()
@@ -176,7 +173,6 @@ def _exif(raw: object) -> _Exif:
 
 
 def _taken(value: object, offset: object) -> str | None:
-    """Return a camera's time as ISO 8601, with an offset when the camera knew it."""
     if not isinstance(value, str):
         return None
     try:
@@ -204,7 +200,7 @@ _UNSHOWN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """One image part as it was read; `kept` stands in the message's content, without `picture` it is not at hand."""
+    """An image part as it was read; `kept` stands in the message's content, without `picture` it is not at hand."""
 
     mark: str
     kept: Json
@@ -213,8 +209,6 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a part holds: the bytes, and what it says they are."""
-
     data: bytes
     media_type: str = ""
     name: str = ""
@@ -231,7 +225,7 @@ class ImageParts:
     size_bytes: int = 0
 
     def read(self, where: str, part: Mapping[str, Json], rest: Mapping[str, Json]) -> ImagePart:
-        """Return what a part is; `rest` is the part without the bytes. Raises: InvalidInput, BackendUnavailable."""
+        """Return what a part is; `rest` is the part without the bytes."""
         caption, name = _label(where, part, "caption"), _label(where, part, "name")
         given = self._given(where, part)
         if given is None:
@@ -340,7 +334,6 @@ def file_name(raw: str) -> str:
 
 
 def _label(where: str, part: Mapping[str, Json], key: str) -> str:
-    """Return a caption or name on one line."""
     value = part.get(key)
     if value is None:
         return ""
@@ -349,7 +342,6 @@ def _label(where: str, part: Mapping[str, Json], key: str) -> str:
 
 
 def _check_media_type(where: str, value: Json) -> None:
-    """Refuse what is said to be no image; which format it is, is said by the bytes."""
     if not isinstance(value, str) or not (value == "" or value.lower().startswith("image/")):
         raise InvalidInput(where, f"is said to be {shown(value)}; an image has a type such as image/png")
     if "svg" in value.lower():
@@ -357,7 +349,6 @@ def _check_media_type(where: str, value: Json) -> None:
 
 
 def _info(header: Header, source: str) -> dict[str, Json]:
-    """Return what is kept of a header; the caption stands in the message alone, as all that people say."""
     info: dict[str, Json] = {"width": header.width, "height": header.height, "format": header.format}
     more = {"taken_at": header.taken_at, "source": source, "animated": header.animated}
     if header.orientation != 1:

@@ -24,7 +24,7 @@ _MOST_SHOWN = 100
 
 
 class Masking:
-    """One call's masking. With neither `secrets` nor `personal` everything stays as it is."""
+    """A call's masking. With neither `secrets` nor `personal` everything stays as it is."""
 
     def __init__(self, limits: LimitSettings, *, secrets: bool, personal: bool) -> None:
         self._secrets, self._personal = secrets, personal
@@ -34,7 +34,7 @@ class Masking:
 
     @property
     def masked(self) -> tuple[Masked, ...]:
-        """What was masked so far, by place and kind; beyond 100 places they are summed up under `...`."""
+        """The masked passages by place and kind; beyond 100 places they are summed up under `...`."""
         counts = self._counts
         if len(counts) > _MOST_SHOWN:
             shown = dict(list(counts.items())[:_MOST_SHOWN])
@@ -46,7 +46,7 @@ class Masking:
 
     @property
     def kinds(self) -> Mapping[str, int]:
-        """How many passages of each kind were masked so far: what may be told without memory text."""
+        """The number of masked passages by kind; safe to log, as it has no memory text."""
         kinds: Counter[str] = Counter()
         for (_, kind), count in self._counts.items():
             kinds[kind] += count
@@ -69,7 +69,6 @@ class Masking:
         return self._any(where, value, _MOST_NESTING)
 
     def fields(self, raw: Mapping[str, Json], where: str = "") -> dict[str, Json]:
-        """Return named values masked; their names stay."""
         return {name: self.any(f"{where}.{name}" if where else name, value) for name, value in raw.items()}
 
     def messages(self, raw: Json, most: int) -> Json:
@@ -88,7 +87,6 @@ class Masking:
         ]
 
     def fact(self, where: str, fact: Fact) -> Fact:
-        """Return a fact with its texts masked."""
         subject, before = self.text(f"{where}.subject", fact.subject), key_of(fact.subject, "")
         key = fact.key
         if key is not None and key.startswith(before):

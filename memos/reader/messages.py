@@ -78,8 +78,6 @@ def read_messages(
     """Return the messages of one add, in order, with their `images`, whose bytes are left out of the content.
 
     A string is one user message. Times without an offset are in `zone`, a missing time is `now`.
-    Raises: InvalidInput naming the message and field; nothing is dropped or repaired silently.
-    BackendUnavailable, BackendTimeout where an image is fetched.
     """
     images = ImageParts() if images is None else images
     if isinstance(raw, str | bytes | Mapping):
@@ -136,7 +134,6 @@ def _role(where: str, value: Json) -> Role:
 
 
 def _duration(where: str, raw: Mapping[str, Json], role: Role) -> float | None:
-    """Return how long the call took that a tool's message answers."""
     given = [name for name in _DURATIONS if raw.get(name) is not None]
     if not given:
         return None
@@ -287,7 +284,7 @@ _SHAPE = "must look like {'type': 'function', 'function': {'name', 'description'
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """One tool: its definition as a message of JSON, and what memory says of it."""
+    """A tool: its definition as a message of JSON, and what memory says of it."""
 
     name: str
     description: str
@@ -296,7 +293,7 @@ class ToolDefinition:
 
 
 def read_tools(raw: Json, now: datetime, limits: LimitSettings) -> list[ToolDefinition]:
-    """Return definitions in order, the last one of each name. Raises: InvalidInput naming the tool and field."""
+    """Return definitions in order, the last one of each name."""
     if raw is None:
         return []
     if isinstance(raw, str | bytes | Mapping) or not isinstance(raw, Sequence):

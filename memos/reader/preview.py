@@ -55,7 +55,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How messages are read: naive times in `zone`; with `facts` what they say is looked for too."""
+    """Options for reading messages: naive times are in `zone`; `facts` also extracts facts."""
 
     zone: ZoneInfo
     now: datetime
@@ -68,7 +68,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class PreviewItem:
-    """One message as it would be stored."""
+    """A message as it would be stored."""
 
     number: int
     conversation: str | None
@@ -87,7 +87,7 @@ class PreviewItem:
 
 @dataclass(frozen=True, slots=True)
 class PreviewFact:
-    """One fact a reader finds, with the passages that say so; `waits` for review when an untrusted source orders it."""
+    """A fact a reader finds, with the passages that say so; `waits` for review when an untrusted source orders it."""
 
     type: ItemType
     subject: str
@@ -105,9 +105,9 @@ class PreviewFact:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would be stored; `by` says what found the facts, `rejected` how many of a model's are not in the messages.
+    """What an import would store; `by` names the fact reader, `rejected` counts unsupported facts of a model.
 
-    `more` messages than were read are left.
+    `more` messages were not read.
     """
 
     items: tuple[PreviewItem, ...]
@@ -120,10 +120,7 @@ class Preview:
 
 
 def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
-    """Return at most so many messages of a text, a JSON or JSONL file or a chat export.
-
-    Raises: InvalidInput (empty, not UTF-8, too large, no JSON where the name says so).
-    """
+    """Return at most so many messages of a text, a JSON or JSONL file or a chat export."""
     if (limit := reading.limits.messages_per_add) < most:
         raise InvalidInput("limit", f"is {most:,}, at most {limit:,} are read")
     data = file.read(ENTRY_BYTES + 1)
@@ -150,7 +147,6 @@ def read_input(file: BinaryIO, name: str, reading: Reading, most: int) -> Given:
 
 
 def _text(name: str, data: bytes) -> str:
-    """Return what a file of text says. Raises: InvalidInput with what to do when it is something else."""
     kind = next((kind for magic, kind in _DOCUMENTS.items() if data.startswith(magic)), None)
     if kind is not None:
         raise InvalidInput(name, f"is {kind} and no chat; `memos kb add` reads documents")
@@ -162,7 +158,6 @@ def _text(name: str, data: bytes) -> str:
 
 
 def preview(given: Given, reading: Reading) -> Preview:
-    """Return what would be stored of messages. Raises: InvalidInput, ModelError, BackendUnavailable."""
     masking = Masking(reading.limits, secrets=reading.secrets, personal=reading.personal)
     items, drafts = [], []
     if given.messages:
@@ -214,7 +209,6 @@ def _export(data: bytes, name: str, reading: Reading, most: int) -> Given:
 
 
 def _item(draft: Draft, conversation: str | None, number: int) -> Item:
-    """Return a draft as the readers of facts want it."""
     message, id_ = draft.message, str(number)
     speaker = message.name or message.role
     source = Source(

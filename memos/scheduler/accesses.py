@@ -1,6 +1,6 @@
-"""Counts what was looked up and used, in memory, and writes it down in batches: no search waits for a write.
+"""Count searches and uses in memory and write them in batches, so that no search waits for a write.
 
-A kill loses the counts of the last seconds, never a memory.
+A crash loses the counts of the last seconds, never a memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One access that is not written down yet."""
+    """An access that is not written yet."""
 
     cube: str
     item: str
@@ -69,7 +69,7 @@ class Accesses:
         self._flushed_at = time.monotonic()
 
     def note(self, found: Iterable[tuple[str, str]], access: Access) -> None:
-        """Count an access of these (cube, item) pairs; beyond 10,000 unwritten ones no more are counted."""
+        """Count an access of these (cube, item) pairs; beyond 10,000 unwritten ones further accesses are dropped."""
         now = self._clock.now()
         counted = [Counted(cube, item, access, now) for cube, item in found]
         with self._lock:
@@ -77,19 +77,13 @@ class Accesses:
                 self._waiting += counted
 
     def flush_if_due(self) -> None:
-        """Write down what was counted when the last time is some seconds ago, and leave room for others' writes.
-
-        Raises: BackendUnavailable.
-        """
+        """Write the counts if the last flush is some seconds ago, leaving room for other writers."""
         if time.monotonic() - self._flushed_at >= _FLUSH_EVERY_S:
             self._flushed_at = time.monotonic()
             self._flush(rests=True)
 
     def flush(self) -> None:
-        """Write down what was counted: the warmth of items and of the segments they are in.
-
-        Raises: BackendUnavailable; then it is tried again with the next flush.
-        """
+        """Write the counts: the heat of items and of their segments. On failure the next flush tries again."""
         self._flush(rests=False)
 
     def _flush(self, *, rests: bool) -> None:
@@ -153,7 +147,6 @@ class Accesses:
 def _warm_segments(
     connection: sa.Connection, policy: Policy, counted: Sequence[Counted], known: set[str], now: datetime
 ) -> list[SegmentRow]:
-    """Count accesses of messages for the segments they are in, those of facts for where they were read; return them."""
     origins = items.origins_of(connection, known)
     places = tiers.segments_by_item(connection, known.union(*origins.values()))
     segments = tiers.get_segments(connection, set(places.values()))
@@ -172,7 +165,6 @@ def warmth_of(segment: SegmentRow) -> Warmth:
 
 
 def heat(segment: SegmentRow, warm: Warmth) -> None:
-    """Keep a warmth with a segment."""
     segment.level, segment.visits, segment.interactions, segment.last = (
         warm.level,
         warm.visits,
@@ -182,7 +174,6 @@ def heat(segment: SegmentRow, warm: Warmth) -> None:
 
 
 def _standing(connection: sa.Connection, cube: str, ids: Iterable[str]) -> dict[str, Warmth]:
-    """Return how warm those of the items are that are still there."""
     found = {}
     for batch in items.in_batches(ids):
         for row in _STANDING.rows(connection, ids=batch, cubes=[cube]):
@@ -199,20 +190,20 @@ GATHERED = 8
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """What heat and growth cause; `reads` says whether reading asks a model, `tells` whether summaries do."""
+    """Queues tasks for hot and growing segments; `reads` and `tells` say if facts and summaries use a model."""
 
     reads: Callable[[], bool]
     tells: Callable[[], bool]
 
     @property
     def least_pages(self) -> int:
-        """Return how many unread pages a hot segment has to have before it is read."""
+        """Return how many unread pages a hot segment needs before it is read."""
         return GATHERED if self.reads() else 1
 
     def warmed(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
     ) -> None:
-        """Enqueue what hot ones among these segments need."""
+        """Enqueue the tasks of segments that became hot."""
         hot = [segment for segment in touched if is_hot(segment, rules, now)]
         if any(segment.state == ARCHIVED for segment in hot):
             moves.enqueue(connection, cube, moves.sweep_task(), now)
@@ -224,7 +215,7 @@ class Triggers:
     def grown(
         self, connection: sa.Connection, cube: str, rules: HeatRules, touched: Iterable[SegmentRow], now: datetime
     ) -> None:
-        """Enqueue what segments with new pages need; reading writes a summary too, so what is read is not told."""
+        """Enqueue the tasks of segments with new pages; extraction also writes the summary."""
         touched = list(touched)
         self.warmed(connection, cube, rules, touched, now)
         if not self.tells():
@@ -235,5 +226,5 @@ class Triggers:
 
 
 def is_hot(segment: SegmentRow, rules: HeatRules, now: datetime) -> bool:
-    """Say whether a segment's heat has reached the upper border."""
+    """Return True if a segment's heat has reached the upper border."""
     return rules.policy.heat(warmth_of(segment), now) >= rules.thresholds.promote_above

@@ -1,7 +1,7 @@
-"""Decides what becomes of a fact: a new item, another source of one, or the next value of something that changed.
+"""Consolidate facts: store a new item, add a source to one, or supersede a value that changed.
 
-Keys decide most (`subject|attribute`); without one, likeness does, and a judge when there is one. Runs inside the
-transaction that stores the facts; order is that of event time, whatever came first.
+Keys (`subject|attribute`) decide most cases; without one, similarity does, and a judge model if there is one. Runs in
+the transaction that stores the facts; the order is that of event time, not of arrival.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from memos.core.text.matching import contains_words, contradicts, overlap, plain, words
+from memos.core.text.matching import contains_words, contradicts, normalized_value, overlap, words
 from memos.core.types import DERIVED, Fact, Item, ItemType, LinkKind, Status, Trust
 from memos.memcube import facts as stored
 from memos.memcube.changes import Change
@@ -39,14 +39,14 @@ STATIC = "static"
 
 
 class Near(NamedTuple):
-    """A stored item close to a fact; cosine of their indexed texts."""
+    """A stored item similar to a fact, with the cosine of their indexed texts."""
 
     item: str
     cosine: float
 
 
 class Verdict(StrEnum):
-    """What a judge says of a fact and a stored one."""
+    """A judge's verdict on a fact and a stored one."""
 
     SAME = "same"
     REPLACES = "replaces"
@@ -63,7 +63,7 @@ Verdicts = Mapping[tuple[int, str], Verdict]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of some facts, as ids of items."""
+    """Ids of the items that consolidation stored, merged or superseded."""
 
     new: list[str] = field(default_factory=list)
     merged: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ def _time(fact: Fact) -> datetime:
 
 
 def _known_as_it_is(change: Change, fact: Fact) -> bool:
-    """Say whether the same was read out of the same messages before: then it is stored, waits, or was refused."""
+    """Return True if the same was read out of the same messages before: then it is stored, waits, or was refused."""
     origins = {span.item for span in fact.spans}
     made = items.derived_from(change.connection, origins)
     states = items.current(change.connection, [change.cube], made)
@@ -138,7 +138,7 @@ def _known_as_it_is(change: Change, fact: Fact) -> bool:
 
 
 def _doubts(change: Change, fact: Fact, known: Sequence[Item]) -> bool:
-    """Say whether an untrusted source would end what a trusted one said: no page changes somebody's address."""
+    """Return True if an untrusted source would end what a trusted one said: no page changes somebody's address."""
     if fact.trust is not Trust.UNTRUSTED:
         return False
     sources = items.sources_of(change.connection, [item.id for item in known])
@@ -150,7 +150,6 @@ def _put_aside(change: Change, fact: Fact, why: str, outcome: Outcome) -> None:
 
 
 def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
-    """Put a fact where its time is among those of its key, which follow each other without a gap of meaning."""
     known = [item for item in _with_key(change, fact) if item.status in _TOLD]
     line = _in_order(known)
     at = _time(fact)
@@ -174,14 +173,12 @@ def _place_by_key(change: Change, fact: Fact, outcome: Outcome) -> None:
 
 
 def _with_key(change: Change, fact: Fact) -> list[Item]:
-    """Return the items of a fact's key, the earliest by event time first; no statement stands for a trait."""
     assert fact.key is not None
     known = stored.with_keys(change.connection, change.cube, [fact.key]).get(fact.key, [])
     return [item for item in known if (item.type is ItemType.PROFILE) is (fact.type is ItemType.PROFILE)]
 
 
 def _in_order(line: Sequence[Item]) -> list[Item]:
-    """Leave out what was rolled back, whose successor is an earlier one, and what is over without a beginning."""
     times = {item.id: event_time(item) for item in line}
     return [
         item
@@ -195,7 +192,7 @@ def _in_order(line: Sequence[Item]) -> list[Item]:
 
 
 def _only_over(item: Item) -> bool:
-    """Say that all that is known of an item's time is when it ended: when it was said tells nothing of its place."""
+    """Return True if only the end of an item is known; when it was said does not place it in time."""
     return item.valid_from is None and item.valid_to is not None
 
 
@@ -216,7 +213,6 @@ def _known_to_be_over(known: Sequence[Item], fact: Fact, after: Sequence[Item]) 
 
 
 def _place_ended(change: Change, fact: Fact, line: Sequence[Item], outcome: Outcome) -> None:
-    """End what is said to be over where it stands as current; it replaces nothing."""
     assert fact.valid_to is not None
     # What began later is another time of the same: "I lived here in 2015" does not end that I live here again.
     same = [
@@ -263,7 +259,6 @@ def _store_behind(change: Change, fact: Fact, given: Item, outcome: Outcome) -> 
 
 
 def _store_between(change: Change, fact: Fact, before: Sequence[Item], later: Item, outcome: Outcome) -> None:
-    """Store what came late as superseded by what is known to have followed it."""
     ends = min(event_time(later), fact.valid_to or event_time(later))
     item = stored.store(change, fact, status=Status.SUPERSEDED, valid_to=ends, superseded_by=later.id)
     outcome.superseded.append(item.id)
@@ -272,7 +267,6 @@ def _store_between(change: Change, fact: Fact, before: Sequence[Item], later: It
 
 
 def _succeed(change: Change, older: Sequence[Item], new: str, at: datetime, outcome: Outcome) -> None:
-    """Let an item replace older ones from a moment on; what is known to have been so again afterwards, is again."""
     again = []
     for old in older:
         if STATIC in old.tags:
@@ -296,7 +290,7 @@ def _same_value(item: Item, fact: Fact) -> bool:
 
 
 def _folded(value: str | None) -> str:
-    return plain(value)
+    return normalized_value(value)
 
 
 def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_more: bool = False) -> None:
@@ -305,7 +299,6 @@ def _merge(change: Change, item: Item, fact: Fact, outcome: Outcome, *, says_mor
 
 
 def _close(change: Change, fact: Fact, near: Sequence[Near]) -> list[tuple[Item, float]]:
-    """Return the near items that are current, of the fact's kind and subject, the nearest first."""
     states = items.current(change.connection, [change.cube], [one.item for one in near])
     found = []
     for one in sorted(near, key=lambda one: -one.cosine):
@@ -316,7 +309,7 @@ def _close(change: Change, fact: Fact, near: Sequence[Near]) -> list[tuple[Item,
 
 
 def comparable(item: Item, fact: Fact) -> bool:
-    """Say whether an item can be the same as a fact at all: derived, current, and of its kind and subject."""
+    """Return True if an item can be the same as a fact at all: derived, current, and of its kind and subject."""
     return (
         item.type in DERIVED
         and item.type is fact.type
@@ -332,7 +325,6 @@ def _place_by_likeness(
     judged: Mapping[str, Verdict],
     outcome: Outcome,
 ) -> Item | None:
-    """Merge with the nearest that says the same, else store; return the new item."""
     for item, cosine in close:
         if same(item.memory, fact.memory, cosine) or judged.get(item.id) is Verdict.SAME:
             _merge(change, item, fact, outcome, says_more=words(fact.memory) > words(item.memory))
@@ -351,7 +343,7 @@ def _place_by_likeness(
 
 
 def same(one: str, other: str, cosine: float) -> bool:
-    """Say whether two texts state the same fact: equal, or near by direction and words without a contradiction."""
+    """Return True if two texts state the same fact: equal, or near by direction and words without a contradiction."""
     if " ".join(one.casefold().split()) == " ".join(other.casefold().split()):
         return True
     if cosine < NEAR_COSINE or contradicts(one, other):

@@ -1,7 +1,6 @@
-"""How hot something is after its accesses: forward decay, and the heat of MemoryOS. Numbers in, numbers out.
+"""Heat of an item after its accesses: forward decay, and MemoryOS heat. Pure functions of numbers.
 
-Knows nothing of items, tiers and tables, nor what time it is. Clocks go back and accesses arrive late: neither lowers
-a level, and an access from the future counts as one of now.
+Clocks may go back and accesses arrive late: neither lowers a level; an access from the future counts as one of now.
 """
 
 from __future__ import annotations
@@ -29,13 +28,11 @@ _MOST = 700.0
 
 
 def log_add_exp(one: float, other: float) -> float:
-    """Return ln(exp(one) + exp(other)) without computing either."""
     high, low = max(one, other), min(one, other)
     return high if low == NEVER else high + math.log1p(math.exp(low - high))
 
 
 def not_negative(field: str, value: float) -> float:
-    """Return the value. Raises: InvalidInput for one that is negative, infinite or NaN."""
     if not 0 <= value < math.inf:
         raise InvalidInput(field, f"must be a number from 0, got {shown(value)}")
     return value
@@ -63,17 +60,16 @@ class ForwardDecay:
             raise InvalidInput("tau", f"must be from a minute to a year, got {shown(str(self.tau))}")
 
     def add(self, level: float, at: datetime, now: datetime, weight: float = 1.0) -> float:
-        """Return S after an access at `at`, never less than it was. Raises: InvalidInput."""
+        """Return S after an access at `at`, never less than it was."""
         if not 0 < weight < math.inf:
             raise InvalidInput("weight", f"must be a positive number, got {shown(weight)}")
         return log_add_exp(level, math.log(weight) + self._age(min(at, now)))
 
     def heat(self, level: float, now: datetime) -> float:
-        """Return exp(S - now / tau)."""
         return math.exp(min(level - self._age(now), _MOST))
 
     def threshold(self, heat: float, now: datetime) -> float:
-        """Return the S of what has this heat now: what is at least as hot has at least this S. Raises: InvalidInput."""
+        """Return the S of what has this heat now: what is at least as hot has at least this S."""
         return self._age(now) + (math.log(heat) if not_negative("heat", heat) else NEVER)
 
     @staticmethod
@@ -97,8 +93,6 @@ def tau_for(share: float) -> timedelta:
     What is at the border of a larger tier is accessed more rarely, so telling it apart needs a longer memory; at least
     an hour. Source: docs/log.md, fitted on LoCoMo and on seeded traces of 200 accesses a day; for steady use of ten
     times less, a tau of 7 to 20 days is better for tiers of 1 to 5 %.
-
-    Raises: InvalidInput unless the share is above 0 and at most 1.
     """
     if not 0 < share <= 1:
         raise InvalidInput("share", f"must be above 0 and at most 1, got {shown(share)}")
@@ -130,7 +124,6 @@ class MemoryOsHeat:
             raise InvalidInput("tau", f"must be positive, got {shown(str(self.tau))}")
 
     def lasting(self, visits: int, interactions: int) -> float:
-        """Return alpha * N_visit + beta * L_interaction."""
         return self.alpha * visits + self.beta * interactions
 
     def heat(self, visits: int, interactions: int, last: datetime | None, now: datetime) -> float:
@@ -143,7 +136,7 @@ class MemoryOsHeat:
 
 
 class Access(StrEnum):
-    """What happened to an item, as far as its heat is concerned."""
+    """The kind of an access."""
 
     RETRIEVED = "retrieved"
     CITED = "cited"
@@ -167,10 +160,10 @@ WEIGHTS: Mapping[Access, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """What an item's heat is computed from, as a ledger keeps it.
+    """The stored values from which an item's heat is computed.
 
-    `level` is what an index orders items by; it changes only with an access. `visits` and `interactions` are N_visit
-    and L_interaction, counted under every policy.
+    `level` is the value an index sorts by; it changes only with an access. `visits` and `interactions` are N_visit and
+    L_interaction, counted under every policy.
     """
 
     level: float = NEVER
@@ -180,15 +173,15 @@ class Warmth:
 
 
 class Policy(Protocol):
-    """How accesses become heat, and heat a range of levels.
+    """Turns accesses into heat, and a heat into a range of levels.
 
-    At any time, a `level` of at least `level_of(H)` means at least the heat H, and one below `level_of(H) - slack`
-    less than H; between the two the heat has to be computed. So promotion and demotion read a range of levels.
+    At any time a `level` of at least `level_of(H)` means heat H or more, and one below `level_of(H) - slack` less than
+    H; in between the heat must be computed. So promotion and demotion are range queries on levels.
     """
 
     @property
     def slack(self) -> float:
-        """How far a level may be below the border and the item still be hot; 0 when levels order as heats do."""
+        """How far below the border a level may be and still be hot; 0 when levels sort exactly as heats do."""
         ...
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
@@ -228,7 +221,6 @@ class DecayPolicy:
         return 0.0
 
     def accessed(self, warmth: Warmth, access: Access, at: datetime, now: datetime) -> Warmth:
-        """Return the warmth with the access's weight added."""
         return replace(_counted(warmth, access, at, now), level=self.decay.add(warmth.level, at, now, WEIGHTS[access]))
 
     def joined(self, one: Warmth, other: Warmth) -> Warmth:
@@ -248,11 +240,9 @@ class DecayPolicy:
         return replace(warmth, level=self.decay.add(NEVER, warmth.last, warmth.last, float(count)))
 
     def heat(self, warmth: Warmth, now: datetime) -> float:
-        """Return exp(S - now / tau)."""
         return self.decay.heat(warmth.level, now)
 
     def level_of(self, heat: float, now: datetime) -> float:
-        """Return ln H + now / tau."""
         return self.decay.threshold(heat, now)
 
 
@@ -288,11 +278,9 @@ class MemoryOsPolicy:
         return self._levelled(warmth)
 
     def heat(self, warmth: Warmth, now: datetime) -> float:
-        """Return H."""
         return self.formula.heat(warmth.visits, warmth.interactions, warmth.last, now)
 
     def level_of(self, heat: float, now: datetime) -> float:
-        """Return the heat itself. Raises: InvalidInput."""
         del now
         return not_negative("heat", heat)
 

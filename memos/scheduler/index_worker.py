@@ -62,13 +62,12 @@ class Repair:
                 self._requeue(self._strangers(target, index), known)
 
     def reindex(self, cube_ids: Sequence[str], on_progress: Progress | None = None) -> int:
-        """Project every item of these cubes again; return how many. Raises: BackendUnavailable."""
+        """Project every item of these cubes again; return how many."""
         total = sum(verify.enqueue_all(self.ledger, cube) for cube in cube_ids)
         self.catch_up(None if on_progress is None else lambda left: on_progress(max(0, total - left), total))
         return total
 
     def catch_up(self, on_left: Callable[[int], None] | None = None, *, retry_parked: bool = True) -> None:
-        """Apply and flush everything that waits. Raises: BackendUnavailable."""
         for target, projection in self.projections.items():
             if retry_parked:
                 projection.retry_parked()
@@ -115,7 +114,6 @@ class Repair:
         ]
 
     def _requeue(self, differences: Sequence[Difference], cube_ids: Sequence[str]) -> None:
-        """Queue the items an index disagrees about; an item the ledger lacks is removed by its projection."""
         for target in self.indexes:
             wrong = [d.subject for d in differences if d.store == target and d.kind in ("missing", "outdated", "extra")]
             if wrong:
@@ -143,16 +141,14 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Say whether the thread is at work."""
+        """Return True if the thread is at work."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin to work; calling it again changes nothing."""
         if not self.running:
             self._thread.start()
 
     def ask_to_stop(self) -> None:
-        """Let the present step be the last one."""
         self._stop.set()
 
     def stop(self) -> None:
@@ -167,7 +163,6 @@ class Worker:
             pause = _TICK_S if self._tick() else min(pause * 2, _BACKOFF_MAX_S)
 
     def _tick(self) -> bool:
-        """Do one round; False when something failed, which is kept and tried again later."""
         self.last_error = None
         for step in (*(self._follow(projection) for projection in self._projections), *self._chores):
             if self._stop.is_set():

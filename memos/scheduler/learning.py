@@ -24,8 +24,8 @@ from memos.memcube import facts
 from memos.memcube.changes import Change
 from memos.memcube.facts import event_time
 from memos.memcube.ledger import cubes, items
-from memos.memcube.profiles.stored import template_of
 from memos.memcube.profiles.template import Template
+from memos.memcube.profiles.views import template_of
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
 from memos.scheduler import consolidation as consolidate
@@ -47,7 +47,7 @@ class SimilarFacts:
     embedder: Embedder
 
     def of(self, cube: str, facts: Sequence[Fact]) -> list[list[Near]]:
-        """Return for each fact the nearest items of its type. Raises: BackendUnavailable, ModelError."""
+        """Return for each fact the nearest items of its type."""
         if not facts:
             return []
         vectors = self.embedder.embed_documents([render.said(fact.subject, fact.memory) for fact in facts])
@@ -101,7 +101,7 @@ _SHOWN_CHARS = 300
 
 
 class PairVerdict(BaseModel):
-    """What becomes of one numbered pair."""
+    """The verdict on one numbered pair."""
 
     pair: int
     verdict: Verdict
@@ -122,7 +122,7 @@ class Judge:
     def decide(
         self, facts: Sequence[Fact], pairs: Collection[tuple[int, str]], known: Mapping[str, Item], meter: UsageMeter
     ) -> Verdicts:
-        """Return verdicts for pairs of (place of a fact, item). Raises: ModelError, BackendUnavailable."""
+        """Return verdicts for pairs of (place of a fact, item)."""
         asker = self.asker() if pairs else None
         if asker is None:
             return {}
@@ -157,7 +157,7 @@ class ReadingInput:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFacts:
-    """What one attempt found, before it knows whether that may be kept."""
+    """Facts found by one attempt, before the task is committed."""
 
     extraction: Extraction
     near: Sequence[Sequence[Near]]
@@ -180,7 +180,7 @@ class FactPipeline:
     masking: Callable[[str], Masking]
 
     def read(self, run: TaskRun, shown: ReadingInput, *, asks: bool) -> ExtractedFacts:
-        """Return the facts in messages and what they are near to. Raises: ModelError, BackendUnavailable, OverBudget.
+        """Return the facts in messages and what they are near to.
 
         Without `asks` no model is asked, also when there is one.
         """
@@ -236,7 +236,6 @@ def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcom
 
 
 def told(outcome: Outcome, rejected: int) -> dict[str, object]:
-    """Return an outcome as an event tells it."""
     return {
         "new": outcome.new,
         "merged": outcome.merged,

@@ -93,7 +93,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
-    """Return a policy by its name: `tau` is forward decay's, `preset` that of `memoryos`. Raises: InvalidInput."""
+    """Return a policy by its name: `tau` is forward decay's, `preset` that of `memoryos`."""
     if name == "forward_decay":
         return DecayPolicy(ForwardDecay(tau))
     if name == "memoryos":
@@ -102,18 +102,12 @@ def named_policy(name: str, *, tau: timedelta, preset: str = "pypi") -> Policy:
 
 
 def wanted_tau(settings: HeatSettings, share: float = 1.0) -> timedelta:
-    """Return forward decay's tau: that of the settings, else what suits a tier with room for this share of all.
-
-    Raises: InvalidInput.
-    """
+    """Return forward decay's tau: that of the settings, else what suits a tier with room for this share of all."""
     return tau_for(share) if settings.tau_days is None else timedelta(days=settings.tau_days)
 
 
 def rules_of(settings: HeatSettings, tau: timedelta | None = None) -> HeatRules:
-    """Return the rules of a cube whose levels are counted under `tau`; `memoryos` takes what was not set from a preset.
-
-    Raises: InvalidInput.
-    """
+    """Return the rules of a cube whose levels use `tau`; `memoryos` takes unset values from a preset."""
     tau = tau or wanted_tau(settings)
     values = {
         name: getattr(settings, name)
@@ -146,7 +140,7 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class CubeRules:
-    """What the tiers of each cube go by."""
+    """The tier rules of each cube."""
 
     settings: HeatSettings
 
@@ -186,7 +180,6 @@ class CubeRules:
 
 
 def _recount(connection: sa.Connection, cube: str, policy: Policy) -> None:
-    """Give every level of a cube the value that its counts have under a policy."""
     for table, key in ((segments, segments.c.id), (warmth, warmth.c.item_id)):
         for rows in _pages(connection, table, key, cube):
             for row in rows:

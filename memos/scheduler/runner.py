@@ -98,7 +98,7 @@ class Runner:
         self.last_error: str | None = None
 
     def register(self, jobs: Sequence[Job]) -> None:
-        """Say what the kinds of tasks do; one whose kind is unknown here waits for a process that knows it."""
+        """Register jobs by kind; a task of an unregistered kind waits for a process that has its job."""
         self._jobs |= {job.kind: job for job in jobs}
 
     def start(self) -> None:
@@ -114,13 +114,11 @@ class Runner:
         self._ledger.on_task_due = self.wake
 
     def wake(self) -> None:
-        """Say that a task was enqueued."""
         with self._work:
             self._wakes += 1
             self._work.notify_all()
 
     def ask_to_stop(self) -> None:
-        """Let the present steps be the last ones."""
         self._stop.set()
         self.wake()
 
@@ -219,7 +217,6 @@ class Runner:
                 self._work.wait(_POLL_S if wait_s <= 0 else wait_s)  # due already: of a kind only others know
 
     def _attempt(self, run: TaskRun) -> None:
-        """Run a task's job and write down how it ended."""
         try:
             end = self._outcome(run)
             if not run.finished:
@@ -303,7 +300,6 @@ class Runner:
     # Budgets
 
     def _in_budget(self, connection: sa.Connection, task: Task, owner: str, now: datetime) -> bool:
-        """Say whether a leased task may begin; if not, it and all its cube's like it wait for the next day."""
         if not self._jobs[task.kind].budgeted or self._within(self._today(connection, task.cube, now)):
             return True
         delay = Delay(usage.next_day(now), self._budget_note(), counted=False)

@@ -5,15 +5,19 @@ Wires jobs, their workers, periodic jobs and access counts; what each does is in
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from memos.core.clock import Clock
-from memos.core.settings import Settings
-from memos.core.types import Hit, Segment, Tier
+from memos.core.settings import Settings, UpkeepSettings
+from memos.core.types import WHOLE, Hit, Segment, Tier
 from memos.errors import Conflict, InvalidInput, MemosError, NotFound, shown
 from memos.llm.client import LLMClients
 from memos.memcube import changes
@@ -21,6 +25,7 @@ from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.changes import Change
 from memos.memcube.images import DESCRIBE
 from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import queues as leases
 from memos.memcube.ledger import reading, tasks
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
@@ -38,10 +43,106 @@ from memos.scheduler.jobs.read import AnalyseJob, ReadJob
 from memos.scheduler.jobs.segments import OverflowJob, RemakeJob, SummariseJob, SweepJob, TurnsOf, move, summary
 from memos.scheduler.jobs.skills import SkillsJob
 from memos.scheduler.learning import FactPipeline, Judge, NearOf
-from memos.scheduler.periodic import Periodic, periodic_jobs
 from memos.scheduler.rules import CubeRules, rules_of
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import Job, TaskRun
+
+# A short command ends before this and never loads the library.
+_BEGIN_S = 1.0
+_LOOKS = 4
+_LOOK_S = (0.2, 60.0)
+
+log = logging.getLogger("memos.tasks")
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicJob:
+    """A task about the whole installation that comes back."""
+
+    kind: str
+    every: timedelta
+
+
+LEARNING = "learning"
+"""The chore that looks in the nights which cubes are to be learned."""
+
+
+def periodic_jobs(settings: UpkeepSettings, *, learns: bool = False) -> list[PeriodicJob]:
+    """Return what comes back, and how often; `learns` says whether adapters are trained by themselves."""
+    chores = [
+        PeriodicJob("retention", timedelta(hours=1)),
+        PeriodicJob("settle", timedelta(hours=1)),
+        PeriodicJob("heat", timedelta(hours=1)),
+    ]
+    if settings.verify_every_h:
+        chores.append(PeriodicJob("verify", timedelta(hours=settings.verify_every_h)))
+    chores.append(PeriodicJob("consolidation", timedelta(days=1)))
+    if settings.reflect:
+        chores.append(PeriodicJob("reflection", timedelta(days=1)))
+    if settings.backup_folder is not None:
+        chores.append(PeriodicJob("backup", timedelta(hours=settings.backup_every_h)))
+    if learns:
+        chores.append(PeriodicJob(LEARNING, timedelta(minutes=30)))  # a night is an hour at the least
+    return chores
+
+
+class Periodic:
+    """The periodic jobs of one process."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, runner: Runner, chores: Sequence[PeriodicJob]) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._runner = runner
+        self._chores = chores
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._begin, name="memos-periodic", daemon=True)
+        self._scheduler: Any = None
+        self._started = False
+
+    def start(self) -> None:
+        if not self._started and not self._stop.is_set():
+            self._started = True
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.shutdown(wait=True)
+
+    def fire(self, chore: PeriodicJob) -> bool:
+        """Enqueue a chore's task if this period's was not yet; the errors of a store are left to the next look."""
+        try:
+            now = self._clock.now()
+            with self._ledger.read() as connection:
+                if not leases.due(connection, chore.kind, now, chore.every):
+                    return False
+            with self._ledger.write() as connection:
+                if not leases.fire(connection, chore.kind, self._runner.owner, now, chore.every):
+                    return False
+                tasks.enqueue(connection, WHOLE, [NewTask(chore.kind, key=chore.kind)], now)
+        except MemosError as error:
+            log.warning("%s could not be enqueued: %s", chore.kind, error)
+            return False
+        self._runner.wake()
+        return True
+
+    def _begin(self) -> None:
+        if self._stop.wait(_BEGIN_S):
+            return
+        from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415 - 0.2 s, after the start
+
+        scheduler = BackgroundScheduler(
+            timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        )
+        for chore in self._chores:
+            look_s = min(_LOOK_S[1], max(_LOOK_S[0], chore.every.total_seconds() / _LOOKS))
+            scheduler.add_job(self.fire, "interval", seconds=look_s, args=[chore], next_run_time=datetime.now(UTC))
+        scheduler.start()
+        self._scheduler = scheduler
+
 
 _CROWDED_AT_ONCE = 500
 _MOST_TALKS = 100_000
@@ -124,13 +225,11 @@ class Scheduler:
         return self._askers.has("reader")
 
     def start(self) -> None:
-        """Begin to work; calling it again changes nothing."""
         self._unpark()
         self.runner.start()
         self.periodic.start()
 
     def ask_to_stop(self) -> None:
-        """Let tasks end at their next step."""
         self.runner.ask_to_stop()
 
     def stop(self) -> None:
@@ -141,11 +240,9 @@ class Scheduler:
             self.accesses.flush()
 
     def found(self, hits: Iterable[Hit]) -> None:
-        """Count that these were found by a search."""
         self.accesses.note(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
 
     def segments(self, cube: str, limit: int) -> list[Segment]:
-        """Return a cube's segments, the hottest first."""
         now = self._clock.now()
         with self._ledger.read() as connection:
             policy = self.cube_rules.of(connection, cube).policy
@@ -167,7 +264,7 @@ class Scheduler:
             ]
 
     def pin(self, change: Change, id_: str, *, pinned: bool) -> None:
-        """Keep an item in sight or a segment out of the archive. Raises: NotFound."""
+        """Keep an item in sight or a segment out of the archive."""
         if not moves.pin(change.connection, change.cube, id_, pinned=pinned):
             raise NotFound("item or segment", id_)
         changes.record(change, "pin" if pinned else "unpin", {"id": id_})
@@ -175,7 +272,6 @@ class Scheduler:
             tasks.enqueue(change.connection, change.cube, [prefix_rows.compose_task()], change.now)
 
     def move(self, change: Change, segment: str, tier: str) -> None:
-        """Send a segment to a tier by hand. Raises: NotFound, Conflict (unread pages), InvalidInput."""
         row = tiers.get_segments(change.connection, [segment]).get(segment)
         if row is None or row.cube != change.cube:
             raise NotFound("segment", segment)
@@ -192,7 +288,7 @@ class Scheduler:
                 raise InvalidInput("tier", f"must be long, mid or archive, got {shown(tier)}")
 
     def analyse(self, change: Change, *, everything: bool) -> None:
-        """Have unread pages read into long-term memory: those of hot segments, or all."""
+        """Queue extraction of unread pages: those of hot segments, or all."""
         task = moves.analyse_task(everything=everything)
         moves.enqueue(change.connection, change.cube, task, change.now)
         if everything:
@@ -201,17 +297,14 @@ class Scheduler:
             tasks.enqueue(change.connection, change.cube, new, change.now)
 
     def reflect(self, change: Change) -> None:
-        """Have a model conclude from the cube's facts. Raises: InvalidInput when there is no model."""
         if not self._askers.has("chat"):
             raise InvalidInput("chat_model", "is not configured; set MEMOS_CHAT_MODEL__BASE_URL (docs/models.md)")
         tasks.enqueue(change.connection, change.cube, [reflect_task()], change.now)
 
     def sweep(self, change: Change) -> None:
-        """Have the cube's segments go where their heat says."""
         moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
 
     def consolidate(self, change: Change) -> None:
-        """Have the cube's facts put in order."""
         tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
 
     def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
@@ -219,7 +312,6 @@ class Scheduler:
         self.accesses.note(((cube, item) for item in item_ids), access)
 
     def _consolidate(self, run: TaskRun) -> None:
-        """Have every cube that changed of late consolidated."""
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
@@ -228,7 +320,6 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
 
     def _reflect(self, run: TaskRun) -> None:
-        """Have every cube that changed of late reflected on."""
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
@@ -237,7 +328,7 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
     def _look_at_heat(self, run: TaskRun) -> None:
-        """Have segments swept and prefixes composed: heat falls by itself, and nobody writes when it does."""
+        """Queue sweeps and prefixes: heat falls by itself, and no write signals that."""
         with self._ledger.read() as connection:
             found = moves.cubes_with_segments(connection)
             warm = prefix_rows.cubes_to_compose(connection) if self._prefixed else []
@@ -248,7 +339,6 @@ class Scheduler:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
     def _unpark(self) -> None:
-        """Have images described that waited for a model that sees, and adapters trained that waited for one here."""
         kinds = ((DESCRIBE, self._askers.has("vision")), (adapter_rows.LEARN, self._may_learn))
         for kind, may_begin in kinds:
             if may_begin:
@@ -256,7 +346,6 @@ class Scheduler:
                     tasks.unpark(connection, kind, self._clock.now())
 
     def _settle(self, run: TaskRun) -> None:
-        """See to conversations that are longer than the short tier may be, and to those that have ended."""
         self._unpark()  # another process without such a model may have parked some
         capacity, now = self.rules.short_capacity, self._clock.now()
         self._move_on(

@@ -55,13 +55,12 @@ class Later(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one kind of task does.
+    """The work of one kind of task.
 
-    `cost` is its share of a cube's turns. A `budgeted` one waits for the next day when its cube has spent its budget.
-    One that is `apart` may take hours: it has a thread of its own, one at a time, so that the workers go on with all
-    others, and what it takes is not its cube's budget.
-    Its effects in the ledger belong into `Run.finishing`; others have to bear being repeated. `failed` writes down
-    besides that a task ended without success, and why.
+    `cost` is its share of a cube's turns. A `budgeted` job waits for the next day once its cube has spent its budget. An
+    `apart` job may take hours: it has a thread of its own, one at a time, and does not count against the budget.
+    Write effects to the ledger in `Run.finishing`; anything else must tolerate being repeated. `failed` is called when a
+    task ends without success.
     """
 
     kind: str
@@ -90,7 +89,6 @@ class TaskRun:
     lost: bool = False
 
     def go_on(self, progress: float | None = None) -> None:
-        """Say how far the task is, 0 to 1. Raises: ShuttingDown, LeaseLost: let both pass."""
         if progress is not None:
             self.progress = min(1.0, max(0.0, progress))
         if self.lost:
@@ -99,19 +97,18 @@ class TaskRun:
             raise ShuttingDown
 
     def spend(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count what a language model was asked and said."""
         before = self.spent
         self.spent = Spending(
             before.calls + calls, before.prompt_tokens + prompt_tokens, before.completion_tokens + completion_tokens
         )
 
     def check_budget(self) -> None:
-        """Stop before another model call when the cube's budget is spent. Raises: OverBudget."""
+        """Stop before another model call when the cube's budget is spent."""
         if not self.budget(self.spent):
             raise OverBudget
 
     def check_held(self, connection: sa.Connection) -> None:
-        """See in a transaction of one's own that what it changes may be kept. Raises: LeaseLost."""
+        """See in a transaction of one's own that what it changes may be kept."""
         if self.task.cube != WHOLE:
             cubes.lock(connection, self.task.cube)
         queues.lock(connection, self.task.cube)  # who cancels the task locks it too
@@ -120,10 +117,7 @@ class TaskRun:
 
     @contextmanager
     def finishing(self) -> Iterator[sa.Connection]:
-        """Yield the transaction in which the task is done: its effect and its end are kept together or not at all.
-
-        Raises: LeaseLost, and then nothing is kept.
-        """
+        """Yield the transaction in which the task is done: its effect and its end are kept together or not at all."""
         with self.ledger.write() as connection:
             if self.task.cube != WHOLE:
                 cubes.lock(connection, self.task.cube)
@@ -149,7 +143,7 @@ _UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", d
 
 @contextmanager
 def waiting_until(stop: threading.Event) -> Iterator[None]:
-    """Have what waits inside give up once the event is set: whoever asked is gone, or the program ends."""
+    """Make waits inside the block give up once the event is set: the caller is gone, or the program is closing."""
     token = _UNTIL.set(stop)
     try:
         yield
@@ -158,10 +152,6 @@ def waiting_until(stop: threading.Event) -> Iterator[None]:
 
 
 def polls(timeout_s: float | None) -> Iterator[None]:
-    """Yield now and again, more and more rarely.
-
-    Raises: BackendTimeout when the time is over, BackendUnavailable (told to stop).
-    """
     deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
     pause, slowest = _POLLS_S
     stop = _UNTIL.get()

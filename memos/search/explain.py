@@ -9,7 +9,7 @@ from memos.core.telemetry import StageClock
 from memos.core.types import Item, Status, WhyNot
 from memos.memcube.ledger import items
 from memos.search.hits import assemble
-from memos.search.request import Rules, SearchRequest
+from memos.search.question import Rules, SearchRequest
 from memos.search.searcher import (
     MAX_CANDIDATES,
     UNINDEXED,
@@ -86,7 +86,6 @@ def _ranked(searcher: Searcher, request: SearchRequest, found: Found, at: int, p
 
 
 def _failing(node: Node, state: Item) -> list[str]:
-    """Return the smallest conditions that keep the item out, in words."""
     record = items.record_of(state)
     if matches(node, record):
         return []

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from memos.core.clock import to_micros
-from memos.core.filters import And, Condition, Node, Op, Or
+from memos.core.filters import And, Condition, Node, Not, Op, Or, fields_of
 from memos.core.text.matching import entities
 from memos.core.text.sentences import is_request
 from memos.core.text.times import TimeExpression, time_expressions
+from memos.core.types import FOUND, TOLD, Scope, Status
+from memos.memcube.ledger import items
 
 # Which time a question asks about: what it names, and what it says of that ("the week before 3 May"). Pure.
 
@@ -51,9 +53,9 @@ class Span(NamedTuple):
 
 
 def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) -> tuple[Span, ...]:
-    """Return the spans of time that a question asks about, by the times that stand in it, in order.
+    """Return the time spans a question asks about, in order of the times in it.
 
-    What was before, after or since a time reaches to the asking (`asked_at`, aware) at most.
+    "Before", "after" and "since" reach at most to `asked_at` (aware).
     """
     found: list[Span] = []
     taken = False
@@ -76,7 +78,7 @@ def asked_spans(text: str, times: Sequence[TimeExpression], asked_at: datetime) 
 
 
 def of_spans(spans: Sequence[Span]) -> Node:
-    """Return the filter for what was said, began or was so in one of these spans."""
+    """Return the filter for items said, begun or valid within one of these spans."""
     parts: list[Node] = []
     for span in spans:
         for begin, end in (("said_at", "said_at"), ("valid_from", "valid_from"), ("valid_from", "valid_to")):
@@ -91,7 +93,6 @@ def of_spans(spans: Sequence[Span]) -> Node:
 
 
 def _span(before: str, time: TimeExpression, asked_at: datetime) -> Span:
-    """Return what a question asks about by what stands before a time in it."""
     since, until = time.valid_from, time.valid_to
     if beside := _BESIDE.search(before):
         length = int(beside["count"] or 1) * _UNITS[beside["unit"].casefold()]
@@ -110,7 +111,6 @@ def _span(before: str, time: TimeExpression, asked_at: datetime) -> Span:
 
 
 def _part(part: re.Match[str], since: datetime, until: datetime) -> Span:
-    """Return a half, a week or a third of a longer time; of a day nothing but the day."""
     whole = until - since
     if whole <= timedelta(days=7):
         return Span(since, until)
@@ -165,7 +165,7 @@ _NO_MONTH = "".join(
 
 
 class Intent(StrEnum):
-    """What kind of answer a question wants."""
+    """The kind of answer a question asks for."""
 
     COUNT = "count"
     LIST = "list"
@@ -247,9 +247,9 @@ _INTENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question as read: quoted phrases in lower case, names as written, the time it asks about, intents.
+    """A question after parsing: quoted phrases in lower case, names as written, the times it asks about, intents.
 
-    `is_request`: something is to be done or advised, so that how its asker wants it matters.
+    `is_request` means that something is to be done or advised, so the asker's preferences matter.
     """
 
     text: str
@@ -261,20 +261,21 @@ class Question:
 
     @property
     def asks_order(self) -> bool:
-        """Whether a context for an answer tells things in the order they were said in."""
+        """True if a context for an answer tells things in the order they were said in."""
         return Intent.ORDER in self.intents
 
     def names_speaker(self, speaker: str) -> bool:
-        """Say whether the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""
+        """Return True if the question names this speaker, as a whole word or, in Chinese and Japanese, anywhere."""
         named = _meant(speaker)
         return named is not None and named.search(self.text) is not None
 
 
 def without_speaker_names(text: str, speakers: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return a question as those who speak would be asked it, and whom it names; as it is when nothing else is asked.
+    """Replace the speakers' names in a question by "you"; return it with the names that were removed.
 
-    A vector of "What does Ann paint?" lies near whatever is said to Ann or of her; that Ann says it, speakers tell.
-    "What does you paint?" lies near where she was asked (docs/log.md); without spaces, names are only left out.
+    The vector of "What does Ann paint?" lies near whatever is said to or about Ann; that Ann says it is a matter of the
+    speaker field. "What does you paint?" lies near where she was asked (docs/log.md). Without spaces, names are only
+    left out.
     """
     left, asked, found = text, text, set[str]()
     for speaker in sorted(speakers, key=len, reverse=True):  # "Ann Lee" is not Ann
@@ -294,7 +295,7 @@ def _to_you(name: re.Match[str]) -> str:
 
 
 def _meant(speaker: str) -> re.Pattern[str] | None:
-    """Return what finds a name that is not a word of the question: Will as it is written, May where it is no month."""
+    """Return a pattern for names that are also words: "Will" as written, "May" only where it is not the month."""
     named, name = _named(speaker), speaker.strip()
     if named is None or name.casefold() not in _WORDS | _MONTHS:
         return named
@@ -304,7 +305,7 @@ def _meant(speaker: str) -> re.Pattern[str] | None:
 
 
 def _named(speaker: str) -> re.Pattern[str] | None:
-    """Return what finds a speaker's name, with what makes it a possessive; None for one of a single letter."""
+    """Return a pattern for a speaker's name with its possessive; None for a single letter."""
     name = speaker.strip()
     if len(name) < 2:
         return None
@@ -314,7 +315,7 @@ def _named(speaker: str) -> re.Pattern[str] | None:
 
 
 def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
-    """Return what a question says of itself; relative dates are counted from `asked_at` (aware) in `zone`."""
+    """Parse a question; relative dates count from `asked_at` (aware) in `zone`."""
     quoted = (double or single for double, single in _QUOTED.findall(text))
     return Question(
         text=text,
@@ -324,3 +325,63 @@ def read_question(text: str, asked_at: datetime, zone: ZoneInfo) -> Question:
         intents=frozenset(intent for intent, pattern in _INTENTS.items() if pattern.search(text)),
         is_request=is_request(text),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search with a parsed `filter`; `as_of` is a record time, `reference_time` the time of asking, in `zone`.
+
+    `rerank` may only be set where a reranker is configured.
+    """
+
+    query: str
+    scope: Scope
+    top_k: int
+    filter: Node | None
+    as_of: datetime | None
+    reference_time: datetime
+    zone: ZoneInfo
+    token_budget: int | None
+    explain: bool
+    rerank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a search may return: the caller's filter, and what every search excludes unless the filter names it.
+
+    By default only active and archived items and facts that have not ended; items that await review never. `wanted` is
+    the whole condition, `pushed` the part the index evaluates besides `live`; `hold` checks the rest on a brief.
+    """
+
+    wanted: Node
+    pushed: Node | None
+    live: bool
+    statuses: frozenset[Status]
+    ended_by: int | None
+
+    @classmethod
+    def of(cls, request: SearchRequest) -> Rules:
+        named = fields_of(request.filter)
+        parts: list[Node] = [] if request.filter is None else [request.filter]
+        statuses = frozenset(Status) - {Status.PENDING} if "status" in named else FOUND
+        parts.append(Condition("status", Op.IN, tuple(str(status) for status in sorted(statuses))))
+        ended_by = None if named & {"valid_to", "status"} else to_micros(request.reference_time)
+        if ended_by is not None:
+            fact = Condition("type", Op.NIN, tuple(str(kind) for kind in TOLD))
+            parts.append(Not(And((fact, Condition("valid_to", Op.LTE, ended_by)))))
+        wanted = And(tuple(parts))
+        live = "status" not in named and request.as_of is None
+        return cls(wanted, request.filter if live else wanted, live, statuses, ended_by)
+
+    def narrowed(self, node: Node) -> Rules:
+        pushed = node if self.pushed is None else And((self.pushed, node))
+        return replace(self, wanted=And((self.wanted, node)), pushed=pushed)
+
+    def hold(self, brief: items.Brief) -> bool:
+        """Return True if the standing rules let a candidate through; the caller's filter is judged by the ledger."""
+        if brief.status not in self.statuses:
+            return False
+        if self.ended_by is None or brief.valid_to is None or brief.type in TOLD:
+            return True
+        return brief.valid_to > self.ended_by

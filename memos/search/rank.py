@@ -1,7 +1,7 @@
-"""Orders what was recalled and read from the ledger: its fused score, its session, its neighbours, bounded boosts.
+"""Fuse the arms of a search and rank the candidates: fused score, session, neighbours and bounded boosts.
 
-Pure. Every weight was chosen with folds by conversation on LoCoMo and kept only when BEAM and PrefEval did not lose
-(docs/log.md); each boost is at most 20 % of a score, and none takes a candidate away. A time that is named is an arm.
+Pure. Every weight was chosen by cross-validation over the conversations of LoCoMo, and kept only if BEAM and PrefEval
+did not lose (docs/log.md). A boost is at most 20 % of a score, and none removes a candidate.
 """
 
 from __future__ import annotations
@@ -17,8 +17,105 @@ from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
 from memos.core.types import Arm, ItemType, Role
 from memos.memcube.ledger.items import Brief
-from memos.search.fusion import Fused, Vote
 from memos.search.question import Intent, Question
+
+FLOOR_RANK = 50
+"""A vector arm's score at this rank counts as nothing: cosines say how much better, not how good."""
+
+_LEAST = 0.05
+"""What the last of a vector arm's list still counts, so that a small cube's only memory is found."""
+
+_TELLING = 2.0
+"""BM25 a term from which the words say all they can: a usual LoCoMo question's best has 2.8, a PrefEval one's 1.4."""
+
+_LEAST_SAY = 0.3
+
+TERM_ARMS = frozenset({"turn_bm25", "window_bm25", "unindexed_terms"})
+"""Arms whose scores start at zero for what shares no word with the question."""
+
+
+Vote = tuple[str, int, float, float]
+"""What one arm said of a candidate: arm, 1-based rank, its own score, what that gave of the fused score."""
+
+
+class Fused(NamedTuple):
+    """A candidate with its fused score and every arm's vote."""
+
+    version_key: str
+    score: float
+    votes: tuple[Vote, ...]
+
+
+def fuse(arms: Mapping[str, Sequence[ScoredPoint]], terms: int = 1) -> list[Fused]:
+    """Return candidates by the mean of their scaled scores over the arms that found anything, best first.
+
+    Each arm is scaled so that its best is 1 and its floor 0: the floor of a term arm is 0, of a vector arm its score at
+    `FLOOR_RANK`. If even the best matches few of the question's `terms`, term arms weigh less. Arms are sorted best
+    first; an arm votes only with positive scores and once per candidate.
+    Source: relative score fusion, as in Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", ACM TOIS
+    2023, whose convex combination beats reciprocal ranks; measured in docs/log.md.
+    """
+    voting = [name for name, candidates in arms.items() if candidates and candidates[0].score > 0]
+    say = _say_of_terms(arms, terms)
+    votes: dict[str, list[Vote]] = {}
+    totals: dict[str, float] = {}
+    for name in voting:
+        found = _distinct(arms[name])
+        gives = _scale_of(name, found, (say if name in TERM_ARMS else 1.0) / len(voting)).gives
+        rank, previous = 0, float("inf")
+        for place, (key, score) in enumerate(found, start=1):
+            if score < previous:
+                rank, previous = place, score
+            gave = gives(score)
+            if key in totals:
+                totals[key] += gave
+                votes[key].append((name, rank, score, gave))
+            else:
+                totals[key] = gave
+                votes[key] = [(name, rank, score, gave)]
+    order = sorted([(-score, key) for key, score in totals.items()])
+    return [Fused(key, -score, tuple(votes[key])) for score, key in order]
+
+
+class _Scale(NamedTuple):
+    floor: float
+    width: float
+    base: float
+    span: float
+
+    def gives(self, score: float) -> float:
+        if score < self.floor:
+            return self.base * (score / self.floor)
+        # Divided first: the scores may be the smallest numbers there are.
+        return self.base + self.span * ((score - self.floor) / self.width if self.width else 1.0)
+
+
+def _scale_of(name: str, found: Sequence[ScoredPoint], weight: float) -> _Scale:
+    best = found[0].score
+    if name in TERM_ARMS:
+        return _Scale(0.0, best, 0.0, weight)
+    floor = found[min(len(found), FLOOR_RANK) - 1].score
+    return _Scale(floor, best - floor, _LEAST * weight, weight * (1 - _LEAST))
+
+
+def _say_of_terms(arms: Mapping[str, Sequence[ScoredPoint]], terms: int) -> float:
+    """Return the weight of the term arms, 0.3 to 1, by the best BM25 score per term of the question."""
+    by_words = arms.get("turn_bm25")
+    if not by_words:
+        return 1.0
+    return min(1.0, max(_LEAST_SAY, by_words[0].score / max(1, terms) / _TELLING))
+
+
+def _distinct(candidates: Sequence[ScoredPoint]) -> Sequence[ScoredPoint]:
+    """Return the positive candidates, each version once with its best chunk; candidates come best first."""
+    if candidates[-1].score > 0 and len({point.key for point in candidates}) == len(candidates):
+        return candidates
+    best: dict[str, ScoredPoint] = {}
+    for point in candidates:
+        if point.score > 0:
+            best.setdefault(point.key, point)
+    return list(best.values())
+
 
 SESSION = 0.25
 """Weight of the session's standing among the arms: a fifth voter beside four."""
@@ -84,20 +181,19 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 class Recalled(NamedTuple):
-    """One candidate the ledger confirmed, with its fused score."""
+    """A candidate the ledger confirmed, with its fused score."""
 
     item: Brief
     fused: Fused
 
 
 class Standing(NamedTuple):
-    """What may be lifted, nearest first: what states what holds on, and what users told of themselves."""
+    """Candidates for promotion, nearest first: lasting statements, and what users told about themselves."""
 
     stated: tuple[ScoredPoint, ...]
     of_self: tuple[ScoredPoint, ...]
 
     def items(self) -> Iterator[str]:
-        """Yield the items' ids."""
         return (point.item for points in self for point in points)
 
 
@@ -105,7 +201,7 @@ NOTHING_STANDS = Standing((), ())
 
 
 class Ranked(NamedTuple):
-    """One candidate with its final score, the arms' votes and what else added to it, by name."""
+    """A candidate with its final score, the arms' votes and what else added to it, by name."""
 
     item: Brief
     score: float
@@ -121,11 +217,13 @@ def vote(
     dated: Sequence[Fused] = (),
     whole: Sequence[ScoredPoint] = (),
 ) -> list[Ranked]:
-    """Return the candidates with what speaks for each, by their scores, best first.
+    """Score the candidates, best first, keeping what contributed to each score.
 
-    `near` names the items the graph links to the best candidate, `newer` what replaced others, by what it replaced,
-    `dated` what is of the time that the question names, fused by itself, `whole` what is near the question as it was
-    asked, where the names of who speaks were left out of its vector.
+    Args:
+       near: Items the graph links to the best candidate.
+       newer: Replaced items and what replaced them.
+       dated: Candidates of the time that the question names, fused separately.
+       whole: Points near the question as asked, if speakers' names were removed from its vector.
     """
     of_then: dict[str, Vote] = {
         entry.version_key: ("dated", place, entry.score, DATED * (1 + entry.score) / 2)
@@ -168,9 +266,9 @@ def settle(
     newer: Mapping[str, str] = MappingProxyType({}),
     standing: Standing = NOTHING_STANDS,
 ) -> list[Ranked]:
-    """Return candidates in their last order: by score, what is newer before what it replaced, what stands lifted.
+    """Return candidates in their final order: by score, replacements before what they replaced, preferences promoted.
 
-    `standing` is what may be lifted of what holds on (`liftable`).
+    `standing` are the candidates for promotion (`liftable`).
     """
     if Intent.LATEST in question.intents:
         newer = {**newer, **_told_since(voted)}
@@ -178,7 +276,6 @@ def settle(
 
 
 def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ranked]:
-    """Add to those of the first candidates that are near the whole question, by their place among these."""
     order = sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
     first = {f"{entry.item.id}:{entry.item.version}": place for place, entry in enumerate(order[:_LOOKED_AT])}
     best = order[0].score if order else 0.0
@@ -199,9 +296,9 @@ def _second_look(ranked: list[Ranked], whole: Sequence[ScoredPoint]) -> list[Ran
 
 
 def _spread(ranked: list[Ranked]) -> list[Ranked]:
-    """Take a little from what comes after others of its session: who asks for several things was told them at times.
+    """Lower what comes after others of its session: a question for several things wants several sessions.
 
-    That is maximal marginal relevance by sessions: what is better of one session stays before what is worse.
+    Maximal marginal relevance by sessions; the order within a session stays.
     Source: Carbonell and Goldstein, "The Use of MMR", SIGIR 1998.
     """
     order = sorted(ranked, key=lambda entry: (-entry.score, entry.item.id))
@@ -219,14 +316,13 @@ def _spread(ranked: list[Ranked]) -> list[Ranked]:
 
 
 def liftable(question: Question, standing: Sequence[ScoredPoint], of_self: Sequence[ScoredPoint]) -> Standing:
-    """Return what may be lifted for a question; what may not has no business among its candidates."""
+    """Return the candidates for promotion for a question."""
     if question.is_request:
         return Standing(_nearest(standing, _RELATED), _nearest(of_self, _RELATED, _LOOKED_AT_OF_SELF))
     return Standing(_nearest(standing, _INSTRUCTED), ())
 
 
 def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _LOOKED_AT_STANDING) -> tuple[ScoredPoint, ...]:
-    """Return the nearest chunk of each of a few items."""
     nearest: dict[str, ScoredPoint] = {}
     for point in points:
         if point.score < least or len(nearest) == most:
@@ -236,13 +332,13 @@ def _nearest(points: Sequence[ScoredPoint], least: float, most: int = _LOOKED_AT
 
 
 def _with_standing(ranked: list[Ranked], question: Question, standing: Standing) -> list[Ranked]:
-    """Lift what holds on among the first: who asks for a hotel does not name the crowds that they avoid.
+    """Promote lasting statements: who asks for a hotel does not mention the crowds that they avoid.
 
-    A request gets the nearest instructions and the nearest others that state what holds on, and of the places that
-    these leave what users told of themselves; any other question an instruction that is about it.
+    A request gets the nearest instructions and other lasting statements, then what users told about themselves; any
+    other question only an instruction that is about it.
     """
     there = {entry.item.id: entry for entry in ranked}
-    found = _distinct(standing.stated, there)
+    found = _without_repeats(standing.stated, there)
     told = [point for point in found if instructs(there[point.item].item.memory)]
     if question.is_request:
         stated = [*told[:_LIFTED], *[point for point in found if point not in told][:_LIFTED]]
@@ -250,7 +346,7 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
         stated = told[:1]
     stated.sort(key=lambda point: -point.score)
     wanted = [(Arm.STANDING, point) for point in stated]
-    wanted += [(Arm.OF_SELF, point) for point in _distinct(standing.of_self, there)]
+    wanted += [(Arm.OF_SELF, point) for point in _without_repeats(standing.of_self, there)]
     ranked, order = list(ranked), [entry.item.id for entry in ranked]
     lifted, room = 0, 2 * _LIFTED - len(stated)
     for arm, point in wanted:
@@ -270,8 +366,7 @@ def _with_standing(ranked: list[Ranked], question: Question, standing: Standing)
     return ranked
 
 
-def _distinct(points: Sequence[ScoredPoint], there: Mapping[str, Ranked]) -> list[ScoredPoint]:
-    """Return those of items that are there, none that was replaced since, and of what says the same the nearest."""
+def _without_repeats(points: Sequence[ScoredPoint], there: Mapping[str, Ranked]) -> list[ScoredPoint]:
     said: dict[tuple[str, str], ScoredPoint] = {}
     for point in points:
         if point.item in there and not (item := there[point.item].item).outdated:
@@ -280,7 +375,7 @@ def _distinct(points: Sequence[ScoredPoint], there: Mapping[str, Ranked]) -> lis
 
 
 def _newer_first(ranked: Sequence[Ranked], newer: Mapping[str, str]) -> list[Ranked]:
-    """Order by score; what replaced something stands just before it: who asks where somebody lives means now."""
+    """Sort by score, with a replacement just before what it replaced: "where does she live" means now."""
     by_id = {entry.item.id: entry for entry in ranked}
     before: dict[str, float] = {}
     for old, new in newer.items():
@@ -301,7 +396,7 @@ def _session(item: Brief) -> tuple[str, int] | None:
 
 
 def _sessions(pool: Sequence[Recalled]) -> Mapping[object, float]:
-    """Return each session's standing, the best 1: the sum of its five best candidates' scores."""
+    """Return each session's score, the best 1: the sum of its five best candidates' scores."""
     votes: dict[object, list[float]] = defaultdict(list)
     for item, fused in pool:
         session = _session(item)
@@ -327,13 +422,10 @@ def _neighbours(item: Brief, after: Brief | None, before: Brief | None) -> list[
 
 
 def _asks(item: Brief) -> float:
-    """Return which part of a short message asks; who asks at length tells something too."""
     return asking_share(item.memory) if item.length < _SHORT_CHARS else 0.0
 
 
 class _Factors:
-    """What a question gives, or takes from, each of its candidates, as shares of their own standing."""
-
     def __init__(self, question: Question, named: Collection[str], newer: Container[str]) -> None:
         self._named, self._newer = named, newer
         self._phrases = question.phrases
@@ -342,7 +434,6 @@ class _Factors:
         )
 
     def of(self, item: Brief) -> list[tuple[str, float]]:
-        """Return a candidate's, by name."""
         found = [("speaker", SPEAKER)] if item.speaker in self._named else []
         if self._when and item.valid_to is not None:
             found.append(("timed", TIMED))
@@ -369,7 +460,7 @@ class _Factors:
 
 
 def asking_share(text: str) -> float:
-    """Return which part of a text's characters stands in questions: who only asks, tells little."""
+    """Return the share of a text's characters that are in questions: who only asks, tells little."""
     if "?" not in text and "？" not in text:
         return 0.0
     asked = told = 0
@@ -382,7 +473,7 @@ def asking_share(text: str) -> float:
 
 
 def _told_since(voted: Sequence[Ranked]) -> Mapping[str, str]:
-    """Return what says last what other candidates said before, by these: who works where, by the key of both."""
+    """Return candidates that a later one with the same key replaces."""
     by_key: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for item, *_ in voted:
         if item.key is not None and item.valid_from is not None:
@@ -395,7 +486,6 @@ def _told_since(voted: Sequence[Ranked]) -> Mapping[str, str]:
 
 
 def _by_age(pool: Sequence[Recalled], *, oldest: bool = False) -> Mapping[str, float]:
-    """Return up to 1 for the newest of the pool, by what it tells of, or for the oldest; the last is left out."""
     dated = sorted((entry.item.valid_from, entry.item.id) for entry in pool if entry.item.valid_from is not None)
     if oldest:
         dated.reverse()

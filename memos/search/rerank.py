@@ -1,4 +1,4 @@
-"""What a reranker is shown of a search's first candidates, and what its scores do to their order. Pure."""
+"""Rerank the first candidates of a search: what a reranker reads, and how its scores change the order."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from memos.errors import BackendUnavailable, MemosError, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
 from memos.memcube.ledger.items import Brief
-from memos.search.fusion import Vote
-from memos.search.rank import Ranked
+from memos.search.rank import Ranked, Vote
 
 # A language model as a reranker: it grades numbered texts from 0 to 3. What they say is data to it, never an order.
 
@@ -43,18 +42,16 @@ _GRADES: Final = (
 
 
 class ChatReranker:
-    """Has a chat model judge, one call for fifty texts; thread-safe. Its tokens count for whoever searches."""
+    """A reranker that asks a chat model, fifty texts a call; its tokens count for the searching user. Thread-safe."""
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
 
     @property
     def name(self) -> str:
-        """The model's name."""
         return self._ready().model
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return grades from 0 to 1 in thirds. Raises: ModelError, BackendUnavailable, BackendTimeout, LimitReached."""
         grades: list[float] = []
         for first in range(0, len(texts), CHAT_AT_ONCE):
             part = texts[first : first + CHAT_AT_ONCE]
@@ -81,7 +78,6 @@ def _asked(question: str, texts: Sequence[str]) -> list[ChatMessage]:
 
 @lru_cache(maxsize=CHAT_AT_ONCE)
 def _answer(count: int) -> type[BaseModel]:
-    """Return the shape of an answer about so many texts: each number once, with a grade."""
     fields: Any = {f"of_{number}": (Literal[0, 1, 2, 3], ...) for number in range(1, count + 1)}
     return create_model("Grades", __config__={"alias_generator": lambda name: name.removeprefix("of_")}, **fields)
 
@@ -94,14 +90,13 @@ _CONTEXT_CHARS = 200
 
 
 def shown(brief: Brief, before: Sequence[Brief]) -> str:
-    """Return a candidate as its reranker reads it: what was said before it in its session, its day, who says what."""
+    """Return a candidate as its reranker reads it: date, speakers, and what was said before it in its session."""
     at = brief.said_at if brief.said_at is not None else brief.valid_from
     said = render.dated(None if at is None else from_micros(at), render.said(brief.speaker, brief.memory))
     return render.window([*(_end_of(render.said(other.speaker, other.memory)) for other in before), said])
 
 
 def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
-    """Return a reranker's scores as numbers. Raises: ModelError (not one for each text, or one that is no number)."""
     try:
         numbers = [float(score) for score in scores]
     except (TypeError, ValueError, OverflowError) as error:  # anybody may have written it
@@ -114,9 +109,9 @@ def checked(scores: Sequence[float], count: int, name: str) -> list[float]:
 
 
 def with_scores(voted: Sequence[Ranked], scores: Mapping[str, float], weight: float) -> list[Ranked]:
-    """Return candidates with the vote of a reranker that scored some of them, by item id; the best first.
+    """Add the vote of a reranker that scored some candidates, by item id; best first.
 
-    Scores are scaled over what was scored: the best gets `weight` times the best score without it, the last nothing.
+    The best score gives `weight` times the best score without it, the last nothing.
     """
     if not scores:
         return list(voted)
@@ -152,9 +147,9 @@ AT_ONCE: Final = 4
 
 
 class TimedReranker:
-    """A reranker that can neither fail a search nor hold it up for longer than is set. Thread-safe.
+    """A reranker with a timeout: it can neither fail a search nor delay it further. Thread-safe.
 
-    While as many calls hang as there may be at once, nobody waits for another: searches go without at once.
+    While as many calls hang as may run at once, searches go on without it.
     """
 
     def __init__(self, reranker: Reranker, settings: RerankSettings) -> None:
@@ -189,7 +184,7 @@ class TimedReranker:
         return None
 
     def close(self) -> None:
-        """Begin no further calls; who waits for one goes without, and those under way end by themselves."""
+        """Start no further calls; waiting searches go on without, and running calls end by themselves."""
         with self._changed:
             self._closed = True
             for asked in self._under_way:
@@ -197,7 +192,7 @@ class TimedReranker:
             self._changed.notify_all()
 
     def _begun(self, call: Callable[[], list[float]], until: float) -> Future[list[float]] | None:
-        """Begin a call in a thread of its own, which keeps no program from ending; None where there is no turn."""
+        """Start a call on a daemon thread; None when too many are running."""
 
         def is_decided() -> bool:
             return self._closed or len(self._overdue) >= AT_ONCE or len(self._under_way) < AT_ONCE

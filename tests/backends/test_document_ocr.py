@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memos.backends.documents import ocr as document_ocr
+from memos.backends.documents import process as document_ocr
 from memos.backends.documents import process as document_process
 from memos.backends.documents.formats import Format
-from memos.backends.documents.ocr import in_lines
+from memos.backends.documents.process import in_lines
 from memos.backends.documents.reader import ChildDocumentReader
 from memos.core.ports import DocumentPages
 from memos.errors import InvalidInput
@@ -78,22 +78,22 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_in_letters_is_kept_when_a_picture_harms_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, "import signal; p.document_ocr.Recogniser = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)")
+    child(monkeypatch, "import signal; p.Recogniser = lambda *_: os.kill(os.getpid(), signal.SIGSEGV)")
     found = pages("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])]))
     assert [page.text.strip() for page in found.pages] == ["Typed words.", ""]
     assert found.unread == 1
     assert "fail" in refused("scan.pdf", make.scanned(1))
-    child(monkeypatch, "p.document_ocr.Recogniser = lambda *_: bytearray(1 << 40)")
+    child(monkeypatch, "p.Recogniser = lambda *_: bytearray(1 << 40)")
     assert pages("a.pdf", make.pdf_of(["Typed words.", make.picture([OIL])])).unread == 1
     assert "2,048 MiB of memory" in refused("scan.pdf", make.scanned(1))
 
 
 def test_there_is_a_bound_of_pages_and_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     two = make.pdf_of([make.picture([OIL]), make.picture([SEAL])])
-    child(monkeypatch, "p.document_ocr.MOST_OCR_PAGES = 1")
+    child(monkeypatch, "p.MOST_OCR_PAGES = 1")
     found = pages("a.pdf", two)
     assert ([page.text for page in found.pages], found.unread) == ([OIL, ""], 1)
-    child(monkeypatch, "p.document_ocr.OCR_S = 0")
+    child(monkeypatch, "p.OCR_S = 0")
     assert "no time to read 2" in refused("a.pdf", two)
 
 

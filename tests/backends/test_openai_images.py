@@ -8,8 +8,7 @@ import io
 import pytest
 from PIL import Image as Pillow
 
-from memos.backends.openai.chat import OpenAIChat
-from memos.backends.openai.images import MOST_SIDE, small
+from memos.backends.openai.chat import MOST_SIDE, OpenAIChat, small
 from memos.core.ports import ChatMessage, ChatRequest, Image
 from tests.support.pictures import animation, photo, picture
 from tests.support.servers.openai_server import OpenAIServer, answer, error

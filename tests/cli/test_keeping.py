@@ -9,7 +9,7 @@ import pytest
 
 from memos import MemOS
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.scheduler.periodic import PeriodicJob
+from memos.scheduler.scheduler import PeriodicJob
 from tests.cli.test_commands import Store, typed
 
 ODD = "odd [/red] \x1b[31m"

@@ -17,8 +17,7 @@ from memos.backends.encoders.rerank_endpoint import EndpointReranker
 from memos.core.ports import ChatRequest, Reranker
 from memos.core.settings import RerankSettings
 from memos.errors import BackendUnavailable, MemosError, ModelError
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.search.rerank import ChatReranker
 from tests.backends.tiny_onnx import make_reranker
 from tests.fakes import WordReranker, shared_words

@@ -10,7 +10,7 @@ import pytest
 
 from memos import MemOS, Settings
 from memos.errors import NotFound
-from memos.scheduler.periodic import PeriodicJob
+from memos.scheduler.scheduler import PeriodicJob
 from tests.fakes import FixedClock, WordEmbedder
 
 SECRET = "The door code is 47B19-xylophone."

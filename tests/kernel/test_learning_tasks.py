@@ -38,7 +38,7 @@ from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import NewTask
 from memos.memcube.parametric import training
 from memos.memcube.parametric.examination import Bounds
-from memos.scheduler.periodic import LEARNING, periodic_jobs
+from memos.scheduler.scheduler import LEARNING, periodic_jobs
 from tests.fakes import FixedClock, HeldClock, WordEmbedder
 from tests.kernel.test_adapters import (
     ANY,

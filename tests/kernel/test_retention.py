@@ -35,7 +35,7 @@ from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tier_moves as moves
 from memos.scheduler.jobs import retention as job
 from memos.scheduler.jobs.retention import RetentionJob
-from memos.scheduler.periodic import PeriodicJob
+from memos.scheduler.scheduler import PeriodicJob
 from memos.scheduler.task import ShuttingDown, TaskRun
 from tests.fakes import FixedClock, WordEmbedder
 from tests.support.ledgers import ODD, contents

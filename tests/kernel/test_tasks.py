@@ -19,7 +19,7 @@ from memos.errors import BackendTimeout, Conflict, InvalidInput, NotFound
 from memos.memcube.backup import backups
 from memos.memcube.ledger import tasks as rows
 from memos.memcube.ledger.tasks import NewTask
-from memos.scheduler.periodic import PeriodicJob
+from memos.scheduler.scheduler import PeriodicJob
 from memos.scheduler.task import Job, TaskRun
 from tests.fakes import WordEmbedder
 from tests.support import forks

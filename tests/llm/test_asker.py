@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest
 from memos.core.tokens import Tokens
 from memos.errors import BackendUnavailable, ModelError
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import Call, Spent, UsageMeter
 from tests.support.scripted_chat import Script, ScriptedChat
 

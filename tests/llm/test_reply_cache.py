@@ -7,7 +7,7 @@ import random
 
 from memos.core.ports import ChatMessage, ChatReply, ChatRequest, Image
 from memos.core.tokens import Tokens
-from memos.llm.cache import ResponseCache, key_of
+from memos.llm.client import ResponseCache, key_of
 
 
 def reply(text: str) -> ChatReply:

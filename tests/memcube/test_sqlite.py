@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger import sqlite
+from memos.memcube.ledger import engine as sqlite
 
 
 def test_connections_that_begin_the_log_at_once_wait_for_each_other(tmp_path: Path) -> None:

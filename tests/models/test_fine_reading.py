@@ -13,8 +13,8 @@ from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.text.matching import addresses, numbers
 from memos.core.types import DERIVED, Status, Task, TaskState
 from memos.memcube.ledger import schema as t
-from memos.reader.facts import answer
-from memos.reader.facts.answer import Found
+from memos.reader.facts import llm as answer
+from memos.reader.facts.llm import Found
 from tests.fakes import WordEmbedder
 from tests.support.servers import llama_server
 from tests.support.servers.fixtures import unavailable

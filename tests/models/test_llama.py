@@ -17,8 +17,7 @@ from memos.core.kv_cache import Prefix
 from memos.core.ports import ChatMessage, ChatRequest
 from memos.core.settings import RecallSettings, TaskSettings
 from memos.errors import BackendUnavailable, ModelError, UnfitAnswer
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
 from tests.api.running import running
 from tests.fakes import WordEmbedder

@@ -12,13 +12,11 @@ import pytest
 from memos.core.ports import ChatRequest
 from memos.core.types import ItemType, Role, Span, Trust
 from memos.errors import UnfitAnswer
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
+from memos.reader.facts import extractor as choosing
 from memos.reader.facts import extractor as facts
-from memos.reader.facts import sentence_choice as choosing
-from memos.reader.facts.extractor import FactReader
-from memos.reader.facts.sentence_choice import KNOWN, question
+from memos.reader.facts.extractor import KNOWN, FactReader, choice_question
 from tests.reader.talk import said
 from tests.support.scripted_chat import ScriptedChat
 
@@ -187,5 +185,5 @@ def test_the_known_sentences_are_balanced_and_those_of_no_benchmark() -> None:
 
 def test_the_prompt_is_as_it_was() -> None:
     """A change of the prompt is a new version: another file, another READER, another snapshot."""
-    system, user = question(["I moved\nto Lyon.", "Hm."])
+    system, user = choice_question(["I moved\nto Lyon.", "Hm."])
     assert f"{choosing.READER}\n{system.content}\n---\n{user.content}\n" == SNAPSHOT.read_text(encoding="utf-8")

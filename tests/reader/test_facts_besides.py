@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from memos.core.types import Item, ItemType, Role, Trust
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
 from memos.memcube.profiles.template import standard
 from memos.reader.facts.extractor import Extraction, FactReader

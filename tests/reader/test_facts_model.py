@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from memos.core.types import Item, ItemType, Role, Span, Trust
 from memos.errors import BackendUnavailable, ModelError
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
 from memos.reader.facts.extractor import Extraction, FactReader
 from tests.reader.talk import SAID, said

@@ -17,7 +17,7 @@ from PIL import Image
 from memos.core.settings import ImageSettings, LimitSettings
 from memos.core.types import Message
 from memos.errors import InvalidInput
-from memos.reader.arguments import plain
+from memos.reader.arguments import json_copy
 from memos.reader.images import ImageParts, read_header
 from memos.reader.messages import read_messages
 from tests.support.pictures import animation, chunk, data_url, part, photo, picture, png_of
@@ -55,7 +55,7 @@ def test_an_image_becomes_a_mark_a_reference_and_a_picture(how: str) -> None:
     assert "caption" not in one.info  # what people say stands in the message alone
     kept = message.content[1]
     assert kept["file"]["id"] == one.file
-    assert base64.b64encode(data).decode()[:40] not in str(plain(message.content))
+    assert base64.b64encode(data).decode()[:40] not in str(json_copy(message.content))
 
 
 def test_what_else_a_part_says_is_kept() -> None:
@@ -258,7 +258,7 @@ def test_odd_labels_are_refused(key: str, value: Any) -> None:
 
 
 def test_the_same_request_with_bytes_has_the_same_digest() -> None:
-    assert plain({"data": b"\0\1"}) == plain({"data": bytearray(b"\0\1")}) != plain({"data": b"\0\2"})
+    assert json_copy({"data": b"\0\1"}) == json_copy({"data": bytearray(b"\0\1")}) != json_copy({"data": b"\0\2"})
 
 
 def test_a_data_url_is_not_counted_as_text() -> None:

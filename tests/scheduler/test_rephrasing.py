@@ -8,8 +8,7 @@ import pytest
 
 from memos.errors import Conflict, ModelError
 from memos.kernel.adapters.rephrasing import Rephrasing, checked
-from memos.llm.cache import ResponseCache
-from memos.llm.client import LLMClient
+from memos.llm.client import LLMClient, ResponseCache
 from memos.llm.usage import UsageMeter
 from memos.memcube.parametric.quiz import DrillKind, KnownFact, course_of
 from tests.support.scripted_chat import ScriptedChat

@@ -21,8 +21,8 @@ from memos.memcube.ledger import tasks
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler.accesses import Triggers
 from memos.scheduler.jobs.segments import OverflowJob
-from memos.scheduler.periodic import PeriodicJob
 from memos.scheduler.runner import Runner
+from memos.scheduler.scheduler import PeriodicJob
 from memos.scheduler.task import Job
 from tests.fakes import FixedClock, WordEmbedder
 from tests.support import forks

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memos.core.ports import ScoredPoint
 from memos.core.tokens import estimate_tokens
-from memos.search.fusion import fuse
+from memos.search.rank import fuse
 
 
 def arm(*scores: tuple[str, float]) -> list[ScoredPoint]:

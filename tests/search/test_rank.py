@@ -14,9 +14,8 @@ from memos.core.ports import ScoredPoint
 from memos.core.types import ItemType, Role, Status
 from memos.memcube.ledger.items import Brief
 from memos.search import rank as weights
-from memos.search.fusion import Fused
 from memos.search.question import Question, read_question
-from memos.search.rank import NOTHING_STANDS, Ranked, Recalled, Standing, asking_share, settle, vote
+from memos.search.rank import NOTHING_STANDS, Fused, Ranked, Recalled, Standing, asking_share, settle, vote
 
 NOON = datetime(2023, 6, 7, 12, tzinfo=UTC)
 

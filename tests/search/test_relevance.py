@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memos.memcube.ledger.items import Brief
-from memos.search.fusion import Vote
 from memos.search.hits import relevance
-from memos.search.rank import Ranked
+from memos.search.rank import Ranked, Vote
 
 
 def entry(**scores: float) -> Ranked:

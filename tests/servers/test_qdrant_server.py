@@ -32,7 +32,7 @@ from qdrant_client import models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from memos.backends.encoders.bm25 import QdrantBm25
-from memos.backends.qdrant import server_client as qdrant_calls
+from memos.backends.qdrant import server as qdrant_calls
 from memos.backends.qdrant.filters import INTEGERS, KEYWORDS, compile_search
 from memos.backends.qdrant.server import QdrantServerIndex, ServerDialect
 from memos.core.filters import parse

@@ -10,7 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
-from memos.memcube.ledger import postgres, sqlite
+from memos.memcube.ledger import engine as sqlite
+from memos.memcube.ledger import postgres
 
 _STATEMENTS = 5_000
 _prepare, _make_engine = sqlite.prepare, postgres.make_engine

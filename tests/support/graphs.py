@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memos.backends.graph.neo4j import Neo4jGraph
-from memos.backends.graph.neo4j_writes import BETWEEN, ITEM, match
+from memos.backends.graph.neo4j import BETWEEN, ITEM, Neo4jGraph, match
 
 _SHOWN = "b <> a AND b.revision > 0 AND b.cube IN $cubes"
 _AROUND = (

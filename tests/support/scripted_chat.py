@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable
 
-from memos.backends.openai.images import with_small_images
+from memos.backends.openai.chat import with_small_images
 from memos.backends.openai.requests import sendable
 from memos.core.ports import ChatReply, ChatRequest
 from memos.core.tokens import Tokens, estimate_tokens

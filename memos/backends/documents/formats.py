@@ -94,7 +94,7 @@ class Unreadable(Exception):
 
 
 def format_of(name: str, data: bytes) -> Format:
-    """Return what the bytes are; the name decides only between kinds of text. Raises: Unreadable."""
+    """Return what the bytes are; the name decides only between kinds of text."""
     if not data.strip(b"\0\t\r\n\f "):
         raise Unreadable("is empty")
     head = data[:_HEAD_BYTES]

@@ -38,10 +38,7 @@ class ChildDocumentReader:
     """Reads documents with the parsers of the extra `documents`, and pictures with the extra `ocr`, one child each."""
 
     def pages(self, name: str, data: bytes, go_on: Callable[[], object]) -> DocumentPages:
-        """Return a document's text; `go_on` is called now and again and may end it by raising.
-
-        Raises: InvalidInput (it cannot be read, with the reason), BackendUnavailable.
-        """
+        """Return a document's text; `go_on` is called now and again and may end it by raising."""
         with _memory("document") as given, _memory("answer") as answer:
             with os.fdopen(os.dup(given), "wb") as file:
                 file.write(json.dumps(name).encode() + b"\n")
@@ -60,7 +57,7 @@ class ChildDocumentReader:
 
 
 def _taken(told: bytes) -> DocumentPages:
-    """Check what the child says: a parser that was taken over may say anything. Raises: InvalidInput."""
+    """Check what the child says: a parser that was taken over may say anything."""
     try:
         answer: dict[str, Any] = json.loads(told)
         if "pages" not in answer:
@@ -90,13 +87,11 @@ def _share(told: Any) -> float | None:
 
 
 def _clean(text: str) -> str:
-    """Return text that every store can keep, its lines ended alike."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").replace("\0", "\ufffd")
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _run(given: int, answer: int, go_on: Callable[[], object]) -> int:
-    """Run the child to its end; return its status, which is negative when a signal ended it."""
     mine, its = socket.socketpair()
     with mine, its:
         try:

@@ -53,7 +53,6 @@ class QdrantBm25:
         )
 
     def encode_document(self, text: str) -> SparseVector:
-        """Return the saturated term frequencies of a stored text."""
         return _merged([self._bm25.embed_document(_cut(text)), *self._more(text, self._words.embed_document)])
 
     def encode_query(self, text: str) -> SparseVector:
@@ -70,7 +69,6 @@ class QdrantBm25:
 
 
 def _cut(text: str) -> str:
-    """Return a text whose words have no signs inside and at most 1,000 letters; others become several."""
     return _ENDLESS.sub(r"\g<0> ", _JOINING.sub(" ", text))
 
 

@@ -32,19 +32,14 @@ class CachedEmbedder:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """The fingerprint of the wrapped embedder."""
         return self._embedder.fingerprint
 
     @property
     def max_tokens(self) -> int:
-        """Tokens one piece of the wrapped embedder may have."""
         return self._embedder.max_tokens
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
-        """Return `(len(texts), dimension)` unit vectors; only unknown texts are computed, each once.
-
-        Raises: ModelError.
-        """
+        """Return `(len(texts), dimension)` unit vectors; only unknown texts are computed, each once."""
         known: dict[str, Vector] = {}
         with self._lock:
             generation = self._generation
@@ -60,7 +55,6 @@ class CachedEmbedder:
         return np.stack([known[text] if text in known else computed[text] for text in texts])
 
     def embed_query(self, text: str) -> Vector:
-        """Return the `(dimension,)` unit vector of a question. Raises: ModelError."""
         with self._lock:
             generation = self._generation
             vector = self._recall((True, text))
@@ -70,7 +64,6 @@ class CachedEmbedder:
         return vector.copy()
 
     def split(self, text: str, max_tokens: int) -> list[tuple[int, int]]:
-        """Return the wrapped embedder's spans."""
         return self._embedder.split(text, max_tokens)
 
     def forget(self) -> None:

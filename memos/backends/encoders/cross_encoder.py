@@ -41,10 +41,9 @@ _LOAD_ERRORS = (
 
 
 class OnnxReranker:
-    """One logit a pair, loaded at the first use; thread-safe."""
+    """A logit a pair, loaded at the first use; thread-safe."""
 
     def __init__(self, folder: Path, *, threads: int = 2, timeout_s: float = 10.0) -> None:
-        """Look for the files, and load none. Raises: InvalidInput (they are not there)."""
         found = [path for path in (folder / "model.onnx", folder / "onnx" / "model.onnx") if path.is_file()]
         for missing, there in (("model.onnx", bool(found)), ("tokenizer.json", (folder / "tokenizer.json").is_file())):
             if not there:
@@ -60,11 +59,9 @@ class OnnxReranker:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         return self._folder.resolve().name
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return one logit a text. Raises: ModelError, BackendTimeout."""
         if not texts:
             return []
         loaded = self._load()
@@ -90,7 +87,6 @@ class OnnxReranker:
             return self._loaded
 
     def _run(self, loaded: _Loaded, batch: list[Encoding]) -> NDArray[np.float64]:
-        """Return the logits of some pairs, float64 (pairs,)."""
         width = max(len(pair.ids) for pair in batch)
         feed = {name: np.zeros((len(batch), width), dtype=dtype) for name, dtype in loaded.inputs.items()}
         if "input_ids" in feed:
@@ -123,12 +119,10 @@ class _Loaded(NamedTuple):
 
     @property
     def pad(self) -> int:
-        """The token that fills rows up; what it is makes no difference behind the mask."""
         found = (self.tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>"))
         return next((number for number in found if number is not None), 0)
 
     def pairs(self, question: str, texts: Sequence[str]) -> list[Encoding]:
-        """Return the tokens of each text with the question's, which takes half of the room at most."""
         room = self.limit - self.tokenizer.num_special_tokens_to_add(is_pair=True)
         asked = self._part(question, self.limit // 2)
         return [self.tokenizer.post_process(asked, self._part(text, room - len(asked.ids))) for text in texts]
@@ -155,7 +149,6 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
-    """Return the tokenizer of a folder, without what it says of padding and cutting. Raises: ModelError."""
     path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -167,7 +160,6 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 
 def _limit(folder: Path) -> int:
-    """Return how many tokens a model takes, as far as its files say so. Raises: ModelError (too few)."""
     limit = MOST_TOKENS
     for name, field in (("tokenizer_config.json", "model_max_length"), ("config.json", "max_position_embeddings")):
         try:
@@ -184,7 +176,6 @@ def _limit(folder: Path) -> int:
 
 
 def _session(path: Path, threads: int) -> tuple[Any, dict[str, Any], str]:
-    """Return a model with the types of its inputs by name and the name of its output. Raises: ModelError."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

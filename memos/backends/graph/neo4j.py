@@ -7,15 +7,155 @@ wrote is durable when it returns.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memos.backends.graph import neo4j_writes as writes
-from memos.backends.graph.neo4j_writes import BETWEEN, ITEM, MARK, Rows, Run, match
 from memos.core.ports import GraphNode, Stamp
 from memos.core.settings import Neo4jSettings
 from memos.errors import BackendUnavailable, InvalidInput
+
+LINKS = ("DERIVED_FROM", "SUPERSEDES", "RELATES")
+ENDS = {"MENTIONS": "Entity", "IN_CONVERSATION": "Conversation", **dict.fromkeys(("NEXT", *LINKS), "Memory")}
+"""The kinds of edges, and where each leads."""
+
+Rows = list[list[Any]]
+Run = Callable[[str, Mapping[str, Any]], Rows]
+
+ITEM, ENTITY, CONVERSATION = "MemosMemory", "MemosEntity", "MemosConversation"
+MARK = "MemosMark"
+BETWEEN = "|".join(("NEXT", *LINKS))
+_LABELS = {"Memory": ITEM, "Entity": ENTITY, "Conversation": CONVERSATION}
+# The edges that an item has because its own node names them; NEXT comes from the item before it.
+_OWN = "|".join(kind for kind in ENDS if kind != "NEXT")
+
+SCHEMA = (
+    *(
+        f"CREATE CONSTRAINT {label}_id IF NOT EXISTS FOR (n:{label}) REQUIRE (n.installation, n.id) IS UNIQUE"
+        for label in _LABELS.values()
+    ),
+    f"CREATE CONSTRAINT {MARK}_id IF NOT EXISTS FOR (n:{MARK}) REQUIRE n.installation IS UNIQUE",
+    f"CREATE INDEX {ITEM}_cube IF NOT EXISTS FOR (n:{ITEM}) ON (n.installation, n.cube, n.id)",
+)
+
+
+def _node(label: str, id_: str = "id", name: str = "n") -> str:
+    return f"({name}:{label} {{installation: $installation, id: {id_}}})"
+
+
+def match(label: str, id_: str = "id", name: str = "n") -> str:
+    """Return the clause that looks one node up, by its index even while the planner believes the label to be empty."""
+    return f"MATCH {_node(label, id_, name)} USING INDEX SEEK {name}:{label}(installation, id)"
+
+
+# Setting a property, whatever its value, takes the node's lock until the end of the transaction.
+_PUT_ITEMS = (
+    f"UNWIND $rows AS r MERGE {_node(ITEM, 'r.id')} ON CREATE SET n.cube = r.cube, n.revision = 0 "
+    "SET n.lock = true, n += r.fields"
+)
+_PUT_ENDS = {label: f"UNWIND $ids AS id MERGE {_node(label)} SET n.lock = true" for label in (ENTITY, CONVERSATION)}
+_LOCK_ITEMS = f"UNWIND $ids AS id {match(ITEM)} SET n.lock = true"
+_ENDS = (
+    f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->(e) RETURN type(r) AS kind, e.id AS end "
+    f"UNION UNWIND $ids AS id {match(ITEM)} MATCH (n)<-[r:NEXT]-(e) RETURN type(r) AS kind, e.id AS end"
+)
+_BESIDE = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[:{BETWEEN}]-(e) RETURN DISTINCT e.id"
+_CUT_OWN = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)-[r:{_OWN}]->() DELETE r"
+_CUT_NEXT = f"UNWIND $ids AS id {match(ITEM)} MATCH (n)<-[r:NEXT]-() DELETE r"
+_CONNECT = {
+    kind: f"UNWIND $pairs AS p {match(ITEM, 'p[0]', 'a')} {match(_LABELS[end], 'p[1]', 'b')} CREATE (a)-[:{kind}]->(b)"
+    for kind, end in ENDS.items()
+}
+_REMOVE = f"UNWIND $ids AS id {match(ITEM)} DETACH DELETE n"
+_SWEEP = {
+    ITEM: f"UNWIND $ids AS id {match(ITEM)} WHERE n.revision = 0 AND NOT (n)--() DELETE n",
+    ENTITY: f"UNWIND $ids AS id {match(ENTITY)} WHERE NOT (n)--() DELETE n",
+    CONVERSATION: f"UNWIND $ids AS id {match(CONVERSATION)} WHERE NOT (n)--() DELETE n",
+}
+WRITE_STATEMENTS = (
+    *(_PUT_ITEMS, *_PUT_ENDS.values(), _LOCK_ITEMS, _ENDS, _BESIDE, _CUT_OWN, _CUT_NEXT),
+    *(*_CONNECT.values(), _REMOVE, *_SWEEP.values()),
+)
+
+
+def check_links(nodes: Iterable[GraphNode]) -> None:
+    """Refuse a kind of link that the graph does not have."""
+    for node in nodes:
+        for kind, _ in node.links:
+            if kind not in LINKS:
+                raise InvalidInput("links", f"{kind!r:.60} is no kind of link; there are {', '.join(LINKS)}.")
+
+
+def put(run: Run, nodes: Sequence[GraphNode]) -> None:
+    """Insert or replace nodes, no id twice, and exactly the edges each node names."""
+    ids = sorted(node.id for node in nodes)
+    edges, ends = _named(nodes)
+    # Read before any lock, so that all are taken in one order; read again under them, since it may have changed.
+    guess = _old_ends(run, ids)[ITEM]
+    cubes = {**dict.fromkeys(guess, nodes[0].cube), **ends[ITEM], **{node.id: node.cube for node in nodes}}
+    own = {node.id: {"cube": node.cube, "revision": node.revision} for node in nodes}
+    run(_PUT_ITEMS, {"rows": [{"id": id_, "cube": cubes[id_], "fields": own.get(id_, {})} for id_ in sorted(cubes)]})
+    old = _old_ends(run, ids)
+    _lock(run, _LOCK_ITEMS, old[ITEM] - cubes.keys())
+    for label, statement in _PUT_ENDS.items():
+        _lock(run, statement, old[label] | ends[label].keys())
+    if any(old.values()):
+        run(_CUT_OWN, {"ids": ids})
+        run(_CUT_NEXT, {"ids": ids})
+    for kind, pairs in edges.items():
+        if pairs:
+            run(_CONNECT[kind], {"pairs": [list(pair) for pair in sorted(pairs)]})
+    old[ITEM] |= guess
+    _sweep(run, {label: found - ends[label].keys() for label, found in old.items()})
+
+
+def remove(run: Run, ids: Iterable[str]) -> None:
+    """Remove items with all their edges, and what nothing leads to any more."""
+    known = sorted(set(ids))
+    beside = {item for (item,) in run(_BESIDE, {"ids": known}) if item is not None}
+    _lock(run, _LOCK_ITEMS, beside.union(known))
+    old = _old_ends(run, known)
+    _lock(run, _LOCK_ITEMS, old[ITEM] - beside)
+    for label, statement in _PUT_ENDS.items():
+        _lock(run, statement, old[label])
+    run(_REMOVE, {"ids": known})
+    _sweep(run, old)
+
+
+def _named(nodes: Sequence[GraphNode]) -> tuple[dict[str, set[tuple[str, str]]], dict[str, dict[str, str]]]:
+    edges: dict[str, set[tuple[str, str]]] = {kind: set() for kind in ENDS}
+    ends: dict[str, dict[str, str]] = {label: {} for label in _LABELS.values()}
+    for node in nodes:
+        named = [("MENTIONS", entity) for entity in node.entities]
+        named += [("IN_CONVERSATION", node.conversation)] if node.conversation else []
+        for kind, end in (*named, *node.links):
+            edges[kind].add((node.id, end))
+            ends[_LABELS[ENDS[kind]]].setdefault(end, node.cube)
+        if node.previous:
+            edges["NEXT"].add((node.previous, node.id))
+            ends[ITEM].setdefault(node.previous, node.cube)
+    return edges, ends
+
+
+def _old_ends(run: Run, ids: Sequence[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {label: set() for label in _LABELS.values()}
+    for kind, end in run(_ENDS, {"ids": ids}):
+        if kind is not None and end is not None:  # what another one deletes while this one reads shows nothing
+            found[_LABELS[ENDS[kind]]].add(end)
+    return found
+
+
+def _lock(run: Run, statement: str, ids: Iterable[str]) -> None:
+    ordered = sorted(ids)
+    if ordered:
+        run(statement, {"ids": ordered})
+
+
+def _sweep(run: Run, ends: Mapping[str, set[str]]) -> None:
+    for label, ids in ends.items():
+        if ids:
+            run(_SWEEP[label], {"ids": sorted(ids)})
+
 
 if TYPE_CHECKING:
     from memos.backends.graph.neo4j_client import Neo4jConnection
@@ -42,7 +182,7 @@ _CUBES = (
 )
 _SET_MARK = f"MERGE (m:{MARK} {{installation: $installation}}) SET m.mark = $mark"
 _MARK = f"MATCH (m:{MARK} {{installation: $installation}}) USING INDEX SEEK m:{MARK}(installation) RETURN m.mark"
-STATEMENTS = (*writes.STATEMENTS, _ADJACENT, _STAMPS, _CUBES, _SET_MARK, _MARK)
+STATEMENTS = (*WRITE_STATEMENTS, _ADJACENT, _STAMPS, _CUBES, _SET_MARK, _MARK)
 
 
 class Neo4jGraph:
@@ -54,7 +194,6 @@ class Neo4jGraph:
 
     @classmethod
     def open(cls, settings: Neo4jSettings, installation: str) -> Neo4jGraph:
-        """Connect, and create what the database lacks. Raises: BackendUnavailable; InvalidInput for a bad name."""
         if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", installation):
             raise InvalidInput("installation", "must be 1 to 64 letters, digits or underscores of ASCII.")
         try:
@@ -72,7 +211,7 @@ class Neo4jGraph:
         return graph
 
     def _prepare(self) -> None:
-        for statement in writes.SCHEMA:
+        for statement in SCHEMA:
             self._write(partial(_run_once, query=statement))
         self._read(partial(_run_once, query="CALL db.awaitIndexes()"))
 
@@ -82,16 +221,16 @@ class Neo4jGraph:
         return 0
 
     def upsert(self, nodes: Sequence[GraphNode]) -> None:
-        """Insert or replace nodes and exactly the edges each node names. Raises: InvalidInput for an unknown link."""
-        writes.check_links(nodes)
+        """Insert or replace nodes and exactly the edges each node names."""
+        check_links(nodes)
         for start in range(0, len(nodes), _BATCH):
             batch = {node.id: node for node in nodes[start : start + _BATCH]}
-            self._write(partial(writes.put, nodes=list(batch.values())))
+            self._write(partial(put, nodes=list(batch.values())))
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove items with all their edges, and entities and conversations left without any."""
         for start in range(0, len(ids), _BATCH):
-            self._write(partial(writes.remove, ids=ids[start : start + _BATCH]))
+            self._write(partial(remove, ids=ids[start : start + _BATCH]))
 
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
         """Return items one NEXT or link away, in either direction."""
@@ -119,16 +258,13 @@ class Neo4jGraph:
         return sorted(found)
 
     def flush(self, mark: int) -> None:
-        """Remember the mark; what was written is durable already."""
         self._write(lambda run: run(_SET_MARK, {"mark": mark}))
 
     def mark(self) -> int:
-        """Return the mark of the last flush."""
         rows = self._rows(_MARK, {})
         return int(rows[0][0]) if rows else 0
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._connection.close()
 
     def _rows(self, query: str, values: Mapping[str, Any]) -> Rows:
@@ -141,7 +277,6 @@ class Neo4jGraph:
         return self._connection.write(lambda run: work(self._here(run)))
 
     def _here(self, run: Run) -> Run:
-        """Return `run` for this installation's nodes alone."""
         return lambda query, values: run(query, {**values, "installation": self._installation})
 
 
@@ -150,5 +285,4 @@ def _run_once(run: Run, query: str) -> None:
 
 
 def _after(text: str) -> str:
-    """Return the first text that comes after this one in the server's order."""
     return text + "\0"

@@ -29,7 +29,7 @@ from neo4j.exceptions import (
     UnsupportedServerProduct,
 )
 
-from memos.backends.graph.neo4j_writes import Run
+from memos.backends.graph.neo4j import Run
 from memos.core.settings import Neo4jSettings
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
 
@@ -57,7 +57,7 @@ _TIMED_OUT = (
 _DRIVER_ERRORS = (Neo4jError, DriverError, BoltError, UnsupportedServerProduct, OSError, ValueError)
 _COLLISION_PAUSE_S = 0.05
 _RANDOM = SystemRandom()
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 # The driver logs each retry; what comes of it is told by our errors. Whoever sets up logging still sees it.
 logging.getLogger("neo4j").addHandler(logging.NullHandler())
@@ -75,7 +75,6 @@ class Neo4jConnection:
 
     @classmethod
     def open(cls, settings: Neo4jSettings) -> Neo4jConnection:
-        """Connect and check the server's version. Raises: BackendUnavailable."""
         url = checked_url(settings.url or "")
         secret = settings.password.get_secret_value() if settings.password else None
         try:
@@ -101,20 +100,19 @@ class Neo4jConnection:
             raise
         return opened
 
-    def read(self, work: Callable[[Run], _Answer]) -> _Answer:
-        """Do `work` in one reading transaction, again when it fails for a moment. Raises: BackendUnavailable."""
+    def read(self, work: Callable[[Run], _Result]) -> _Result:
+        """Do `work` in one reading transaction, again when it fails for a moment."""
         return self._transaction(work, neo4j.READ_ACCESS)
 
-    def write(self, work: Callable[[Run], _Answer]) -> _Answer:
-        """Do all of `work` or nothing of it, again when it fails for a moment. Raises: BackendUnavailable."""
+    def write(self, work: Callable[[Run], _Result]) -> _Result:
+        """Do all of `work` or nothing of it, again when it fails for a moment."""
         return self._transaction(work, neo4j.WRITE_ACCESS)
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._closed = True
         self._driver.close()
 
-    def _transaction(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+    def _transaction(self, work: Callable[[Run], _Result], access: str) -> _Result:
         deadline = time.monotonic() + self._settings.timeout_s
         while True:
             try:
@@ -127,10 +125,10 @@ class Neo4jConnection:
                     raise translated(error, self._settings) from error
             time.sleep(_RANDOM.uniform(0, _COLLISION_PAUSE_S))
 
-    def _attempt(self, work: Callable[[Run], _Answer], access: str) -> _Answer:
+    def _attempt(self, work: Callable[[Run], _Result], access: str) -> _Result:
         if self._closed:
             raise BackendUnavailable("The graph index is closed.")
-        done: list[_Answer] = []
+        done: list[_Result] = []
 
         @neo4j.unit_of_work(timeout=self._settings.timeout_s)
         def unit(transaction: neo4j.ManagedTransaction) -> None:
@@ -146,7 +144,6 @@ class Neo4jConnection:
 
 
 def checked_url(url: str) -> str:
-    """Return the URL if the driver can use it. Raises: BackendUnavailable, which never shows what it may hold."""
     try:
         parts = urlsplit(url)
         fine = bool(parts.hostname) and parts.scheme in _SCHEMES and parts.port != 0
@@ -161,7 +158,7 @@ def checked_url(url: str) -> str:
 
 
 def check_version(version: str) -> None:
-    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura. Raises: BackendUnavailable."""
+    """Refuse a server that is too old; versions look like 5.26.1, 2025.04.0, 5.27-aura."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
         raise BackendUnavailable(
@@ -192,14 +189,13 @@ def translated(error: BaseException, settings: Neo4jSettings) -> MemosError:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """Return what made a transaction or a result fail, where the driver only says that it did."""
     while isinstance(error, TransactionError | ResultFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _from_outside(error: ValueError) -> bool:
-    """Say whether a ValueError is the driver's word for a name that cannot be looked up, or for text in no Unicode."""
+    """Return True if the driver's ValueError means an unknown host name or invalid Unicode."""
     return isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, OSError)
 
 

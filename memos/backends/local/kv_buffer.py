@@ -20,8 +20,6 @@ _BITS = {torch.float16: torch.uint16, torch.bfloat16: torch.uint16}
 
 
 class _Layer(DynamicLayer):  # type: ignore[misc]
-    """One layer's view of the buffer; keys and values are (1, kv_heads, tokens, head_dim)."""
-
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()
         self._keys, self._values = keys, values
@@ -65,12 +63,10 @@ class KvBuffer:
 
     @property
     def tokens(self) -> int:
-        """How many tokens are there."""
         return self._layers[0].get_seq_length()
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
-        """Compute the next tokens behind what is there."""
         begin = self.tokens
         given = torch.tensor([list(ids)], device=self._model.device)
         places = torch.arange(begin, begin + len(ids), device=self._model.device).unsqueeze(0)
@@ -99,12 +95,10 @@ class KvBuffer:
 
 
 def array_of(tensor: torch.Tensor) -> Any:
-    """Return a CPU tensor's memory as an array."""
     return tensor.view(_BITS.get(tensor.dtype, tensor.dtype)).numpy()
 
 
 def of_array(array: Any, dtype: torch.dtype) -> torch.Tensor:
-    """Return an array's memory as a tensor."""
     return torch.from_numpy(array).view(dtype)
 
 
@@ -115,18 +109,15 @@ class TorchDevice:
         self._device, self._dtype = device, dtype
 
     def upload(self, array: Any, _: object) -> torch.Tensor:
-        """Return a copy on the device. Raises: MemoryError."""
         try:
             return of_array(array, self._dtype).to(self._device, non_blocking=True)
         except torch.cuda.OutOfMemoryError as error:
             raise MemoryError(str(error)) from error
 
     def download(self, held: object, _: object) -> Any:
-        """Return a copy in pinned host memory."""
         assert isinstance(held, torch.Tensor)
         room = torch.empty(held.shape, dtype=held.dtype, pin_memory=self._device.type == "cuda")
         return array_of(room.copy_(held))
 
     def room(self, block: Any) -> Any:
-        """Return pinned host memory for a block."""
         return array_of(torch.empty(block.shape, dtype=self._dtype, pin_memory=self._device.type == "cuda"))

@@ -45,7 +45,6 @@ class FairLock:
 
     @contextmanager
     def __call__(self, *, later: bool = False) -> Iterator[None]:
-        """Wait for a turn and hold it."""
         mine: threading.Event | None = None
         with self._lock:
             if self._taken:
@@ -123,8 +122,6 @@ def load(name: str, *, device: str | None = None, remembered: Path | None = None
     """Load `name`, a folder or a name at the hub such as `Qwen/Qwen3-0.6B`; on a GPU in bfloat16, else in float32.
 
     Digests of weights are kept in the file `remembered`.
-
-    Raises: InvalidInput (no such model, no chat template, an unknown architecture), BackendUnavailable (no memory).
     """
     _quiet()
     _check_name(name)
@@ -137,7 +134,7 @@ def load(name: str, *, device: str | None = None, remembered: Path | None = None
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is no folder and no name at the hub, so that nobody is asked for it. Raises: InvalidInput."""
+    """Refuse what is no folder and no name at the hub, so that nobody is asked for it."""
     path = Path(name)
     if path.is_file():
         is_packed = " GGUF files answer behind llama.cpp's server, by BASE_URL." if path.suffix == ".gguf" else ""
@@ -183,7 +180,7 @@ def without_tokens(text: str, special: Sequence[str]) -> str:
 
 
 def weight_files(name: str) -> list[Path]:
-    """Return a model's weight files, of a name at a hub those in its cache. Raises: OSError (it is not there)."""
+    """Return a model's weight files, of a name at a hub those in its cache."""
     folder = Path(name)
     if not folder.is_dir():
         found = transformers.utils.cached_file(name, "config.json", local_files_only=True)
@@ -221,7 +218,6 @@ def _remembered(file: Path | None) -> dict[str, str]:
 
 
 def _quiet() -> None:
-    """Keep transformers from drawing on the terminal."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
 
@@ -267,7 +263,7 @@ def _block_of(model: Any) -> tuple[tuple[int, ...], str | None]:
 
 
 def _inexact(model: Any, block: Sequence[int], chunk_blocks: int) -> str | None:
-    """Say why reuse would change answers, None when it does not: logits behind kept blocks have to be the same bits."""
+    """Return why KV reuse would change answers, or None: logits after cached blocks must be bit-identical."""
     step = BLOCK_TOKENS * chunk_blocks
     config = model.config.get_text_config()
     ids = [(place * 7919 + 13) % config.vocab_size for place in range(2 * step + 5)]
@@ -297,7 +293,6 @@ def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def _made_by(model: Any, tokenizer: Any, weights: str, chunk_blocks: int) -> dict[str, Any]:
-    """Return everything that keys and values depend on besides the tokens."""
     config = {key: value for key, value in model.config.to_dict().items() if key not in ("_name_or_path", "dtype")}
     device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else model.device.type
     return {

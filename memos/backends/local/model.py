@@ -53,26 +53,20 @@ class LocalModel:
 
     @property
     def name(self) -> str:
-        """The model's name, with `local:` before it."""
         return str(self._settings.model)
 
     @property
     def in_steps(self) -> bool:
-        """It does."""
         return True
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Return the model's answer. Raises: ModelError, BackendUnavailable."""
         for piece in self.stream(request):
             if isinstance(piece, ChatReply):
                 return piece
         raise AssertionError("a stream ends with its reply")
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
-        """Yield the model's answer, "" after a step that shows nothing; closed before its end it makes no more.
-
-        Raises: as `complete`.
-        """
+        """Yield the model's answer, "" after a step that shows nothing; closed before its end it makes no more."""
         if any(message.images for message in request.messages):
             raise ModelError(f"The model {self.name} sees no images: use one that does.", permanent=True)
         self._check_open()
@@ -89,7 +83,7 @@ class LocalModel:
             ) from error
 
     def render(self, request: ChatRequest) -> Prompt:
-        """Return a request as token ids, by the model's own template. Raises: ModelError (the template refuses it)."""
+        """Return a request as token ids, by the model's own template."""
         messages = [{"role": message.role, "content": self._plain(message.content)} for message in request.messages]
         if request.schema is not None:
             messages[-1]["content"] += self._plain(in_words(request.schema))
@@ -201,7 +195,6 @@ class LocalModel:
             raise BackendUnavailable("This program is closing and asks its models nothing more.", permanent=True)
 
     def _room(self, prompt: int, most: int) -> int:
-        """Return how long the answer can be. Raises: UnfitAnswer (the prompt is too long)."""
         left = self._loaded.context - prompt
         if left < 1:
             raise UnfitAnswer(
@@ -212,7 +205,6 @@ class LocalModel:
         return min(most, left)
 
     def _plain(self, text: str) -> str:
-        """Return text in which nothing passes for a token of the template; every character keeps its place."""
         return sendable(without_tokens(text, self._special))
 
 
@@ -226,27 +218,22 @@ class _Plain:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def compute(self, ids: Sequence[int]) -> None:
-        """Compute the next tokens."""
         given = torch.tensor([list(ids)], device=self._model.device)  # type: ignore[attr-defined]
         told = self._model(input_ids=given, past_key_values=self._cache, use_cache=True)  # type: ignore[operator]
         self.logits = told.logits[0, -1].float()
 
 
 class _Said:
-    """Tokens of an answer that become text as soon as their characters are whole."""
-
     def __init__(self, tokenizer: object) -> None:
         self._tokenizer = tokenizer
         self.ids: list[int] = []
         self.text = ""
 
     def add(self, token: int) -> str:
-        """Take a token; return what it completes."""
         self.ids.append(token)
         return self._more(self._decoded())
 
     def end(self) -> str:
-        """Return what was held back."""
         return self._more(self._decoded(), last=True)
 
     def _decoded(self) -> str:
@@ -261,7 +248,6 @@ class _Said:
 
 
 def _each_as(piece: str, steps: Generator[None, None, Activation]) -> Generator[str, None, Activation]:
-    """Yield a piece for each step; return what the steps return."""
     with closing(steps):
         while True:
             try:
@@ -273,7 +259,6 @@ def _each_as(piece: str, steps: Generator[None, None, Activation]) -> Generator[
 
 
 def _tokens_until(ends: Sequence[int], char: int) -> int:
-    """Return how many tokens end at or before a character."""
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2

@@ -21,12 +21,7 @@ class TransformersModels:
     """Opens models of transformers; needs the extra `local`."""
 
     def load(self, settings: ChatSettings, remembered: Path | None) -> Loaded:
-        """Load the model that the settings name; digests of weights are kept in the file `remembered`.
-
-        Raises:
-            InvalidInput: The extra is not installed, or there is no such model.
-            BackendUnavailable: The model does not fit into memory.
-        """
+        """Load the model that the settings name; digests of weights are kept in the file `remembered`."""
         let_threads_sleep()
         try:
             from memos.backends.local.loading import load  # noqa: PLC0415 - the extra `local`

@@ -9,9 +9,9 @@ _SPINS = "10000"
 
 
 def let_threads_sleep() -> None:
-    """Have PyTorch's threads soon sleep while they wait for one another, unless it is told otherwise or loaded already.
+    """Make PyTorch's idle threads sleep soon instead of spinning, unless set otherwise or already loaded.
 
-    They spin for milliseconds otherwise: beside other work a step took three times as long (docs/log.md).
+    Spinning made a step take three times as long beside other work (docs/log.md).
     Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
     """
     if "OMP_WAIT_POLICY" not in os.environ:

@@ -5,26 +5,84 @@ How a request is written is `openai_dialect`, what an answer means is `openai_an
 
 from __future__ import annotations
 
+import io
 import random
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import httpx2
 import openai
 import stamina
+from PIL import Image as Pillow
+from PIL import ImageOps
 
 from memos.backends import http as endpoint_client
 from memos.backends.http import TooLarge, opened
-from memos.backends.openai.images import with_small_images
 from memos.backends.openai.requests import Dialect, Dialects, payload
 from memos.backends.openai.responses import Refused, read_answer, read_stream, told_status, where
-from memos.core.ports import ChatReply, ChatRequest
+from memos.core.ports import ChatReply, ChatRequest, Image
 from memos.core.settings import ChatSettings
 from memos.core.tokens import Tokens
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
+
+MOST_SIDE: Final = 1024
+_QUALITY: Final = 85
+_FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+# What Pillow's decoders raise for damaged files; the last two are its guard against decompression bombs.
+_UNREADABLE: Final = (
+    OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, ZeroDivisionError,
+    MemoryError, Pillow.DecompressionBombError, Warning,
+)  # fmt: skip
+
+
+def with_small_images(request: ChatRequest) -> ChatRequest:
+    """Return a request whose images are ready to be sent."""
+    if not any(message.images for message in request.messages):
+        return request
+    messages = (replace(each, images=tuple(map(small, each.images))) for each in request.messages)
+    return replace(request, messages=tuple(messages))
+
+
+def small(image: Image) -> Image:
+    """Return an image of at most `MOST_SIDE` pixels a side; of an animated one its first frame."""
+    try:
+        data = _jpeg(image.data)
+    except _UNREADABLE as error:
+        raise ModelError(
+            f"The image cannot be decoded ({type(error).__name__}): it is damaged or too large; add it again whole.",
+            permanent=True,
+        ) from error
+    return Image("image/jpeg", data)
+
+
+def _jpeg(data: bytes) -> bytes:
+    with Pillow.open(io.BytesIO(data), formats=_FORMATS) as opened:
+        opened.draft("RGB", (MOST_SIDE, MOST_SIDE))  # a JPEG is decoded at a fraction of its size
+        opened.thumbnail((MOST_SIDE, MOST_SIDE))
+        upright = _upright(opened)
+        if upright.has_transparency_data:
+            canvas = Pillow.new("RGBA", upright.size, "white")
+            canvas.alpha_composite(upright.convert("RGBA"))
+            upright = canvas
+        flat = upright.convert("RGB")
+    out = io.BytesIO()
+    # A new image: nothing of the file's own `info` is written.
+    clean = Pillow.new("RGB", flat.size)
+    clean.paste(flat)
+    clean.save(out, "JPEG", quality=_QUALITY)
+    return out.getvalue()
+
+
+def _upright(image: Pillow.Image) -> Pillow.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except _UNREADABLE:  # odd metadata is no reason not to look at the picture
+        return image
+
 
 # Keeps calls under so many requests and tokens a minute; knows nothing of what is called.
 
@@ -33,8 +91,6 @@ _BURST_S = 10.0
 
 
 class _Bucket:
-    """Fills at a steady rate. More than it holds may be taken when it is full; what comes later pays for that."""
-
     def __init__(self, per_minute: int, now: float) -> None:
         self._rate = per_minute / 60
         self._size = max(1.0, self._rate * _BURST_S)
@@ -48,7 +104,6 @@ class _Bucket:
         return max(0.0, (min(amount, self._size) - self._level) / self._rate)
 
     def take(self, amount: float) -> None:
-        """Take it now; the level may fall below nothing."""
         self._level = min(self._size, self._level - amount)
 
 
@@ -116,7 +171,6 @@ class OpenAIChat:
 
     @property
     def name(self) -> str:
-        """The model's name at its endpoint."""
         return self._model
 
     @property
@@ -125,7 +179,6 @@ class OpenAIChat:
         return False
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Return the model's answer. Raises: ModelError, BackendUnavailable, BackendTimeout."""
         request = with_small_images(request)
         attempts = self._settings.retries + 1
         until = time.monotonic() + self._settings.timeout_s * attempts
@@ -136,7 +189,7 @@ class OpenAIChat:
         raise AssertionError("stamina raises the last attempt's error")
 
     def stream(self, request: ChatRequest) -> Generator[str | ChatReply, None, None]:
-        """Yield the model's answer; it is asked again only before the first piece. Raises: as `complete`."""
+        """Yield the model's answer; it is asked again only before the first piece."""
         request = with_small_images(request)
         attempts = self._settings.retries + 1
         until = time.monotonic() + self._settings.timeout_s * attempts
@@ -171,7 +224,6 @@ class OpenAIChat:
                 self._client.close()
 
     def _patience(self, until: float) -> Callable[[Exception], bool | float]:
-        """Return what tells how long to wait after an error, False for not repeating."""
         waits = 0
 
         def wait_after(error: Exception) -> bool | float:
@@ -213,7 +265,7 @@ class OpenAIChat:
     def _begin(
         self, request: ChatRequest, dialect: Dialect, until: float, held: ExitStack
     ) -> Generator[str | ChatReply, None, None]:
-        """Have the endpoint begin with its answer; what that takes is `held` until the answer is there or unwanted."""
+        """Start a request; `held` keeps the connection until the answer is read or unwanted."""
         with ExitStack() as taken:
             used = taken.enter_context(self._reserved(request, until))
             taken.enter_context(self._slot(until))
@@ -246,7 +298,6 @@ class OpenAIChat:
 
     @contextmanager
     def _reserved(self, request: ChatRequest, until: float) -> Iterator[Callable[[Tokens], None]]:
-        """Take a call's tokens from the rate limit; what was not used, as told, is given back."""
         reserved = request.estimated_tokens + (request.max_tokens or self._settings.max_tokens)
         left_s = until - time.monotonic()
         if not self._limit.take(reserved, left_s):
@@ -313,7 +364,6 @@ class OpenAIChat:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn the client's errors into ours."""
         try:
             yield
         except httpx2.TimeoutException as error:

@@ -30,7 +30,7 @@ _MOST_SCHEMAS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one endpoint takes for one schema, as far as its refusals have told."""
+    """The features an endpoint supports for one schema, as learned from its refusals."""
 
     limit: Limit = "max_tokens"
     temperature: bool = True
@@ -62,12 +62,10 @@ class Dialects:
         self._lock = threading.Lock()
 
     def known(self, request: ChatRequest) -> Dialect:
-        """Return what to begin with."""
         with self._lock:
             return replace(self._common, json=self._json.get(_digest(request.schema), "json_schema"))
 
     def learn(self, request: ChatRequest, dialect: Dialect) -> None:
-        """Remember what was taken."""
         with self._lock:
             self._common = replace(dialect, json="json_schema")
             if request.schema is not None:
@@ -77,7 +75,6 @@ class Dialects:
 
 
 def payload(request: ChatRequest, settings: ChatSettings, dialect: Dialect, *, stream: bool = False) -> dict[str, Any]:
-    """Return the body to send."""
     texts = [sendable(each.content) for each in request.messages]
     body: dict[str, Any] = {"model": request.model or settings.model}
     if stream:
@@ -112,7 +109,6 @@ def in_words(schema: Mapping[str, Json]) -> str:
 
 
 def _content(text: str, message: ChatMessage) -> str | list[dict[str, Any]]:
-    """Return a text as it is, and one with images as the parts it is sent in."""
     if not message.images:
         return text
     urls = [f"data:{image.media_type};base64,{b64encode(image.data).decode()}" for image in message.images]
@@ -137,7 +133,7 @@ def strict_schema(schema: Mapping[str, Json]) -> dict[str, Json] | None:
 
 
 class _FreeForm(Exception):
-    """The schema allows properties that it does not name."""
+    pass
 
 
 def _strict(node: Json) -> Json:

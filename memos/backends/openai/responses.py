@@ -44,10 +44,7 @@ class NoSuchModel(BackendUnavailable):
 
 
 def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings: ChatSettings) -> ChatReply:
-    """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost.
-
-    Raises: ModelError, BackendUnavailable, and `Refused` where an endpoint hides a failure behind status 200.
-    """
+    """Return the finished answer in a body that came with status 200; `prompt_tokens` is what the prompt may cost."""
     if "html" in content_type.lower():
         raise BackendUnavailable(
             f"{where(settings)} answers with a web page: check its BASE_URL, which for most servers ends with /v1.",
@@ -67,7 +64,7 @@ def read_answer(content: bytes, content_type: str, prompt_tokens: int, settings:
 def finished_answer(
     message: Mapping[str, Json], finish: Json, usage: Json, prompt_tokens: int, settings: ChatSettings
 ) -> ChatReply:
-    """Return the answer in a model's message, if it is one. Raises: ModelError."""
+    """Return the answer in a model's message, if it is one."""
     raw = message.get("content")
     text = raw if isinstance(raw, str) else ""
     tokens = _counted(usage, prompt_tokens, text + str(message.get("reasoning_content") or ""))
@@ -98,7 +95,6 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
 def told_status(
     status: int, content: bytes, headers: Mapping[str, str], settings: ChatSettings
 ) -> BackendUnavailable | ModelError | Refused:
-    """Return what a failing HTTP status means."""
     said = content[:20_000].decode("utf-8", "replace")
     code = _code(content)
     shown = f"{status} {code}".strip()
@@ -165,7 +161,6 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def where(settings: ChatSettings) -> str:
-    """Return how messages call the endpoint."""
     url = urlsplit(settings.base_url or "")
     return f"The model endpoint {url.scheme}://{url.netloc}"  # some gateways take a secret in the path
 
@@ -225,8 +220,6 @@ def dig(value: Json, *path: str | int) -> Json:
 
 @dataclass(slots=True)
 class _Collected:
-    """What the events said so far."""
-
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     refusal: str = ""
@@ -235,7 +228,6 @@ class _Collected:
     done: bool = False
 
     def take(self, event: Json) -> str:
-        """Add one event; return its text."""
         usage, choice = dig(event, "usage"), dig(event, "choices", 0)
         self.usage = usage if isinstance(usage, dict) else self.usage
         self.finish = dig(choice, "finish_reason") or self.finish
@@ -246,7 +238,6 @@ class _Collected:
 
     @property
     def message(self) -> dict[str, Json]:
-        """Return the message as an answer in one piece would have it."""
         thoughts = "".join(self.thoughts)
         return {"content": "".join(self.text), "refusal": self.refusal, "reasoning_content": thoughts}
 
@@ -254,10 +245,7 @@ class _Collected:
 def read_stream(
     chunks: Iterable[bytes], prompt_tokens: int, settings: ChatSettings
 ) -> Generator[str | ChatReply, None, None]:
-    """Yield the text of a stream that came with status 200, without thoughts, and last the finished answer.
-
-    Raises: ModelError, BackendUnavailable (it ended without an end).
-    """
+    """Yield the text of a stream that came with status 200, without thoughts, and last the finished answer."""
     collected, answering, events = _Collected(), StreamedText(), EventData()
     for chunk in chunks:
         for data in _fed(events, chunk, settings):
@@ -282,7 +270,6 @@ def _fed(events: EventData, chunk: bytes, settings: ChatSettings) -> list[str]:
 
 
 def _event(data: str, collected: _Collected, prompt_tokens: int, settings: ChatSettings) -> Json:
-    """Return one event's content. Raises: MemosError when it tells of a failure."""
     try:
         event = json.loads(data)
     except (ValueError, RecursionError):

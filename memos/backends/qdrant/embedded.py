@@ -30,8 +30,6 @@ _Write = tuple[Literal["upsert", "prune"], Any]
 
 
 class _Child(Child):
-    """The engine's process with one generation open."""
-
     def __init__(self, folder: Path, dimension: int) -> None:
         # A search reads all over the graphs: a tenth of its time was finding out where their pages are.
         super().__init__("memos.backends.qdrant.embedded_process", "vector index", huge_pages=True)
@@ -62,7 +60,6 @@ class QdrantEdgeIndex:
 
     @classmethod
     def open(cls, folder: Path, dimension: int) -> QdrantEdgeIndex:
-        """Open or create the index. Raises: IntegrityError when its files are damaged, BackendUnavailable."""
         return cls(folder, dimension)
 
     @property
@@ -71,7 +68,6 @@ class QdrantEdgeIndex:
         return self._incarnation
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
-        """Insert or replace points by id."""
         self._write("upsert", [_wire(point) for point in points])
         self._written += len(points)
 
@@ -108,7 +104,6 @@ class QdrantEdgeIndex:
         return {id_: np.frombuffer(vector, dtype=np.float32) for id_, vector in found.items()}
 
     def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
-        """Return those of these points that are held."""
         found = self._call("held", list(ids)) if ids else {}
         return {
             id_: HeldPoint(revision, np.frombuffer(turn, np.float32), np.frombuffer(window, np.float32))
@@ -116,7 +111,6 @@ class QdrantEdgeIndex:
         }
 
     def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield what is held of one cube."""
         offset = None
         while True:
             page, offset = self._call("scan", cube, offset)
@@ -125,16 +119,13 @@ class QdrantEdgeIndex:
                 return
 
     def cubes(self) -> list[str]:
-        """Return the cubes that have at least one point."""
         return list(self._call("cubes"))
 
     def flush(self, mark: int) -> None:
-        """Make everything so far durable, then remember the mark."""
         with self._writer:
             self._call("flush", mark)
 
     def mark(self) -> int:
-        """Return the mark of the last durable flush."""
         return int(self._call("mark"))
 
     def unoptimised(self) -> int:
@@ -142,7 +133,6 @@ class QdrantEdgeIndex:
         return self._written
 
     def optimised(self) -> int:
-        """Return how many points the last `optimise` saw."""
         return int(self._call("optimised"))
 
     def optimise(self, on_progress: Callable[[str], None] | None = None) -> bool:
@@ -157,7 +147,6 @@ class QdrantEdgeIndex:
         )
 
     def close(self) -> None:
-        """End the children without flushing."""
         self._closed = True
         self.stop_building()
         with self._building, self._writer:
@@ -173,7 +162,6 @@ class QdrantEdgeIndex:
             builder.kill()
 
     def _call(self, method: str, *arguments: Any, meanwhile: Callable[[], None] | None = None) -> Any:
-        """Call the engine; when it died, start it again and say that this call failed. Raises: BackendUnavailable."""
         child = self._child
         if child is None:
             child = self._restart(None)
@@ -211,7 +199,6 @@ class QdrantEdgeIndex:
     def _rebuild(
         self, build: Callable[[_Child, Path], Any], on_progress: Callable[[str], None] | None, *, fresh: bool = False
     ) -> Any:
-        """Make the next generation with `build` while this one serves, then switch. Raises: BackendUnavailable."""
         report = on_progress or (lambda _stage: None)
         with self._building:
             self._remove_leftovers()
@@ -239,7 +226,6 @@ class QdrantEdgeIndex:
         return result
 
     def _built(self, build: Callable[[_Child, Path], Any], copy: Path, target: Path) -> Any:
-        """Run the build in a second child, then leave one of ordinary priority on `target` in `_builder`."""
         self._builder = _Child(copy, self._dimension)
         if self._no_builds:
             self._builder.kill()
@@ -251,7 +237,6 @@ class QdrantEdgeIndex:
         return result
 
     def _switch(self, target: Path, incarnation: int) -> None:
-        """Replay the journal into the new child, the last entries while writers wait, and put it in charge."""
         child = self._builder
         assert child is not None
         assert self._journal is not None

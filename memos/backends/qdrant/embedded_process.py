@@ -137,7 +137,7 @@ def config(dimension: int) -> edge.EdgeConfig:
 
 
 class Shard:
-    """One open generation folder; each public method is one request."""
+    """An open generation folder; each public method is one request."""
 
     def __init__(self, folder: str, dimension: int) -> None:
         self._folder = Path(folder)
@@ -156,7 +156,6 @@ class Shard:
         self._indexed = _index_fields(self._shard)
 
     def upsert(self, points: Sequence[WirePoint]) -> None:
-        """Insert or replace points."""
         self._shard.update(edge.UpdateOperation.upsert_points([_point(point) for point in points]))
         for point_id, payload, *_ in points:
             self._keys.write(UUID(point_id).int, point_key(payload))
@@ -246,7 +245,7 @@ class Shard:
         return {_number(record): point_key(record.payload) for record in records}
 
     def _is_nearly_all(self, cubes: Sequence[str]) -> bool:
-        """Say whether these cubes hold nearly every point: the engine's own IDF is then theirs.
+        """Return True if these cubes hold nearly every point: the engine's own IDF is then theirs.
 
         Counting terms over one corpus reads all of it, 45 us a thousand points and arm.
         """
@@ -268,7 +267,6 @@ class Shard:
         return page, None if following is None else str(following)
 
     def cubes(self) -> list[str]:
-        """Return the cubes with at least one point."""
         return sorted(str(hit.value) for hit in self._shard.facet(edge.FacetRequest("cube", limit=_MOST_CUBES)).hits)
 
     def flush(self, mark: int | None) -> None:
@@ -279,12 +277,10 @@ class Shard:
             write_durably(self._folder / MARK_FILE, str(mark))
 
     def mark(self) -> int:
-        """Return the mark of the last flush."""
         path = self._folder / MARK_FILE
         return int(path.read_text()) if path.exists() else 0
 
     def optimise(self) -> bool:
-        """Build the graphs; takes minutes for 100,000 points."""
         changed = self._shard.optimize()
         self._shard.flush()
         write_durably(self._folder / OPTIMISED_FILE, str(self._shard.info().points_count))
@@ -295,7 +291,6 @@ class Shard:
         return max(0, int(self._shard.info().points_count) - self.optimised())
 
     def optimised(self) -> int:
-        """Return how many points the last `optimise` saw."""
         path = self._folder / OPTIMISED_FILE
         return int(path.read_text()) if path.exists() else 0
 
@@ -324,7 +319,6 @@ class Shard:
             write_durably(Path(target) / MARK_FILE, str(self.mark()))
 
     def close(self) -> None:
-        """Close the shard without flushing."""
         self._shard.close()
         os.close(self._lock)
 
@@ -387,8 +381,6 @@ def _number(point: Any) -> int:
 
 
 class _Server:
-    """What the child does with a request; the first one opens the shard."""
-
     def __init__(self, channel: Connection) -> None:
         self._channel = channel
         self._shard: Shard | None = None

@@ -32,7 +32,6 @@ class EdgeDialect:
     """The `Dialect` of `qdrant_edge`."""
 
     def group(self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()) -> Filter:
-        """Return a filter of three lists."""
         return Filter(must=list(must), should=list(should) or None, must_not=list(must_not))
 
     def among(self, key: str, values: Sequence[str] | Sequence[int]) -> FieldCondition:
@@ -42,15 +41,12 @@ class EdgeDialect:
         return FieldCondition(key, match=match)
 
     def within(self, key: str, **bounds: float) -> FieldCondition:
-        """Return a range of floats."""
         return FieldCondition(key, range=RangeFloat(**bounds))
 
     def empty(self, key: str) -> IsEmptyCondition:
-        """Return the condition that there is no value."""
         return IsEmptyCondition(key)
 
     def nothing(self) -> Filter:
-        """Return a filter that nothing passes."""
         return _NOTHING
 
 
@@ -130,7 +126,7 @@ _INTEGERS = DATE_FIELDS | {"version"}
 
 
 class Dialect(Protocol):
-    """How one engine's Python classes write a condition; what a group returns may be part of another group."""
+    """Builds conditions with the classes of one engine; a group may be part of another group."""
 
     def group(self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()) -> Any:
         """Pass what meets all of `must`, one of `should` unless there are none, and none of `must_not`."""
@@ -177,7 +173,6 @@ def _moment(to: Dialect, as_of: int | None) -> list[Any]:
 
 
 def compile_filter(to: Dialect, node: Node) -> Any:
-    """Return the engine's filter. Raises: ValueError for what only the ledger can judge (`LEDGER_FIELDS`, `like`)."""
     match node:
         case And():
             return to.group(must=[compile_filter(to, part) for part in node.parts])

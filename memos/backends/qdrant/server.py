@@ -8,26 +8,368 @@ searched cubes by the server, in each shard for itself: with several shards scor
 from __future__ import annotations
 
 import json
+import math
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from random import SystemRandom
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import numpy as np
 
-from memos.backends.qdrant import server_client as qdrant_collection
 from memos.backends.qdrant.filters import (
     ASKED,
     AT_LEAST,
+    BUILD_WIDTH,
+    DENSE,
+    INTEGERS,
+    KEYWORDS,
     SEARCH_WIDTHS,
     SPARSE,
+    STANDING,
     compile_search,
     point_key,
     stored_payload,
 )
-from memos.backends.qdrant.server_client import Connection, IdfCorpusParams, connect, models
 from memos.core.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.core.settings import QdrantSettings
 from memos.core.types import STANDING_OF
-from memos.errors import InvalidInput
+from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
+
+try:
+    import grpc  # type: ignore[import-untyped]
+    import httpx
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.common.client_exceptions import QdrantException
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+    from qdrant_client.http.models import IdfCorpusParams
+except ImportError as missing:
+    raise BackendUnavailable(
+        "A Qdrant server needs the package qdrant-client 1.19 or newer; install it with: "
+        "`pip install '.[qdrant]'` in hippocube's clone."
+    ) from missing
+
+__all__ = ["Connection", "IdfCorpusParams", "connect", "models"]
+
+LEAST_VERSION = (1, 19)
+"""The first version that counts IDF over a corpus of the query's; older ones ignore that without a word."""
+
+_PAUSES_S = (0.05, 0.15, 0.4, 0.9)
+_FAILURES = (ApiException, QdrantException, grpc.RpcError, httpx.InvalidURL, json.JSONDecodeError, UnicodeDecodeError)
+_PASSING_STATUS = frozenset({429, 500, 502, 503, 504})
+_PASSING_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL})
+_REASON_CHARS = 200
+_RANDOM = SystemRandom()
+
+Answer = TypeVar("Answer")
+
+
+class Connection:
+    """A client of one server; thread-safe."""
+
+    def __init__(self, client: QdrantClient, settings: QdrantSettings) -> None:
+        self.client = client
+        self._settings = settings
+        self._where = _shown(settings.url or "")
+        self._closed = False
+
+    def run(self, ask: Callable[[int], Answer]) -> Answer:
+        """Return what `ask` does, given the seconds left; what may pass is asked again, within `timeout_s`."""
+        end = time.monotonic() + self._settings.timeout_s
+        pauses = iter(_PAUSES_S)
+        while True:
+            self._check_open()
+            try:
+                return ask(max(1, math.ceil(end - time.monotonic())))
+            except (*_FAILURES, ValueError) as error:
+                self._check_open(error)
+                if not isinstance(error, _FAILURES):
+                    raise
+                # A random part of each pause, so that many clients do not come back at once.
+                pause = next(pauses, math.inf) * _RANDOM.uniform(0.5, 1)
+                if not _may_pass(error) or time.monotonic() + pause >= end:
+                    raise self._told(error) from error
+            time.sleep(pause)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.client.close()
+
+    def _check_open(self, error: Exception | None = None) -> None:
+        if self._closed:
+            raise BackendUnavailable("The vector index is closed.") from error
+
+    def check_version(self) -> None:
+        try:
+            version = self.run(lambda _left: self.client.info()).version
+        except _NotFound as error:
+            raise self._not_qdrant() from error
+        numbers = re.match(r"v?(\d+)\.(\d+)", version)
+        if numbers is None:
+            raise self._not_qdrant()
+        if (int(numbers[1]), int(numbers[2])) < LEAST_VERSION:
+            raise BackendUnavailable(
+                f"The Qdrant server at {self._where} is version {version:.20}; update it to "
+                f"{'.'.join(map(str, LEAST_VERSION))} or newer, which rates words by the memories that are searched."
+            )
+
+    def _told(self, error: Exception) -> MemosError:
+        """Return the error to raise: what went wrong and what to do, without any key."""
+        match error:
+            case ResponseHandlingException():
+                return self._told_transport(error.source)
+            case UnexpectedResponse():
+                return self._told_status(error.status_code or 0, _reason(error.content))
+            case grpc.RpcError():
+                return self._told_grpc(error)
+            case httpx.InvalidURL():
+                return _bad_url()
+            case QdrantException():
+                return self._told_status(429, str(error))
+            case _:
+                return self._not_qdrant()
+
+    def _told_transport(self, source: Exception) -> MemosError:
+        match source:
+            case httpx.TimeoutException():
+                return self._timeout()
+            case httpx.TransportError():
+                return self._unreachable(str(source) or type(source).__name__)
+            case ValueError():  # pydantic's, of an answer that has another form
+                return self._not_qdrant()
+            case _:
+                return self._unreachable(type(source).__name__)
+
+    def _told_status(self, status: int, reason: str) -> MemosError:
+        if status in (401, 403):
+            return self._refused()
+        if status in (404, 405):
+            return _NotFound(
+                f"The Qdrant server at {self._where} does not have this index any more ({reason}); restart hippocube, "
+                "which makes it again from the ledger."
+            )
+        if status in (408, 504):
+            return self._timeout()
+        if status in _PASSING_STATUS:
+            return BackendUnavailable(
+                f"The Qdrant server at {self._where} cannot answer now ({status} {reason}); look at its log and load."
+            )
+        return BackendUnavailable(f"The Qdrant server at {self._where} refused a call ({status} {reason}).")
+
+    def _told_grpc(self, error: grpc.RpcError) -> MemosError:
+        if not isinstance(error, grpc.Call):
+            return self._unreachable(type(error).__name__)
+        code, reason = error.code(), _cut(error.details() or "")
+        match code:
+            case grpc.StatusCode.UNAVAILABLE:
+                return self._unreachable(reason)
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return self._timeout()
+            case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+                return self._refused()
+            case grpc.StatusCode.UNIMPLEMENTED:
+                return self._not_qdrant()
+            case grpc.StatusCode.NOT_FOUND:
+                return self._told_status(404, reason)
+            case grpc.StatusCode.RESOURCE_EXHAUSTED:
+                return self._told_status(429, reason)
+            case _:
+                return self._told_status(0, f"{code.name} {reason}")
+
+    def _unreachable(self, reason: str) -> BackendUnavailable:
+        port = "" if self._settings.grpc_port is None else f" and MEMOS_QDRANT__GRPC_PORT {self._settings.grpc_port}"
+        return BackendUnavailable(
+            f"The Qdrant server at {self._where} cannot be reached ({_cut(reason)}); start it, or correct "
+            f"MEMOS_QDRANT__URL{port}."
+        )
+
+    def _timeout(self) -> BackendTimeout:
+        return BackendTimeout(
+            f"The Qdrant server at {self._where} did not answer within {self._settings.timeout_s} s; "
+            "look at its load, or raise MEMOS_QDRANT__TIMEOUT_S."
+        )
+
+    def _refused(self) -> BackendUnavailable:
+        if self._settings.api_key is None:
+            return BackendUnavailable(
+                f"The Qdrant server at {self._where} asks for an API key; set MEMOS_QDRANT__API_KEY."
+            )
+        return BackendUnavailable(
+            f"The Qdrant server at {self._where} refused the API key; set MEMOS_QDRANT__API_KEY to one that may "
+            "read and write."
+        )
+
+    def _not_qdrant(self) -> BackendUnavailable:
+        return BackendUnavailable(f"What answers at {self._where} is no Qdrant server; correct MEMOS_QDRANT__URL.")
+
+
+class _NotFound(BackendUnavailable):
+    pass
+
+
+def connect(settings: QdrantSettings) -> Connection:
+    try:
+        if urlsplit(settings.url or "").scheme not in ("http", "https"):
+            raise _bad_url()
+        client = QdrantClient(
+            url=settings.url,
+            grpc_port=settings.grpc_port or 6334,
+            prefer_grpc=settings.grpc_port is not None,
+            # As a header and not as `api_key`: the client would warn of plain HTTP at each start of each program,
+            # also inside a container network.
+            headers=None if settings.api_key is None else {"api-key": settings.api_key.get_secret_value()},
+            timeout=settings.timeout_s,
+            check_compatibility=False,
+        )
+    except ValueError as error:
+        raise _bad_url() from error
+    connection = Connection(client, settings)
+    try:
+        connection.check_version()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _bad_url() -> InvalidInput:
+    return InvalidInput("MEMOS_QDRANT__URL", "is no URL of a server, such as http://127.0.0.1:6333")
+
+
+def _may_pass(error: Exception) -> bool:
+    match error:
+        case ResponseHandlingException():
+            return isinstance(error.source, httpx.TransportError) and not isinstance(
+                error.source, httpx.TimeoutException
+            )
+        case UnexpectedResponse():
+            return error.status_code in _PASSING_STATUS
+        case grpc.Call():
+            return error.code() in _PASSING_CODES
+        case _:
+            return isinstance(error, QdrantException)
+
+
+def _shown(url: str) -> str:
+    """Return a URL as a message may show it: without user, password and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _reason(content: bytes) -> str:
+    try:
+        status = json.loads(content)["status"]
+        return _cut(str(status["error"] if isinstance(status, dict) else status))
+    except (ValueError, KeyError, TypeError):
+        return "no reason given"
+
+
+def _cut(text: str) -> str:
+    return " ".join(text.split())[:_REASON_CHARS]
+
+
+# The collection of a Qdrant server that holds one vector space: how it is laid out, made once and checked.
+
+_KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
+_INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=True, enable_hnsw=False)
+_INDEXES: dict[str, models.KeywordIndexParams | models.IntegerIndexParams] = {
+    "cube": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    STANDING: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=True),
+    **dict.fromkeys(KEYWORDS, _KEYWORD),
+    **dict.fromkeys(INTEGERS, _INTEGER),
+}
+
+
+def ensure(connection: Connection, name: str, dimension: int, settings: QdrantSettings) -> None:
+    """Make the collection and its payload indexes unless they are there."""
+    if not _exists(connection, name):
+        try:
+            connection.run(lambda left_s: _create(connection, name, dimension, settings, left_s))
+        except BackendUnavailable:
+            # Another process made it meanwhile, or this one did and the answer was lost.
+            if not _exists(connection, name):
+                raise
+    info = connection.run(lambda _left: connection.client.get_collection(name))
+    _check(info, name, dimension)
+    for field, schema in _INDEXES.items():
+        # Its maker may have been cut off before them; making them again changes nothing.
+        if field not in info.payload_schema:
+            _index(connection, name, field, schema)
+
+
+def others(connection: Connection, name: str, prefix: str) -> list[str]:
+    """Return hippocube's other collections whose names begin with `<prefix>-`, sorted."""
+    listed = connection.run(lambda _left: connection.client.get_collections()).collections
+    found = sorted(entry.name for entry in listed if entry.name.startswith(f"{prefix}-") and entry.name != name)
+    return [other for other in found if _sizes(_info(connection, other))]
+
+
+def _info(connection: Connection, name: str) -> models.CollectionInfo:
+    return connection.run(lambda _left: connection.client.get_collection(name))
+
+
+def _exists(connection: Connection, name: str) -> bool:
+    return connection.run(lambda _left: connection.client.collection_exists(name))
+
+
+def _create(connection: Connection, name: str, dimension: int, settings: QdrantSettings, left_s: int) -> None:
+    """Ask for graphs of each cube only, since every search names its cubes."""
+    on_disk = settings.on_disk
+    dense = models.VectorParams(
+        size=dimension,
+        distance=models.Distance.COSINE,
+        memory=models.Memory.COLD if on_disk else None,
+        quantization_config=_QUANTIZED if on_disk else None,
+    )
+    connection.client.create_collection(
+        name,
+        vectors_config=dict.fromkeys(DENSE, dense),
+        sparse_vectors_config=dict.fromkeys(SPARSE, models.SparseVectorParams(modifier=models.Modifier.IDF)),
+        hnsw_config=models.HnswConfigDiff(m=0, payload_m=16, ef_construct=BUILD_WIDTH),
+        shard_number=settings.shards,
+        replication_factor=settings.replicas,
+        # What users store in `info` has no index; a server in strict mode would refuse to filter by it.
+        strict_mode_config=models.StrictModeConfig(unindexed_filtering_retrieve=True, unindexed_filtering_update=True),
+        timeout=left_s,
+    )
+
+
+_QUANTIZED = models.ScalarQuantization(
+    scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, memory=models.Memory.PINNED)
+)
+
+
+def _index(
+    connection: Connection, name: str, field: str, schema: models.KeywordIndexParams | models.IntegerIndexParams
+) -> None:
+    connection.run(
+        lambda left_s: connection.client.create_payload_index(
+            name, field, field_schema=schema, wait=True, timeout=left_s
+        )
+    )
+
+
+def _check(info: models.CollectionInfo, name: str, dimension: int) -> None:
+    sizes = _sizes(info)
+    if not sizes:
+        raise IntegrityError(
+            f"The Qdrant collection {name} was not made by hippocube; choose another MEMOS_QDRANT__COLLECTION."
+        )
+    if sizes != {dimension}:
+        raise IntegrityError(
+            f"The Qdrant collection {name} holds vectors of {max(sizes)} numbers and the embedder makes {dimension}; "
+            "choose another MEMOS_QDRANT__COLLECTION, or delete that collection and it is filled from the ledger."
+        )
+
+
+def _sizes(info: models.CollectionInfo) -> set[int]:
+    dense, sparse = info.config.params.vectors, info.config.params.sparse_vectors
+    if not isinstance(dense, dict) or set(dense) != set(DENSE) or set(sparse or ()) != set(SPARSE):
+        return set()
+    return {vector.size for vector in dense.values()}
+
 
 # How the Qdrant client's Python classes write filters; what a filter means is in `qdrant_filters`.
 
@@ -38,25 +380,20 @@ class ServerDialect:
     def group(
         self, *, must: Sequence[Any] = (), should: Sequence[Any] = (), must_not: Sequence[Any] = ()
     ) -> models.Filter:
-        """Return a filter of three lists."""
         # An empty list stays: a filter without any could be read as another condition.
         return models.Filter(must=list(must), should=list(should) or None, must_not=list(must_not) or None)
 
     def among(self, key: str, values: Sequence[str] | Sequence[int]) -> models.FieldCondition:
-        """Return a match of one value or several."""
         match: Any = models.MatchValue(value=values[0]) if len(values) == 1 else models.MatchAny(any=list(values))
         return models.FieldCondition(key=key, match=match)
 
     def within(self, key: str, **bounds: float) -> models.FieldCondition:
-        """Return a range of floats."""
         return models.FieldCondition(key=key, range=models.Range(**bounds))
 
     def empty(self, key: str) -> models.IsEmptyCondition:
-        """Return the condition that there is no value."""
         return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
 
     def nothing(self) -> models.Filter:
-        """Return a filter that nothing passes."""
         return models.Filter(must=[models.HasIdCondition(has_id=[])])
 
 
@@ -90,15 +427,10 @@ class QdrantServerIndex:
 
     @classmethod
     def open(cls, settings: QdrantSettings, space: str, dimension: int) -> QdrantServerIndex:
-        """Open or create the collection `<prefix>-<space>`.
-
-        Raises: BackendUnavailable, BackendTimeout; InvalidInput when the URL is none; IntegrityError when the
-        collection is not hippocube's or has vectors of another length.
-        """
         connection = connect(settings)
         name = f"{settings.collection}-{space}"
         try:
-            qdrant_collection.ensure(connection, name, dimension, settings)
+            ensure(connection, name, dimension, settings)
         except BaseException:
             connection.close()
             raise
@@ -110,7 +442,6 @@ class QdrantServerIndex:
         return 0
 
     def upsert(self, points: Sequence[VectorPoint]) -> None:
-        """Insert or replace points by id."""
         for batch in _batches(points):
             self._upsert(batch)
 
@@ -183,7 +514,6 @@ class QdrantServerIndex:
         return found
 
     def held(self, ids: Sequence[str]) -> dict[str, HeldPoint]:
-        """Return those of these points that are held."""
         found: dict[str, HeldPoint] = {}
         for start in range(0, len(ids), _PRUNE_BATCH):
             for record in self._retrieve(ids[start : start + _PRUNE_BATCH], ["turn", "window"], ["revision"]):
@@ -203,7 +533,6 @@ class QdrantServerIndex:
         )
 
     def scan(self, cube: str) -> Iterator[Stamp]:
-        """Yield what is held of one cube."""
         offset: Any = None
         while True:
             records, offset = self._page(cube, offset)
@@ -227,14 +556,12 @@ class QdrantServerIndex:
         )
 
     def cubes(self) -> list[str]:
-        """Return the cubes that have at least one point."""
         answer = self._connection.run(
             lambda left_s: self._client.facet(self._name, "cube", limit=_MOST_CUBES, exact=True, timeout=left_s)
         )
         return sorted(str(hit.value) for hit in answer.hits if hit.count)
 
     def flush(self, mark: int) -> None:
-        """Remember the mark; every write before it was acknowledged."""
         self._upsert([models.PointStruct(id=_MARK_ID, vector={}, payload={"mark": mark})])
 
     def mark(self) -> int:
@@ -245,11 +572,10 @@ class QdrantServerIndex:
         return int((records[0].payload or {})["mark"]) if records else 0
 
     def close(self) -> None:
-        """Close the connections; safe to call twice."""
         self._connection.close()
 
     def use(self) -> None:
-        """Point the alias named as the prefix at this collection, in one step. Raises: BackendUnavailable."""
+        """Point the alias named as the prefix at this collection, in one step."""
         alias = models.DeleteAlias(alias_name=self._prefix)
         mine = models.CreateAlias(collection_name=self._name, alias_name=self._prefix)
         change: list[Any] = [
@@ -261,9 +587,9 @@ class QdrantServerIndex:
     def remove_others(self) -> list[str]:
         """Delete this installation's collections of former embedders and formats, and return their names.
 
-        Only collections named `<prefix>-...` with hippocube's vectors. Raises: BackendUnavailable.
+        Only collections named `<prefix>-...` with hippocube's vectors.
         """
-        gone = qdrant_collection.others(self._connection, self._name, self._prefix)
+        gone = others(self._connection, self._name, self._prefix)
         for name in gone:
             self._remove(name)
         return gone
@@ -273,7 +599,6 @@ class QdrantServerIndex:
 
 
 def _batches(points: Sequence[VectorPoint]) -> Iterator[list[models.PointStruct]]:
-    """Yield points in requests that a server takes."""
     batch: list[models.PointStruct] = []
     size_bytes = 0
     for point in points:
@@ -288,7 +613,6 @@ def _batches(points: Sequence[VectorPoint]) -> Iterator[list[models.PointStruct]
 
 
 def _point(point: VectorPoint) -> tuple[models.PointStruct, int]:
-    """Return a point as the client takes it, and about how many bytes of JSON it is."""
     payload = stored_payload(point.payload)
     vectors: dict[str, Any] = {"turn": point.turn.tolist(), "window": point.window.tolist()}
     numbers = 2 * len(point.turn)
@@ -309,5 +633,4 @@ def _query(arm: ArmQuery) -> models.SparseVector | list[float]:
 
 
 def _is_empty(arm: ArmQuery) -> bool:
-    """Say whether a question has no term, which the server would refuse."""
     return isinstance(arm.query, SparseVector) and not len(arm.query.indices)

@@ -220,7 +220,6 @@ _TO_YOU = re.compile(r"(?:you|你)", re.IGNORECASE)
 
 @cache
 def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
-    """Return a pattern ready for use; a program that reads nothing should not wait for it at its start."""
     return re.compile(pattern, flags)
 
 
@@ -256,13 +255,12 @@ def reads_like_instruction(text: str) -> bool:
 
 
 def _of_oneself(sentence: str, order: re.Match[str]) -> bool:
-    """Say whether an order is what its speaker has to do ("I must send it to Bo"): "I'm Bo, send it to me" is none."""
+    """Return True if the speaker orders themselves ("I must send it to Bo"); "I'm Bo, send it to me" does not count."""
     begins = max((found.end() for found in _CLAUSE.finditer(sentence, 0, order.start() + 1)), default=0)
     return _FIRST_PERSON.match(sentence, begins) is not None and not _TO_YOU.match(order.group(0))
 
 
 def _plain(text: str) -> str:
-    """Return text without invisible characters, which can split a word for a pattern and not for a model."""
     return "".join(sign for sign in unicodedata.normalize("NFKC", text) if not is_invisible(sign))
 
 
@@ -300,10 +298,10 @@ _STANDS = re.compile(
 
 
 def is_lasting_preference(text: str) -> bool:
-    """Say whether a text states a taste, a need, a limit or a way to do things that holds on."""
+    """Return True if a text states a taste, a need, a limit or a way to do things that holds on."""
     return states_preference(text) or _STANDS.search(text[:_PREFERENCE_SCAN_CHARS]) is not None or instructs(text)
 
 
 def instructs(text: str) -> bool:
-    """Say whether a text tells its reader how to do something each time it comes up."""
+    """Return True if a text tells its reader how to do something each time it comes up."""
     return bool(standing_instructions(text[:_PREFERENCE_SCAN_CHARS]))

@@ -182,7 +182,6 @@ def stems(text: str) -> set[str]:
 
 
 def _folded(text: str) -> list[tuple[str, int]]:
-    """Return the characters that are compared, each with the place of the one it comes from."""
     return [
         (part, place)
         for place, sign in enumerate(text)
@@ -222,7 +221,7 @@ _EMPTY = frozenset(
 )
 
 
-def plain(value: str | None) -> str:
+def normalized_value(value: str | None) -> str:
     """Return a value as values are compared: "Saint-Denis" is "Saint Denis", however its letters are encoded."""
     composed = unicodedata.normalize("NFKC", value or "").casefold().replace("’", "'")
     return " ".join(_DASHES.sub(" ", composed).split()).strip(" .,!?'\"")
@@ -263,7 +262,7 @@ def contains_words(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def contradicts(one: str, other: str) -> bool:
-    """Say that two texts cannot be the same statement.
+    """Return True if two texts cannot be the same statement.
 
     They have another number, another name, only one denies or intends, or one tells what is and the other what was.
     """
@@ -288,4 +287,4 @@ def _numbers(text: str) -> frozenset[str]:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(plain(name) for name in entities(unicodedata.normalize("NFC", text)))
+    return frozenset(normalized_value(name) for name in entities(unicodedata.normalize("NFC", text)))

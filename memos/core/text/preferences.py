@@ -233,7 +233,6 @@ def _thing(head: str, match: re.Match[str]) -> str | None:
 
 
 def _of_the_moment(head: str, match: re.Match[str], *, likes: bool) -> bool:
-    """Return True for "something I love" and "that's what I like", and for "I love the picture"."""
     if _TO_WHAT.search(match.group("v")) or _THESE.match(head, match.end("v")):
         return True
     before = _WORD_BEFORE.search(head[: match.start()])

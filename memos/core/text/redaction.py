@@ -85,14 +85,13 @@ def _matches(text: str, pattern: re.Pattern[str], kind: str, real: Callable[[str
 
 
 def _is_card(text: str) -> bool:
-    """Say whether the last digit is the check digit of the others (Luhn, ISO/IEC 7812-1)."""
     digits = [int(sign) for sign in text if sign.isdecimal()]
     doubled = [sum(divmod(2 * digit, 10)) if place % 2 else digit for place, digit in enumerate(reversed(digits))]
     return sum(doubled) % 10 == 0 and len(set(digits)) > 1
 
 
 def _is_chinese_id(text: str) -> bool:
-    """Say whether a date of birth and a check digit stand where they must (GB 11643-1999)."""
+    """Return True if a date of birth and a check digit stand where they must (GB 11643-1999)."""
     try:
         date(int(text[6:10]), int(text[10:12]), int(text[12:14]))
     except ValueError:
@@ -178,7 +177,6 @@ def marks(text: str) -> Mapping[str, int]:
 
 
 def _find(text: str, *, secrets: bool, personal: bool) -> list[Found]:
-    """Return the passages to mask, in order; those that overlap are one."""
     plain, places = _plain(text)
     found = _joined(chain(_secrets(plain) if secrets else (), starmap(Found, personal_data(plain) if personal else ())))
     if places is None:
@@ -200,7 +198,6 @@ def _secrets(text: str) -> Iterator[Found]:
 
 
 def _joined(found: Iterable[Found]) -> list[Found]:
-    """Return passages in order, overlapping ones as one, of the kind of the longest of them."""
     joined: list[Found] = []
     longest = 0
     for one in sorted(found, key=lambda one: (one.start, -one.end)):
@@ -235,8 +232,6 @@ def _is_json(text: str) -> bool:
 
 
 def _in_strings(text: str, find: Callable[[str], list[Found]], counts: Counter[str]) -> str:
-    r"""Return JSON text with what its strings say masked, which may be written with escapes such as `\u0067`."""
-
     def masked(match: re.Match[str]) -> str:
         if "\\" not in match[0]:
             return match[0]

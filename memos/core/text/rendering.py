@@ -31,7 +31,6 @@ def visible(text: str) -> str:
 
 
 def said(speaker: str, text: str) -> str:
-    """Return who said what."""
     return f"{speaker}: {text}"
 
 
@@ -51,7 +50,6 @@ def dated(day: datetime | None, text: str) -> str:
 
 
 def window(turns: Sequence[str]) -> str:
-    """Return consecutive turns of one session as one text."""
     return "\n".join(turns)
 
 
@@ -88,7 +86,7 @@ _OPEN, _CLOSE = "<untrusted", "</untrusted>"
 
 
 def is_untrusted(sources: Iterable[Source]) -> bool:
-    """Say whether any of the sources may say anything."""
+    """Return True if any of the sources may say anything."""
     return any(source.trust is Trust.UNTRUSTED for source in sources)
 
 
@@ -98,7 +96,6 @@ def speaker_of(item: Item, sources: Iterable[Source]) -> str:
 
 
 def wrap_untrusted(text: str, source: str) -> str:
-    """Return a text of an untrusted source as data."""
     named = source[:_SOURCE_CHARS].translate(_UNQUOTED)
     return f'{_OPEN} source="{named}">{_without_tags(text)}{_CLOSE}'
 
@@ -114,12 +111,10 @@ def remembered(text: str) -> str:
 
 
 def _without_tags(text: str, name: str = _NAME) -> str:
-    """Return a text in which no "<" begins a tag of the fence's name, whatever signs are put between its letters."""
     return _OPENER.sub(lambda found: "&lt;" if _is_tag(text, found.end(), name) else found[0], text)
 
 
 def _is_tag(text: str, start: int, name: str) -> bool:
-    """Say whether the next letters, up to the next "<", are those of the fence's name, as they look."""
     read = ""
     for place in range(start, len(text)):
         if text[place] in _OPENERS:
@@ -132,7 +127,7 @@ def _is_tag(text: str, start: int, name: str) -> bool:
 
 
 def has_fence(text: str) -> bool:
-    """Say whether any part of a text is fenced."""
+    """Return True if any part of a text is fenced."""
     return f"{_OPEN} source=" in text
 
 

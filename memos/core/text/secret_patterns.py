@@ -58,13 +58,11 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _end(text: str, start: int, limit: int) -> int:
-    """Return where a key that has no end stops."""
     found = _BODY_AFTER.match(text, start, limit)
     return start if found is None else found.end()
 
 
 def _begin(text: str, floor: int, end: int) -> int:
-    """Return where a key that has no beginning starts."""
     before = text[floor:end][::-1]
     found = _BODY_BEFORE.match(before)
     if found is None:
@@ -84,7 +82,7 @@ def _always(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format: its pattern is tried where one of the lower-case `needles` occurs.
+    """A format: its pattern is tried where one of the lower-case `needles` occurs.
 
     What is masked is the group named `secret`, or all that matched, if it is `real`.
     """
@@ -100,7 +98,6 @@ def _token(kind: str, pattern: str, *needles: str, real: Callable[[str], bool] =
 
 
 def _named(kind: str, pattern: str, *needles: str, real: Callable[[str], bool] = _always) -> Format:
-    """Return a format whose secret is known by what stands before it; the case of that does not count."""
     return Format(kind, needles, re.compile(pattern), real)
 
 
@@ -109,12 +106,11 @@ def _has_digit(text: str) -> bool:
 
 
 def _is_opaque(text: str) -> bool:
-    """Say whether a token is made by a machine: "Bearer authentication" names a way, not a token."""
+    """Return True if a token is made by a machine: "Bearer authentication" names a way, not a token."""
     return _has_digit(text) and (len(text) >= 8)
 
 
 def _is_pair(text: str) -> bool:
-    """Say whether this is `user:password` in base64."""
     try:
         return b":" in base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except binascii.Error:
@@ -122,7 +118,6 @@ def _is_pair(text: str) -> bool:
 
 
 def _is_discord(text: str) -> bool:
-    """Say whether a token begins with a user's number in base64."""
     head = text.split(".", maxsplit=1)[0]
     try:
         return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
@@ -131,7 +126,6 @@ def _is_discord(text: str) -> bool:
 
 
 def _is_literal(text: str) -> bool:
-    """Say whether a password is one, and no placeholder such as ${PASSWORD}, <password> or ***."""
     return not (text[0] in "<[{" or text.startswith(("${", "$(", "%(", "%7B")) or set(text) <= set("*.xX…"))
 
 

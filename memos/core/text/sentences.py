@@ -214,7 +214,7 @@ _SCAN_CHARS = 2_000
 
 
 def is_request(text: str) -> bool:
-    """Say whether a text asks for something to be done or advised; its first 2,000 characters are looked at."""
+    """Return True if a text asks for something to be done or advised; its first 2,000 characters are looked at."""
     head = text[:_SCAN_CHARS]
     of_self = _SELF.search(head) is not None
     for start, end in sentences(head):
@@ -227,12 +227,12 @@ def is_request(text: str) -> bool:
 
 
 def orders(sentence: str) -> bool:
-    """Say whether a sentence tells its reader to do something."""
+    """Return True if a sentence tells its reader to do something."""
     return _ORDER.search(sentence) is not None
 
 
 def _asks_to_judge(sentence: str, *, of_self: bool) -> bool:
-    """Say whether a sentence asks what is best, or what would be for one who speaks of themselves.
+    """Return True if a sentence asks what is best, or what would be for one who speaks of themselves.
 
     "What is the easiest way?", "I'm stiff as a board, what would loosen me up?".
     """
@@ -270,7 +270,7 @@ _OF_OTHERS = re.compile(r"^\W{0,9}\w+(?: \w+)?: |\b(?:said|says|wrote|asked|told
 
 
 def is_about_speaker(text: str) -> bool:
-    """Say whether at least a third of a short text states something of the one who says it; questions state nothing."""
+    """Return True if at least a third of a short text states something about its speaker; questions do not count."""
     if len(text) > _MOST_CHARS:
         return False
     about = told = 0
@@ -282,7 +282,6 @@ def is_about_speaker(text: str) -> bool:
 
 
 def _states(sentence: str) -> bool:
-    """Say whether a sentence is about its speaker, and neither asks for something nor says another's words."""
     if _SPEAKER.search(sentence) is None or _PASSES.search(sentence) or _OF_OTHERS.search(sentence):
         return False
     return not (is_question(sentence) or orders(sentence) or is_played(sentence))

@@ -114,7 +114,7 @@ _DISCLOSURE_HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 class Kind(StrEnum):
-    """What a telling is about."""
+    """The subject of a self-disclosure."""
 
     SELF = "self"
     RELATION = "relation"
@@ -140,7 +140,6 @@ _KINDS = (Kind.SELF, Kind.RELATION, Kind.EVENT, Kind.PLAN)
 
 @cache
 def _patterns(words: ModuleType) -> Mapping[Kind, re.Pattern[str]]:
-    """Return a language's pattern of each kind; making them takes a fifth of the time a short command has."""
     spoken = (words.SELF, words.RELATIONS, words.EVENTS, words.PLANS)
     return {kind: _joined(patterns) for kind, patterns in zip(_KINDS, spoken, strict=True)}
 
@@ -206,7 +205,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class ThirdPersonStatement:
-    """What is stated of somebody else: `names` are what the text calls them, folded ("my sister", "eva")."""
+    """A statement about somebody other than the speaker; `names` are casefolded ("my sister", "eva")."""
 
     names: frozenset[str]
     attribute: str
@@ -342,7 +341,6 @@ _OF_ME = {"lives": "live", "works": "work", "is": "am", "has": "have"}
 
 @cache
 def _compiled(patterns: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return patterns ready for use; a program that reads nothing should not wait for them at its start."""
     return tuple((attribute, re.compile(pattern)) for attribute, pattern in patterns)
 
 

@@ -171,7 +171,6 @@ def _period(unit: str, day: date) -> tuple[date, date]:
 
 
 def _moved(unit: str, count: int, today: date) -> tuple[date, date]:
-    """Return the whole day, week, month or year that lies `count` of them from today's."""
     match unit:
         case "month":
             months = today.year * 12 + today.month - 1 + count
@@ -220,7 +219,6 @@ def _weekday(name: str) -> int:
 
 
 def _on_weekday(match: re.Match[str], text: str, today: date) -> tuple[date, date]:
-    """Count "on Friday" back from today, or ahead when the words before it speak of plans."""
     plans = _speaks_of_plans(text, match.start())
     ahead = (_weekday(match.group("named")) - today.weekday()) % 7
     return _period("day", today + timedelta(days=ahead if plans or not ahead else ahead - 7))
@@ -254,7 +252,6 @@ def _iso(match: re.Match[str], _text: str, _today: date) -> tuple[date, date]:
 
 
 def _written(match: re.Match[str], text: str, today: date) -> tuple[date, date] | None:
-    """Read a day and a month, or a month and its year; without a year it lies behind, or ahead as the words say."""
     said = match.group(0).casefold()
     named, day, year = (re.search(pattern, said) for pattern in (r"\b[a-z]{3}", r"\b\d{1,2}(?!\d)", _YEAR))
     assert named is not None
@@ -282,7 +279,6 @@ def _occurrences(month: int, day: int, today: date) -> list[date]:
 
 
 def _speaks_of_plans(text: str, end: int) -> bool:
-    """Say whether the clause that ends there speaks of what is to come."""
     clause = _CLAUSE.split(text[max(0, end - _PLAN_CHARS) : end])[-1]
     plans = list(_WILL.finditer(clause))
     return bool(plans) and _OVER.search(clause, plans[-1].end()) is None

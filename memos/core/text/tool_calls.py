@@ -74,7 +74,6 @@ def _printable(told: str | int) -> str:
 
 
 def _told(text: str) -> bool | None:
-    """Return what a JSON answer's own fields say of success."""
     answer = _object(text)
     if answer is None:
         return None
@@ -112,7 +111,7 @@ INFO = (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message by its item: where it stands, the calls it makes, the id of the call it answers."""
+    """A message by its item: where it stands, the calls it makes, the id of the call it answers."""
 
     item: str
     conversation: str
@@ -133,7 +132,6 @@ class Pair:
 
     @property
     def call(self) -> ToolCall:
-        """Return the call."""
         return self.turn.calls[self.place]
 
 
@@ -148,7 +146,6 @@ class Run:
 
     @property
     def tool(self) -> str:
-        """Return the tool's name."""
         return self.pair.call.name
 
     @property
@@ -158,7 +155,6 @@ class Run:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Return where the call stands."""
         return self.pair.turn.conversation, self.pair.turn.position, self.pair.place
 
 
@@ -202,7 +198,6 @@ def _of_talk(talk: Sequence[Turn]) -> list[Pair]:
 
 
 def _answered(turn: Turn, last: Turn | None) -> str | None:
-    """Return the id of the call that a tool's message answers."""
     if turn.answers is not None:
         return turn.answers
     just_before = last is not None and len(last.calls) == 1 and turn.position == last.position + 1
@@ -210,7 +205,6 @@ def _answered(turn: Turn, last: Turn | None) -> str | None:
 
 
 def _answer(asked: Sequence[Pair], answer: Turn) -> None:
-    """Give an answer to the first of the calls with one id that has none, else to the last."""
     next((pair for pair in asked if not pair.answers), asked[-1]).answers.append(answer)
 
 
@@ -249,7 +243,6 @@ def canonical(run: Run) -> str:
 
 
 def normalised(arguments: str) -> str:
-    """Return arguments as `canonical` does."""
     value = decoded(arguments)
     if value is None:
         return arguments.strip()
@@ -275,7 +268,6 @@ def decoded(arguments: str) -> Json:
 
 
 def written(call: ToolCall) -> str:
-    """Return a call as its message's text shows it."""
     return f"{call.name}({call.arguments})"
 
 
@@ -312,7 +304,6 @@ def told(run: Run) -> str:
 
 
 def lesson_of(failed: Run, right: Run) -> str:
-    """Return what to do differently the next time."""
     before, after = (cut(_line(canonical(run)), _LESSON_CHARS) for run in (failed, right))
     return f"{right.tool}: {after} worked after {before} failed."
 
@@ -354,7 +345,6 @@ def counted(own: Iterable[Run]) -> tuple[int, int, int]:
 
 
 def at_of(run: Run) -> datetime:
-    """Return when a call was made."""
     return run.call.said_at or run.call.created_at
 
 

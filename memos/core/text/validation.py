@@ -28,12 +28,11 @@ _FILLERS = frozenset(
 
 
 def is_blank(text: str) -> bool:
-    """Say whether a text shows nothing at all."""
     return all(sign.isspace() or is_invisible(sign) for sign in text)
 
 
 def is_invisible(sign: str) -> bool:
-    """Say whether a character shows nothing; white space does."""
+    """Return True if a character shows nothing; white space does."""
     if sign.isascii():
         return False
     code = ord(sign)
@@ -45,7 +44,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def check_text(where: str, value: Json, max_bytes: int) -> str:
-    """Return the text unchanged when every store can keep it. Raises: InvalidInput with the remedy."""
+    """Return the text unchanged when every store can keep it."""
     if isinstance(value, bytes):
         raise InvalidInput(where, "is bytes; decode it to text first (UTF-8, errors='strict')")
     if not isinstance(value, str):
@@ -62,7 +61,6 @@ def check_text(where: str, value: Json, max_bytes: int) -> str:
 
 
 def check_name(where: str, value: Json, max_chars: int = 256) -> str:
-    """Return a short identifier-like text. Raises: InvalidInput when empty, too long or unstorable."""
     text = check_text(where, value, max_chars * 4)
     if not text.strip():
         raise InvalidInput(where, "is empty; give it a name or leave it out")
@@ -72,11 +70,7 @@ def check_name(where: str, value: Json, max_chars: int = 256) -> str:
 
 
 def check_new_id(where: str, value: Json) -> str:
-    """Return the id of what is about to be made; others will have to read and write it.
-
-    Raises: InvalidInput when `check_name` would, with characters that are not seen (but for those that join others in
-    emoji, Persian and Indian words), or with space at its ends.
-    """
+    """Return the id of what is about to be made; others will have to read and write it."""
     text = check_name(where, value, 128)
     if text != text.strip():
         raise InvalidInput(where, "begins or ends with space; take it away")
@@ -87,7 +81,6 @@ def check_new_id(where: str, value: Json) -> str:
 
 
 def decode(where: str, raw: bytes) -> str:
-    """Decode UTF-8 strictly. Raises: InvalidInput naming the line of the first bad byte."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

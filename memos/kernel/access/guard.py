@@ -56,7 +56,7 @@ def caller() -> Caller | None:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What an actor is: `everything` is allowed to the local owner, to admins and where there are no identities."""
+    """The rights of an actor: `everything` for the local owner, admins, and installations without identities."""
 
     everything: bool
     roles: Mapping[str, CubeRole]
@@ -93,9 +93,11 @@ class AccessControl:
                 self._changes -= 1
 
     def check(self, actor: str, cubes: Collection[str], right: Right) -> None:
-        """Let an actor do something with cubes.
+        """Check that an actor may act on cubes.
 
-        Raises: NotFound for a cube it has no role on, as if there were none; PermissionDenied for a role too low.
+        Raises:
+           NotFound: The actor has no role on a cube, as if it did not exist.
+           PermissionDenied: The role is too low.
         """
         self.check_key(right)
         standing = self._standing(actor)
@@ -112,13 +114,13 @@ class AccessControl:
                 )
 
     def check_key(self, right: Right) -> None:
-        """Let a call do something as far as its key goes, whoever the actor is. Raises: PermissionDenied."""
+        """Check that the API key of the call permits it, whoever the actor is. Raises: PermissionDenied."""
         allowed = _ALLOWED.get()
         if allowed is not None and right not in allowed:
             raise PermissionDenied(f"The key may not {right} here: use one with this right.")
 
     def check_admin(self, actor: str) -> None:
-        """Let an actor decide about the installation. Raises: PermissionDenied."""
+        """Check that an actor may manage the installation. Raises: PermissionDenied."""
         allowed = _ALLOWED.get()
         if (allowed is not None and Right.OWN not in allowed) or not self._standing(actor).everything:
             raise PermissionDenied(

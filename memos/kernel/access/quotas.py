@@ -93,7 +93,6 @@ class Quotas:
 
     @contextmanager
     def _set_aside(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
-        """Charge the caller's key, where it has a limit, with the most at first and with what was spent at the end."""
         asking = caller()
         limit = None if asking is None or _is_free(asking) else self.limits_of(asking.key).tokens_per_day
         if asking is None or limit is None:

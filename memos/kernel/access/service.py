@@ -120,7 +120,7 @@ class Users:
             return rows.list_identities(connection, wanted, within("limit", limit, 1, 10_000), after)
 
     def enable(self, id_: str, *, enabled: bool = True, actor: str = LOCAL_OWNER) -> Identity:
-        """Let an identity do what its roles allow, or, with `enabled=False`, nothing. Raises: NotFound."""
+        """Enable an identity or, with `enabled=False`, disable it. Raises: NotFound."""
         self._check_admin(actor)
         with self._context.access.changing(), self._context.write() as connection:
             rows.require_identity(connection, check_name("id", id_, 128))
@@ -157,7 +157,7 @@ class Users:
 
 
 class Sharing:
-    """Who may do what with the cubes of an installation, besides their owners."""
+    """Roles on cubes beside those of their owners."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -278,7 +278,7 @@ class Keys:
         return self._context.quotas.used(found)
 
     def revoke(self, key: str, *, actor: str = LOCAL_OWNER) -> Key:
-        """Let a key open nothing any more. Raises: NotFound, PermissionDenied."""
+        """Revoke a key. Raises: NotFound, PermissionDenied."""
         self._context.lifecycle.check_open()
         with self._context.ledger.read() as connection:
             found = rows.require_key(connection, check_name("key", key, 64))
@@ -308,7 +308,7 @@ class Keys:
         return Caller(identity, key)
 
     def check(self, key: str) -> None:
-        """Let a call that lasts go on with a key. Raises: PermissionDenied once that opens nothing any more."""
+        """Check again, during a long call, that its key is still valid. Raises: PermissionDenied."""
         context = self._context
         context.lifecycle.check_open()
         with context.ledger.read() as connection:

@@ -41,7 +41,7 @@ from memos.memcube.parametric.selection import Learned, Memory, Renewal, renewal
 from memos.memcube.parametric.training import told_recipe
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import meter_of
-from memos.scheduler.periodic import LEARNING
+from memos.scheduler.scheduler import LEARNING
 from memos.scheduler.task import Job, Later, TaskRun, WaitingForSetting
 
 _LOOK_S = 0.25

@@ -88,8 +88,6 @@ _Asking = Callable[..., Generator[str | ChatReply, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A question that was checked, with all that the model is asked."""
-
     question: Question
     asker: LLMClient
     cube: str
@@ -242,7 +240,6 @@ class Chat:
                 log.info("citations not counted: %s", error.code)
 
     def _store(self, ready: _Ready, answer: str) -> tuple[AddReceipt | None, str | None]:
-        """Store the exchange; the answer is not lost when that fails, the reason is told instead."""
         question = ready.question
         # What others than users told may stand in the answer: it must not come back as something trusted.
         trust = str(Trust.UNTRUSTED if ready.recalled.untrusted else Trust.TRUSTED)

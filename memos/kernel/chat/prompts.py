@@ -107,7 +107,7 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that is shown; a topic is no item."""
+    """A thing that is shown; a topic is no item."""
 
     text: str
     at: datetime | None
@@ -151,15 +151,12 @@ class Entry:
 
 @dataclass(slots=True)
 class _Filling:
-    """Lines chosen so far and what is left."""
-
     left: int
     most: int
     seen: set[str]
     noticed: bool = False
 
     def take(self, entry: Entry, room: int) -> tuple[Entry, str, int] | None:
-        """Return the entry with its line and cost when it fits in the room and says something new."""
         text = entry.shown(self.most)
         line = render.citation(_WIDEST_MARK, entry.at, text)
         notice = entry.untrusted and not self.noticed
@@ -218,7 +215,6 @@ def known_ids(entries: Sequence[Entry]) -> Set[str]:
 
 
 def _fill(filling: _Filling, entries: Sequence[Entry], room: int, *, whole: bool = False) -> list[tuple[Entry, str]]:
-    """Take what fits in order; a `whole` run ends at the first that does not fit."""
     taken: list[tuple[Entry, str]] = []
     for entry in entries:
         found = filling.take(entry, room)
@@ -235,7 +231,6 @@ def _reference(entry: Entry, item: Item, mark: str) -> Reference:
 
 
 def _cut(text: str, tokens: int) -> str:
-    """Return a text of about so many tokens, its end cut off if need be."""
     if estimate_tokens(text) <= tokens:
         return text
     short, long = 0, len(text)
@@ -308,7 +303,6 @@ class Recalling:
         return entries
 
     def _recent(self, question: Question, cube: str) -> list[Entry]:
-        """Return the messages of the newest pages of the conversation, oldest first."""
         if question.conversation is None or not question.recent:
             return []
         scope = self.context.scopes.check([cube], question.actor)

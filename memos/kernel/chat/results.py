@@ -71,7 +71,7 @@ class ChatResult:
 
 
 class RecallOptions(TypedDict, total=False):
-    """What a recall may be told, by name; each has the default that `Question` gives it."""
+    """Keyword options of a recall; `Question` has their defaults."""
 
     cubes: Sequence[str]
     actor: str
@@ -87,7 +87,7 @@ class RecallOptions(TypedDict, total=False):
 
 
 class ChatOptions(RecallOptions, total=False):
-    """What a chat may be told besides, by name."""
+    """Keyword options of a chat beside those of a recall."""
 
     history: Json
     system_prompt: str | None
@@ -105,7 +105,7 @@ class ChatOptions(RecallOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question to a chat with all its options; None is the setting of `MEMOS_RECALL__*`, or the model's.
+    """A question to a chat with all its options; None is the setting of `MEMOS_RECALL__*`, or the model's.
 
     `history` is what was said before in this talk, as messages; without one, `recent` shows the newest pages of the
     `conversation`. Memories with a `known` text are not shown: the model sees it anyway. `store_in` is the cube that

@@ -45,7 +45,7 @@ def fingerprint_of(made_by: Mapping[str, Json]) -> str:
 
 
 def is_adapted(fingerprint: str) -> bool:
-    """Say whether a fingerprint is that of a model with an adapter on it."""
+    """Return True if a fingerprint is that of a model with an adapter on it."""
     return fingerprint.startswith(_ADAPTED)
 
 
@@ -78,7 +78,6 @@ def packed(array: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.ND
     """Return an array (2, layers, kv_heads, tokens, head_dim) in whole numbers from -127 to 127, and its scales.
 
     The scales are flat: those of keys (layers, kv_heads, head_dim), then those of values (layers, kv_heads, tokens).
-    Raises: ValueError (a number is not finite, or near the largest there is).
     """
     if not np.abs(array).max() < _BEYOND:
         raise ValueError("its numbers are not finite")
@@ -140,7 +139,7 @@ _CARRIED: dict[str, str] = {"F32": "<f4", "F16": "<u2", "BF16": "<u2"}
 
 
 class Tier(StrEnum):
-    """Where a block is, the fastest first."""
+    """The tier that holds a block, fastest first."""
 
     DEVICE = "device"
     HOST = "host"
@@ -149,7 +148,7 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block without its keys and values.
+    """A block without its keys and values.
 
     `items` are those whose text stands in it; what stands in its parents is not repeated. `compute_s` are the seconds
     that computing it took. `dtype` is F32, F16 or BF16; the array is (2, layers, kv_heads, 64, head_dim). One that ends
@@ -167,12 +166,10 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its keys and values."""
         return int(np.prod(self.shape)) * _carried(self.dtype).itemsize
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of them in a file."""
         if not self.dtype.endswith(COMPACT):
             return self.size_bytes
         return int(np.prod(self.shape)) + 4 * scale_count(self.shape)
@@ -197,7 +194,7 @@ def file_of(folder: Path, key: str) -> Path:
 
 
 def write(folder: Path, block: Block, array: Array) -> int:
-    """Write a block's file, whole or not at all; return its bytes. Raises: OSError, ValueError (no finite numbers)."""
+    """Write a block's file, whole or not at all; return its bytes."""
     parts, file = file_data(block, array), file_of(folder, block.key)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = file.with_suffix(".new")
@@ -225,7 +222,6 @@ def file_data(block: Block, array: Array) -> list[bytes | memoryview]:
 
 
 def read_head(file: Path) -> Block:
-    """Return what a file says it holds. Raises: IntegrityError (no such block, cut off), OSError."""
     with file.open("rb") as source:
         block, _, start = _read_header(source.read(8), source.read)
     if file.name != f"{block.key}{SUFFIX}" or file.stat().st_size != start + block.stored_bytes:
@@ -234,10 +230,7 @@ def read_head(file: Path) -> Block:
 
 
 def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
-    """Return a block with its keys and values, put into the array that `room` gives.
-
-    Raises: IntegrityError (damaged), FileNotFoundError, OSError.
-    """
+    """Return a block with its keys and values, put into the array that `room` gives."""
     with file_of(folder, key).open("rb", buffering=0) as source:
         block, array = read_from(source, os.fstat(source.fileno()).st_size, room)
     if block.key != key:
@@ -246,12 +239,12 @@ def read(folder: Path, key: str, room: Callable[[Block], Array] = empty) -> tupl
 
 
 def head_from(source: IO[bytes], size: int) -> Block:
-    """Return what the beginning of a file of so many bytes says it holds. Raises: IntegrityError."""
+    """Return what the beginning of a file of so many bytes says it holds."""
     return _checked(source, size)[0]
 
 
 def read_from(source: IO[bytes] | FileIO, size: int, room: Callable[[Block], Array] = empty) -> tuple[Block, Array]:
-    """Return the block of an open file of so many bytes. Raises: IntegrityError (damaged)."""
+    """Return the block of an open file of so many bytes."""
     block, digest = _checked(source, size)
     is_compact = block.dtype.endswith(COMPACT)
     array = room(block)
@@ -293,7 +286,6 @@ def _header(block: Block, digest: str) -> bytes:
 
 
 def _tensors(block: Block) -> dict[str, Json]:
-    """Return what the header says of the tensors, in the order of their bytes."""
     shape: list[Json] = list(block.shape)
     if not block.dtype.endswith(COMPACT):
         return {_TENSOR: {"dtype": block.dtype, "shape": shape, "data_offsets": [0, block.size_bytes]}}
@@ -332,7 +324,6 @@ def _read_header(length: bytes, more: Callable[[int], bytes]) -> tuple[Block, st
 
 
 def _check_told(meta: dict[str, object], shape: list[object]) -> None:
-    """See that a header says what it should, of the kinds it should. Raises: ValueError, TypeError, KeyError."""
     sizes = [size for size in shape if type(size) is int and 0 < size <= _MOST]
     if len(sizes) != len(shape) or len(sizes) != _AXES or sizes[0] != _HALVES or math.prod(sizes) > _MOST:
         raise ValueError

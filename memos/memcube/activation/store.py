@@ -5,22 +5,186 @@ Knows no model: keys and values are arrays, or whatever the device's port makes 
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Protocol
 
 from memos.core.clock import Clock
-from memos.errors import IntegrityError
+from memos.errors import BackendUnavailable, IntegrityError
+from memos.memcube.activation import blocks
 from memos.memcube.activation import tiers as policy
-from memos.memcube.activation.blocks import Array, Block, Tier, empty
-from memos.memcube.activation.disk import DiskTier
-from memos.memcube.activation.tiers import BlockLease, Entry, Rate, TieredCache
+from memos.memcube.activation.blocks import SUFFIX, Array, Block, Tier, empty
+from memos.memcube.activation.tiers import BlockLease, Entry, Heat, Rate, TieredCache
+
+log = logging.getLogger("memos.activation")
+
+_INDEX = "index.db"
+# What a full disk answers, in the lowest byte: the index is whole then, and what it says of heats in no file.
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS blocks (
+    key TEXT PRIMARY KEY, parent TEXT, fingerprint TEXT NOT NULL, cube TEXT NOT NULL, dtype TEXT NOT NULL,
+    shape TEXT NOT NULL, compute_s REAL NOT NULL, items TEXT NOT NULL, uses REAL NOT NULL, used_at REAL NOT NULL
+) STRICT
+"""
+
+
+class DiskTier:
+    """Blocks in files under one folder."""
+
+    def __init__(self, folder: Path, index: sqlite3.Connection) -> None:
+        self._folder = folder
+        self._index = index
+
+    @classmethod
+    def open(cls, folder: Path) -> tuple[DiskTier, dict[str, tuple[Block, Heat]]]:
+        """Return the tier, and what it holds; files that nothing knows are taken in, damaged ones removed."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            tier = cls(folder, _opened(folder / _INDEX))
+            return tier, tier._reconciled()
+        except (OSError, sqlite3.Error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise BackendUnavailable(f"The folder of activation memory {folder} cannot be used: {reason}.") from error
+
+    def write(self, block: Block, array: Array, heat: Heat) -> None:
+        blocks.write(self._folder, block, array)
+        try:
+            self._note(block, heat)
+        except sqlite3.Error as error:
+            blocks.file_of(self._folder, block.key).unlink(missing_ok=True)
+            raise OSError(f"index: {error}") from error
+
+    def read(self, block: Block, room: Callable[[Block], Array]) -> Array:
+        found, array = blocks.read(self._folder, block.key, room)
+        if (found.dtype, found.shape) != (block.dtype, block.shape):
+            raise IntegrityError(f"The file of block {block.key[:12]} is damaged.")
+        return array
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Remove files and what the index says of them; the files first, so that none is left that nothing knows."""
+        for key in keys:
+            blocks.file_of(self._folder, key).unlink(missing_ok=True)
+        try:
+            with self._index:
+                self._index.executemany("DELETE FROM blocks WHERE key = ?", [(key,) for key in keys])
+        except sqlite3.Error as error:
+            raise OSError(f"index: {error}") from error
+
+    def keep_heats(self, heats: Mapping[str, Heat]) -> None:
+        """Write down how hot blocks are, for the next process."""
+        with self._index:
+            rows = [(heat.uses, heat.at, key) for key, heat in heats.items()]
+            self._index.executemany("UPDATE blocks SET uses = ?, used_at = ? WHERE key = ?", rows)
+
+    def close(self) -> None:
+        self._index.close()
+
+    def _note(self, block: Block, heat: Heat) -> None:
+        with self._index:
+            self._index.execute(
+                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    block.key,
+                    block.parent,
+                    block.fingerprint,
+                    block.cube,
+                    block.dtype,
+                    json.dumps(block.shape),
+                    block.compute_s,
+                    json.dumps(sorted(block.items)),
+                    heat.uses,
+                    heat.at,
+                ),
+            )
+
+    def _reconciled(self) -> dict[str, tuple[Block, Heat]]:
+        known = {row[0]: _row(row) for row in self._index.execute("SELECT * FROM blocks")}
+        for leftover in self._folder.glob("*/*.new"):
+            leftover.unlink(missing_ok=True)
+        files = {file.name.removesuffix(SUFFIX): file for file in self._folder.glob(f"*/*{SUFFIX}")}
+        for key in files.keys() - known.keys():
+            try:
+                block, heat = blocks.read_head(files[key]), Heat(1.0, 0.0)
+            except (IntegrityError, OSError):
+                files[key].unlink(missing_ok=True)
+                continue
+            self._note(block, heat)
+            known[key] = block, heat
+        lost = known.keys() - files.keys()
+        self.remove(lost | _orphans(known, lost))
+        return {key: held for key, held in known.items() if blocks.file_of(self._folder, key).exists()}
+
+
+def _orphans(known: Mapping[str, tuple[Block, Heat]], lost: Collection[str]) -> set[str]:
+    """Return blocks with an ancestor that is not there: no prompt can reach them."""
+    reached: dict[str, bool] = {}
+
+    def reach(key: str) -> bool:
+        chain: dict[str, None] = {}
+        while key not in reached and key not in chain and key in known and key not in lost:
+            chain[key] = None
+            parent = known[key][0].parent
+            if parent is None:
+                reached[key] = True
+            else:
+                key = parent
+        found = reached.get(key, False)
+        reached.update(dict.fromkeys(chain, found))
+        return found
+
+    return {key for key in known if not reach(key)}
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    try:
+        return _with_schema(path)
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
+            raise
+        log.warning("the index of activation memory was damaged and is made anew from its files")
+        for name in _files(path):
+            name.unlink(missing_ok=True)
+        return _with_schema(path)
+
+
+def _with_schema(path: Path) -> sqlite3.Connection:
+    path.touch(mode=0o600)
+    index = sqlite3.connect(path, check_same_thread=False)
+    try:
+        index.execute("PRAGMA journal_mode = WAL")
+        index.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is made anew from the files
+        index.execute("PRAGMA secure_delete = ON")
+        index.execute(_SCHEMA)
+        # A file of an older program, or damage that only reading shows.
+        index.execute("SELECT * FROM blocks ORDER BY key").fetchall()
+        if index.execute("PRAGMA quick_check").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("damaged")
+    except sqlite3.Error:
+        index.close()
+        raise
+    return index
+
+
+def _files(path: Path) -> Iterable[Path]:
+    return path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+
+
+def _row(row: tuple[str, str | None, str, str, str, str, float, str, float, float]) -> tuple[Block, Heat]:
+    key, parent, fingerprint, cube, dtype, shape, compute_s, items, uses, used_at = row
+    block = Block(
+        key, parent, fingerprint, cube, dtype, tuple(json.loads(shape)), compute_s, frozenset(json.loads(items))
+    )
+    return block, Heat(uses, used_at)
+
 
 log = logging.getLogger("memos.activation")
 
@@ -34,7 +198,7 @@ class Device(Protocol):
     """Memory beside the processor's own; `Held` arrays are the device's."""
 
     def upload(self, array: Array, block: Block) -> object:
-        """Return a copy on the device. Raises: MemoryError."""
+        """Return a copy on the device."""
         ...
 
     def download(self, held: object, block: Block) -> Array:
@@ -52,7 +216,7 @@ Alive = Callable[[str, Collection[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class TierFill:
-    """How full a tier is, and what came of it since the store was opened."""
+    """The size of a tier, and its counters since the store was opened."""
 
     tier: Annotated[str, "`device`, `host` or `disk`"]
     blocks: Annotated[int, "Blocks in it"]
@@ -65,7 +229,7 @@ class TierFill:
 
 @dataclass(frozen=True, slots=True)
 class KvStats:
-    """What is kept of prompts; `dropped_writes` were not written to disk, since it was too slow, full or failed."""
+    """Statistics of the KV cache; `dropped_writes` never reached the disk: too slow, full or failed."""
 
     tiers: Annotated[tuple[TierFill, ...], "The tiers; none when no model in the server ever kept anything"] = ()
     dropped_writes: Annotated[int, "Blocks not written to disk, which was too slow, full or failed"] = 0
@@ -85,7 +249,6 @@ class BlockStore:
         device: Device | None = None,
         alive: Alive = lambda _, __: True,
     ) -> None:
-        """Open the store. Raises: BackendUnavailable (the folder)."""
         self._clock, self._device, self._alive = clock, device, alive
         self._shelves = TieredCache({**budgets, **({} if device else {Tier.DEVICE: 0})}, self._leave)
         self._hits = dict.fromkeys(Tier, 0)
@@ -129,14 +292,14 @@ class BlockStore:
             return len(self._shelves.find(keys))
 
     def begin(self, key: str) -> bool:
-        """Let one caller at a time build the block; False while another does. Never waits."""
+        """Reserve a block for one builder at a time; False while another builds it. Never waits."""
         with self._lock:
             free = key not in self._building
             self._building.add(key)
             return free
 
     def end(self, key: str) -> None:
-        """Say that whoever began to build a block has ended, also without it."""
+        """Return True if whoever began to build a block has ended, also without it."""
         with self._lock:
             self._building.discard(key)
 
@@ -166,7 +329,6 @@ class BlockStore:
             ]
 
     def stats(self) -> KvStats:
-        """Return what the store holds and did."""
         with self._lock:
             shelves = self._shelves
             tiers = tuple(
@@ -305,7 +467,6 @@ class BlockStore:
         return Tier.DISK, self._uploaded(entry, array)
 
     def _uploaded(self, entry: Entry, array: object) -> object:
-        """Return a copy on the device, which stays there where there is room; without a device the array itself."""
         if self._device is None:
             return array
         copy = self._device.upload(array, entry.block)  # type: ignore[arg-type]
@@ -338,7 +499,6 @@ class BlockStore:
         return entry
 
     def returned(self, entries: Sequence[Entry]) -> None:
-        """Take lent blocks back."""
         with self._lock:
             for entry in entries:
                 entry.refs -= 1
@@ -371,7 +531,7 @@ class BlockStore:
             self._remove([entry.block.key])
 
     def _remove_where(self, wanted: Callable[[Block], bool]) -> int:
-        """Remove blocks from all tiers; return how many. Raises: OSError (a file stays, until this is called again)."""
+        """Remove blocks from all tiers; return how many."""
         # A block that is being written now has to be seen written, or it would appear after this.
         with self._io:
             with self._lock:
@@ -382,7 +542,7 @@ class BlockStore:
             return count
 
     def _remove(self, keys: Sequence[str]) -> int:
-        """Remove blocks with all that stands behind them. The caller holds `_io`. Raises: OSError."""
+        """Remove blocks with all that stands behind them. The caller holds `_io`."""
         with self._lock:
             removed = self._shelves.remove(keys)
             for entry in removed:

@@ -25,7 +25,7 @@ _NEWS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """How much a block was used of late: `uses` as of `at` (seconds); a use counts one and halves in `HALF_LIFE_S`."""
+    """The recent use of a block: `uses` as of `at` (seconds); a use counts one and halves in `HALF_LIFE_S`."""
 
     uses: float
     at: float
@@ -35,7 +35,6 @@ class Heat:
         return self.uses * math.pow(0.5, max(0.0, now - self.at) / HALF_LIFE_S)
 
     def used(self, now: float) -> Heat:
-        """Return the heat after one more use."""
         return Heat(self.now(now) + 1.0, max(now, self.at))
 
 
@@ -106,7 +105,6 @@ class Entry:
 
     @property
     def tier(self) -> Tier | None:
-        """The fastest tier it is in."""
         return min(self.held, key=list(Tier).index, default=None)
 
 
@@ -127,11 +125,9 @@ class TieredCache:
         self._heats: dict[str, Heat] = {}
 
     def heat(self, key: str) -> Heat:
-        """Return how much a key was used of late."""
         return self._heats.get(key, Heat(0.0, 0.0))
 
     def count(self, keys: Sequence[str], now: float) -> None:
-        """Count a use of each key."""
         for key in keys:
             self._heats[key] = self._heats.pop(key, Heat(0.0, now)).used(now)
         while len(self._heats) > _REMEMBERED_KEYS:
@@ -202,7 +198,7 @@ class TieredCache:
         return list(doomed.values())
 
     def reachable_on_disk(self, block: Block) -> bool:
-        """Say whether the next process could come to the block: its parent is on disk."""
+        """Return True if the next process could come to the block: its parent is on disk."""
         parent = self.entries.get(block.parent or "")
         return block.parent is None or (parent is not None and Tier.DISK in parent.held)
 
@@ -280,7 +276,6 @@ class BlockLease:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks that are there, in order."""
         return tuple(entry.block for entry in self._entries)
 
     def load_s(self) -> list[float]:
@@ -303,7 +298,6 @@ class BlockLease:
         return entry is not None
 
     def close(self) -> None:
-        """Give everything back; safe to call twice."""
         self._store.returned(self._entries)
         self._entries = []
 

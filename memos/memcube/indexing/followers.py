@@ -44,7 +44,7 @@ _LEAST_CONTEXT_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One span of one version: its text, and that rendered for both kinds of arm."""
+    """A span of one version: its text, and that rendered for both kinds of arm."""
 
     item: Item
     number: int
@@ -95,15 +95,12 @@ class VectorFollower:
             self._index.prune(stale)
 
     def flush(self, mark: int) -> None:
-        """Flush the index."""
         self._index.flush(mark)
 
     def mark(self) -> int:
-        """Return the index's mark."""
         return self._index.mark()
 
     def incarnation(self) -> int:
-        """Return how often the engine started."""
         return self._index.incarnation
 
     def first_chunk(self, state: Item) -> Chunk:
@@ -113,7 +110,7 @@ class VectorFollower:
     def turns_of(self, states: Sequence[Item]) -> Vector:
         """Return float32 (len(states), dimension): the turn vectors of items as they are now.
 
-        The index has nearly all of them; the others are embedded. Raises: BackendUnavailable, ModelError.
+        The index has nearly all of them; the others are embedded.
         """
         found = self._index.turns([point_id(state.version_id, 0) for state in states])
         missing = [state for state in states if point_id(state.version_id, 0) not in found]
@@ -126,7 +123,6 @@ class VectorFollower:
         return turns
 
     def _before(self, connection: sa.Connection, states: Mapping[str, list[Item]]) -> dict[str, tuple[list[Item], ...]]:
-        """Return for each item the versions of the messages its window covers, oldest message first."""
         ids = {
             item_id: items.before_in_conversation(connection, versions[-1], WINDOW - 1)
             for item_id, versions in states.items()
@@ -137,7 +133,6 @@ class VectorFollower:
         return {item_id: tuple(known[other] for other in reversed(others)) for item_id, others in ids.items()}
 
     def _chunks(self, item: Item, before: Sequence[list[Item]]) -> list[Chunk]:
-        """Cut one version; a chunk's window is the two pieces said before it, then itself."""
         pieces = [
             render.said(state.speaker, state.memory)
             for versions in before
@@ -188,7 +183,6 @@ class VectorFollower:
 
 
 def _at(versions: Sequence[Item], item: Item) -> Item | None:
-    """Return the neighbour's version that stood while `item`'s version was the current one."""
     if item.recorded_to is None:
         return versions[-1]
     standing = [version for version in versions if version.updated_at < item.recorded_to]
@@ -290,21 +284,17 @@ class GraphFollower:
 
     @staticmethod
     def _previous(connection: sa.Connection, state: Item) -> str | None:
-        """Return the nearest earlier message of the conversation that is not deleted, within a window's reach."""
         before = items.before_in_conversation(connection, state, WINDOW - 1)
         known = items.current(connection, [state.cube], before)
         return next((other for other in before if known[other].status is not Status.DELETED), None)
 
     def flush(self, mark: int) -> None:
-        """Flush the index."""
         self._index.flush(mark)
 
     def mark(self) -> int:
-        """Return the index's mark."""
         return self._index.mark()
 
     def incarnation(self) -> int:
-        """Return how often the engine restarted."""
         return self._index.incarnation
 
 

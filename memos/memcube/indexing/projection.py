@@ -22,7 +22,7 @@ _BATCH = 256
 
 
 class IndexWriter(Protocol):
-    """One index seen from its projection."""
+    """An index seen from its projection."""
 
     def project(self, item_ids: Sequence[str]) -> None:
         """Make the index show the items' current ledger state; visible at once, durable after `flush`."""
@@ -42,7 +42,7 @@ class IndexWriter(Protocol):
 
 
 class Projection(Protocol):
-    """What makes one index follow the ledger. Thread-safe."""
+    """Makes one index follow the ledger. Thread-safe."""
 
     target: Target
     last_error: MemosError | None
@@ -55,11 +55,11 @@ class Projection(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make what was applied durable, so that its rows leave the outbox. Raises: BackendUnavailable."""
+        """Make what was applied durable, so that its rows leave the outbox."""
         ...
 
     def flush_if_due(self) -> None:
-        """Flush when applied changes have waited long enough. Raises: BackendUnavailable."""
+        """Flush when applied changes have waited long enough."""
         ...
 
     def pending(self, cubes: Sequence[str], limit: int) -> list[str]:
@@ -67,7 +67,7 @@ class Projection(Protocol):
         ...
 
     def stuck(self) -> bool:
-        """Say whether only rows the index refuses are left."""
+        """Return True if only rows the index refuses are left."""
         ...
 
     def retry_parked(self) -> None:
@@ -75,12 +75,12 @@ class Projection(Protocol):
         ...
 
     def lost_writes(self) -> bool:
-        """Say whether the index is older (or from another history) than the ledger's record of its flushes."""
+        """Return True if the index is older (or from another history) than the ledger's record of its flushes."""
         ...
 
 
 class OwnProjection:
-    """One index's only writer: one thread at a time projects, rows leave the outbox only after a flush."""
+    """An index's only writer: one thread at a time projects, rows leave the outbox only after a flush."""
 
     def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
         self.target = target
@@ -101,7 +101,7 @@ class OwnProjection:
         self.last_error: MemosError | None = None
 
     def lost_writes(self) -> bool:
-        """Say whether the index is older (or from another history) than the ledger's record of its flushes."""
+        """Return True if the index is older (or from another history) than the ledger's record of its flushes."""
         with self._ledger.read() as connection:
             expected = outbox.mark(connection, self.target)
         # One ahead is a flush whose confirmation a crash cut off: its rows are still there and are replayed.
@@ -155,14 +155,13 @@ class OwnProjection:
         return not rows and not self._behind
 
     def flush_if_due(self) -> None:
-        """Flush when applied changes have waited long enough. Raises: BackendUnavailable."""
         with self._lock:
             self._notice_restart()
             if self._applied and time.monotonic() - self._flushed_at >= self._settings.flush_every_s:
                 self._flush()
 
     def flush(self) -> None:
-        """Flush now, so that applied rows leave the outbox. Raises: BackendUnavailable."""
+        """Flush now, so that applied rows leave the outbox."""
         with self._lock:
             self._notice_restart()
             if self._applied:
@@ -182,13 +181,12 @@ class OwnProjection:
         return list(dict.fromkeys([*fresh, *behind]))[:limit]
 
     def stuck(self) -> bool:
-        """Say whether only rows the index refuses are left."""
+        """Return True if only rows the index refuses are left."""
         with self._lock, self._ledger.read() as connection:
             fresh = outbox.rows_after(connection, self.target, self._floor, 1, self._seen())
         return not fresh and all(row.attempts >= self._settings.park_after for row in self._behind.values())
 
     def retry_parked(self) -> None:
-        """Look at every unflushed row again, parked ones too."""
         with self._lock:
             with self._ledger.write() as connection:
                 outbox.unpark(connection, self.target)
@@ -255,7 +253,6 @@ class OwnProjection:
 
 
 def project(follower: IndexWriter, target: Target, rows: Sequence[OutboxRow]) -> None:
-    """Have an index show these rows' items. Raises: MemosError, whatever went wrong."""
     try:
         follower.project(list(dict.fromkeys(row.item for row in rows)))
     except MemosError:
@@ -274,7 +271,7 @@ _WRITERS = 4
 
 
 class SharedProjection:
-    """One of the writers of an index on a server."""
+    """An of the writers of an index on a server."""
 
     def __init__(self, ledger: Ledger, target: Target, follower: IndexWriter, settings: IndexSettings) -> None:
         self.target = target
@@ -291,7 +288,7 @@ class SharedProjection:
         self._doubtful: dict[str, list[str]] = {}
 
     def lost_writes(self) -> bool:
-        """Say whether the index is older than the ledger's record of its marks."""
+        """Return True if the index is older than the ledger's record of its marks."""
         first, index, last = self._known_mark(), self._follower.mark(), self._known_mark()
         # Others may flush meanwhile; one ahead is a flush whose confirmation is under way or was cut off.
         return not first <= index <= last + 1
@@ -335,12 +332,11 @@ class SharedProjection:
         return True
 
     def flush_if_due(self) -> None:
-        """Leave a mark when changes were applied a while ago. Raises: BackendUnavailable."""
+        """Leave a mark when changes were applied a while ago."""
         if time.monotonic() - self._flushed_at >= self._settings.flush_every_s:
             self.flush()
 
     def flush(self) -> None:
-        """Leave a mark of what was applied. Raises: BackendUnavailable."""
         with self._lock:
             if not self._unmarked:
                 return
@@ -361,12 +357,10 @@ class SharedProjection:
             return outbox.items_after(connection, self.target, cubes, 0, limit)
 
     def stuck(self) -> bool:
-        """Say whether only parked rows are left."""
         with self._ledger.read() as connection:
             return outbox.newest(connection, self.target) is None
 
     def retry_parked(self) -> None:
-        """Give parked rows another chance."""
         with self._ledger.write() as connection:
             outbox.unpark(connection, self.target)
 
@@ -375,7 +369,6 @@ class SharedProjection:
             return outbox.mark(connection, self.target)
 
     def _apply_some(self, tried: set[int]) -> bool:
-        """Claim some rows, apply them and take them out of the outbox; False when there was nothing to claim."""
         done: list[OutboxRow] = []
         try:
             with self._ledger.write() as connection:
@@ -414,7 +407,6 @@ class SharedProjection:
         return done, refused
 
     def _requeue_doubtful(self) -> None:
-        """Have items written again that were being written when the claim on them was lost."""
         if not self._doubtful:
             return
         doubtful, self._doubtful = self._doubtful, {}

@@ -17,7 +17,6 @@ from memos.memcube.ledger.schema import api_keys, cubes, grants, identities, key
 
 
 def add_identity(connection: sa.Connection, identity: Identity) -> None:
-    """Store a new identity."""
     connection.execute(
         sa.insert(identities).values(
             id=identity.id,
@@ -34,12 +33,11 @@ def add_identity(connection: sa.Connection, identity: Identity) -> None:
 
 
 def change_identity(connection: sa.Connection, id_: str, **values: Any) -> None:
-    """Set columns of an identity."""
     connection.execute(sa.update(identities).where(identities.c.id == id_).values(**values))
 
 
 def any_identity(connection: sa.Connection) -> bool:
-    """Say whether there is an identity at all: without one an installation is one person's, and nothing is checked."""
+    """Return True if there is an identity; without one an installation has one user and nothing is checked."""
     return connection.scalar(sa.select(identities.c.id).limit(1)) is not None
 
 
@@ -50,7 +48,6 @@ def find_identity(connection: sa.Connection, id_: str) -> Identity | None:
 
 
 def require_identity(connection: sa.Connection, id_: str) -> Identity:
-    """Return an identity. Raises: NotFound."""
     found = find_identity(connection, id_)
     if found is None:
         raise NotFound("user, agent or group", id_)
@@ -58,7 +55,6 @@ def require_identity(connection: sa.Connection, id_: str) -> Identity:
 
 
 def list_identities(connection: sa.Connection, kind: IdentityKind | None, limit: int, after: str) -> list[Identity]:
-    """Return identities by id."""
     query = sa.select(identities).where(identities.c.id > after).order_by(identities.c.id).limit(limit)
     if kind is not None:
         query = query.where(identities.c.kind == kind)
@@ -73,13 +69,11 @@ def join(connection: sa.Connection, group: str, member: str, now: datetime) -> N
 
 
 def leave(connection: sa.Connection, group: str, member: str) -> None:
-    """Take an identity out of a group."""
     where = (memberships.c.group_id == group, memberships.c.member_id == member)
     connection.execute(sa.delete(memberships).where(*where))
 
 
 def members(connection: sa.Connection, group: str) -> list[str]:
-    """Return the members of a group by id."""
     query = sa.select(memberships.c.member_id).where(memberships.c.group_id == group)
     return list(connection.scalars(query.order_by(memberships.c.member_id)))
 
@@ -99,13 +93,11 @@ def grant(connection: sa.Connection, given: Grant) -> None:
 
 
 def ungrant(connection: sa.Connection, cube: str, identity: str) -> bool:
-    """Take back what was granted; False when nothing was."""
     where = (grants.c.cube_id == cube, grants.c.identity_id == identity)
     return connection.execute(sa.delete(grants).where(*where)).rowcount > 0
 
 
 def grants_of(connection: sa.Connection, cube: str) -> list[Grant]:
-    """Return who was granted what on a cube."""
     rows = connection.execute(sa.select(grants).where(grants.c.cube_id == cube).order_by(grants.c.identity_id))
     return [
         Grant(row.cube_id, row.identity_id, CubeRole(row.role), row.created_by, _moment(row.created_at)) for row in rows
@@ -113,7 +105,6 @@ def grants_of(connection: sa.Connection, cube: str) -> list[Grant]:
 
 
 def require_cube(connection: sa.Connection, cube: str) -> None:
-    """Check that a cube is there. Raises: NotFound."""
     if not exists(connection, cube):
         raise unknown(cube)
 
@@ -141,7 +132,6 @@ def roles(connection: sa.Connection, identity: str, among: Collection[str] | Non
 
 
 def add_key(connection: sa.Connection, key: Key, digest: str) -> None:
-    """Store a key by the digest of its secret."""
     connection.execute(
         sa.insert(api_keys).values(
             id=key.id,
@@ -165,7 +155,6 @@ def limits_row(limits: KeyLimits) -> dict[str, int]:
 
 
 def change_key(connection: sa.Connection, id_: str, **values: Any) -> None:
-    """Set columns of a key."""
     connection.execute(sa.update(api_keys).where(api_keys.c.id == id_).values(**values))
 
 
@@ -176,7 +165,6 @@ def key_with(connection: sa.Connection, digest: str) -> Key | None:
 
 
 def require_key(connection: sa.Connection, id_: str) -> Key:
-    """Return a key by its id. Raises: NotFound."""
     row = connection.execute(sa.select(api_keys).where(api_keys.c.id == id_)).one_or_none()
     if row is None:
         raise NotFound("key", id_)
@@ -244,6 +232,5 @@ def take(connection: sa.Connection, key: str, what: str, span: str, amount: int,
 
 
 def used(connection: sa.Connection, key: str, span: str) -> dict[str, int]:
-    """Return what a key used in a span."""
     query = sa.select(key_usage.c.what, key_usage.c.used).where(key_usage.c.key_id == key, key_usage.c.span == span)
     return {row.what: row.used for row in connection.execute(query)}

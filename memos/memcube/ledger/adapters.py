@@ -31,7 +31,7 @@ from memos.memcube.ledger.tasks import NewTask
 
 
 def exclude(connection: sa.Connection, cube: str, ids: Sequence[str], by: str, now: datetime) -> list[str]:
-    """Let no adapter learn these memories of a cube; return those that were not excluded before."""
+    """Exclude memories of a cube from training; return those that were not excluded before."""
     known = among(connection, ids)
     new = [id_ for id_ in dict.fromkeys(ids) if id_ not in known]
     rows = [{"item_id": id_, "cube_id": cube, "excluded_by": by, "excluded_at": now} for id_ in new]
@@ -41,7 +41,6 @@ def exclude(connection: sa.Connection, cube: str, ids: Sequence[str], by: str, n
 
 
 def include(connection: sa.Connection, cube: str, ids: Collection[str]) -> list[str]:
-    """Take that back; return of which memories."""
     found = sorted(among(connection, ids))
     for batch in items.in_batches(found):
         connection.execute(sa.delete(exclusions).where(exclusions.c.cube_id == cube, exclusions.c.item_id.in_(batch)))
@@ -70,7 +69,7 @@ OF_NIGHT = "night"
 
 
 class AdapterState(StrEnum):
-    """How far an adapter is."""
+    """The state of an adapter."""
 
     TRAINING = "training"
     REFUSED = "refused"
@@ -113,7 +112,7 @@ class NewAdapter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a training: `digest` is the SHA-256 of the weights' file; `reason` has no memory text in it."""
+    """The result of a training: `digest` is the SHA-256 of the weights' file; `reason` holds no memory text."""
 
     state: AdapterState
     measures: Mapping[str, Json]
@@ -124,7 +123,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class AdapterRow:
-    """One adapter; `number` counts those of its cube and shard from 1."""
+    """An adapter; `number` counts those of its cube and shard from 1."""
 
     id: str
     cube: str
@@ -145,7 +144,7 @@ class AdapterRow:
 
     @property
     def failed_here(self) -> bool:
-        """Whether it was trained here and refused: what arrived says nothing of what a training here would give."""
+        """True if it was trained here and refused: what arrived says nothing of what a training here would give."""
         return self.state is AdapterState.REFUSED and not (self.measures or {}).get(ARRIVED)
 
 
@@ -155,7 +154,7 @@ def learn_task(payload: Mapping[str, Json] | None = None) -> NewTask:
 
 
 def allow(connection: sa.Connection, cube: str, by: str, now: datetime) -> None:
-    """Note the consent of a cube's owner that its memories are learned; the first one stays. Raises: NotFound."""
+    """Note the consent of a cube's owner that its memories are learned; the first one stays."""
     if not cubes.exists(connection, cube):
         raise cubes.unknown(cube)
     queues.insert_new(connection, consents, {"cube_id": cube, "allowed_by": by, "allowed_at": now})
@@ -167,7 +166,6 @@ def disallow(connection: sa.Connection, cube: str) -> None:
 
 
 def is_allowed(connection: sa.Connection, cube: str) -> bool:
-    """Say whether a cube's memories may be learned."""
     return connection.scalar(sa.select(consents.c.cube_id).where(consents.c.cube_id == cube)) is not None
 
 
@@ -183,7 +181,6 @@ def begin(
 
     An erasure finds what it has to remove by these rows, so the memories must still be what they were read as. One
     that `arrived` was trained elsewhere: it needs no consent to be here, only to answer.
-    Raises: InvalidInput (no memories), NotFound (cube), Conflict (no consent, or a memory was changed or excluded).
     """
     if not seen:
         raise InvalidInput("seen", "is empty; an adapter is trained on one memory at least")
@@ -215,7 +212,6 @@ def begin(
 
 
 def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime) -> AdapterRow:
-    """Note what came of a training. Raises: NotFound (it was forgotten meanwhile), Conflict (it ended before)."""
     if outcome.state not in (AdapterState.READY, AdapterState.REFUSED):
         raise InvalidInput("state", f"a training ends ready or refused, not {outcome.state}")
     if outcome.state is AdapterState.READY and outcome.digest is None:
@@ -239,10 +235,7 @@ def finish(connection: sa.Connection, id_: str, outcome: Outcome, now: datetime)
 
 
 def activate(connection: sa.Connection, id_: str) -> AdapterRow:
-    """Let an adapter answer for its shard; the one that did is retired.
-
-    Raises: NotFound, Conflict (it was not trained, was refused, or saw what is different now).
-    """
+    """Make an adapter the active one of its shard; retire its predecessor."""
     cubes.lock(connection, _require(connection, id_).cube)
     row = _require(connection, id_)  # as it is now that nobody else changes it
     if row.state not in TRAINED:
@@ -258,7 +251,6 @@ def activate(connection: sa.Connection, id_: str) -> AdapterRow:
 
 
 def of(connection: sa.Connection, cube: str) -> list[AdapterRow]:
-    """Return a cube's adapters, the newest first."""
     query = sa.select(t).where(t.c.cube_id == cube).order_by(t.c.created_at.desc(), t.c.id.desc())
     return [_to_row(row) for row in connection.execute(query)]
 
@@ -270,7 +262,6 @@ def get(connection: sa.Connection, id_: str) -> AdapterRow | None:
 
 
 def seen(connection: sa.Connection, id_: str) -> list[Seen]:
-    """Return the memories that an adapter saw, by id."""
     query = sa.select(seen_items.c.item_id, seen_items.c.version, seen_items.c.digest)
     return [Seen(*row) for row in connection.execute(query.where(seen_items.c.adapter_id == id_).order_by("item_id"))]
 
@@ -370,10 +361,7 @@ def remove_cube(connection: sa.Connection, cube: str) -> None:
 
 
 def _changed() -> sa.ColumnElement[bool]:
-    """Say of an adapter that some memory it saw is not what it was: another version, not active, elsewhere or gone.
-
-    Or that it is excluded from what may be learned.
-    """
+    """Return the condition that a memory an adapter saw changed: other version, inactive, moved, gone, excluded."""
     different = sa.select(seen_items.c.item_id).where(seen_items.c.adapter_id == t.c.id, ~sa.exists(_as_seen()))
     return sa.exists(different.correlate(t))
 
@@ -391,7 +379,7 @@ def _as_seen() -> sa.Select[Any]:
 
 
 def check_current(connection: sa.Connection, cube: str, seen: Sequence[Seen]) -> None:
-    """See that memories are still what they were read as, and may be learned. Raises: Conflict."""
+    """See that memories are still what they were read as, and may be learned."""
     now: dict[str, int] = {}
     for batch in items.in_batches(each.item for each in seen):
         query = sa.select(versions.c.item_id, versions.c.version).where(versions.c.item_id.in_(batch))
@@ -433,5 +421,4 @@ def _to_row(row: sa.Row[Any]) -> AdapterRow:
 
 
 def _noted(model: str) -> str:
-    """Return the key under which the newest base of a model is noted; a name may be longer than a key."""
     return f"base:{hashlib.sha256(model.encode()).hexdigest()[:32]}"

@@ -25,7 +25,6 @@ _DATABASE = "mark:database"
 
 
 def create(connection: sa.Connection, cube: Cube) -> None:
-    """Store a new cube. Raises: Conflict when its id is taken."""
     if exists(connection, cube.id):
         raise Conflict(f"Cube {cube.id!r} exists already; choose another id or use it as it is.")
     connection.execute(
@@ -49,19 +48,17 @@ def create(connection: sa.Connection, cube: Cube) -> None:
 
 
 def exists(connection: sa.Connection, cube_id: str) -> bool:
-    """Say whether there is such a cube."""
     return connection.scalar(sa.select(cubes.c.id).where(cubes.c.id == cube_id)) is not None
 
 
 def set_owner(connection: sa.Connection, cube_id: str, owner: str) -> None:
-    """Make a cube somebody's."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(owner=owner))
 
 
 def lock(connection: sa.Connection, cube_id: str) -> datetime | None:
     """Make other writers of a cube wait for this transaction; return when its last change was recorded.
 
-    SQLite has one writer, whose clock rises. Raises: NotFound.
+    SQLite has one writer, whose clock rises.
     """
     if connection.dialect.name == "sqlite":
         return None
@@ -95,7 +92,6 @@ def installation(connection: sa.Connection) -> str:
 
 
 def get(connection: sa.Connection, cube_id: str) -> Cube:
-    """Return one cube with its item count. Raises: NotFound."""
     row = connection.execute(_select().where(cubes.c.id == cube_id)).one_or_none()
     if row is None:
         raise unknown(cube_id)
@@ -108,12 +104,11 @@ def unknown(cube_id: str) -> NotFound:
 
 
 def list_all(connection: sa.Connection) -> list[Cube]:
-    """Return every cube by id."""
     return [_to_cube(row) for row in connection.execute(_select().order_by(cubes.c.id))]
 
 
 class Head(NamedTuple):
-    """What every call needs to know of a cube."""
+    """The row data of a cube that every call needs."""
 
     fingerprint: Fingerprint
     time_zone: str
@@ -121,7 +116,7 @@ class Head(NamedTuple):
 
 
 def heads(connection: sa.Connection, ids: Sequence[str]) -> dict[str, Head]:
-    """Return what a call needs to know of every named cube, without counting items. Raises: NotFound."""
+    """Return what a call needs to know of every named cube, without counting items."""
     columns = (cubes.c.id, cubes.c.embedder, cubes.c.dimension, cubes.c.prefix_rule, cubes.c.normalised)
     rows = connection.execute(sa.select(*columns, cubes.c.time_zone, cubes.c.redact_pii).where(cubes.c.id.in_(ids)))
     known = {
@@ -143,17 +138,16 @@ def zones(connection: sa.Connection, ids: Collection[str]) -> dict[str, ZoneInfo
 
 
 def set_redaction(connection: sa.Connection, cube_id: str, *, redact_pii: bool) -> None:
-    """Say whether personal data in what comes in from now on is masked."""
+    """Return True if personal data in what comes in from now on is masked."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(redact_pii=redact_pii))
 
 
 def set_description(connection: sa.Connection, cube_id: str, description: str) -> None:
-    """Describe a cube anew."""
     connection.execute(sa.update(cubes).where(cubes.c.id == cube_id).values(description=description))
 
 
 def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Fingerprint) -> None:
-    """Say which embedder made the cube's vectors from now on."""
+    """Record the embedder of the cube's vectors."""
     connection.execute(
         sa.update(cubes)
         .where(cubes.c.id == cube_id)
@@ -167,7 +161,6 @@ def set_fingerprint(connection: sa.Connection, cube_id: str, fingerprint: Finger
 
 
 def entity_salt(connection: sa.Connection, cube_id: str) -> bytes:
-    """Return the cube's secret for digests of entity names."""
     return bytes(connection.execute(sa.select(cubes.c.entity_salt).where(cubes.c.id == cube_id)).scalar_one())
 
 
@@ -193,7 +186,7 @@ def _to_cube(row: sa.Row[tuple[object, ...]]) -> Cube:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a conversation's next message goes; `said_at` is when its last one was said."""
+    """The position of a conversation's next message; `said_at` is the time of its last one."""
 
     id: str
     position: int = 0
@@ -220,7 +213,6 @@ def conversation(connection: sa.Connection, cube_id: str, name: str, now: dateti
 
 
 def advance(connection: sa.Connection, place: Place) -> None:
-    """Remember where the conversation's next message goes."""
     connection.execute(
         sa.update(conversations)
         .where(conversations.c.id == place.id)
@@ -299,7 +291,6 @@ def _key(cube: str) -> str:
 
 
 def get_template(connection: sa.Connection, cube: str) -> str | None:
-    """Return the JSON of a cube's own template."""
     found: str | None = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _key(cube)))
     return found
 
@@ -318,7 +309,6 @@ def put(connection: sa.Connection, cube: str, text: str) -> None:
 
 
 def remove(connection: sa.Connection, cube: str) -> None:
-    """Let a cube have the standard template."""
     connection.execute(sa.delete(meta).where(meta.c.key == _key(cube)))
 
 
@@ -327,7 +317,7 @@ def remove(connection: sa.Connection, cube: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events to read: those behind the number `after`, of any of these kinds, of all when there are none."""
+    """An event query: events after number `after`, of the given kinds or of all."""
 
     after: int = 0
     kinds: tuple[str, ...] = ()
@@ -335,7 +325,6 @@ class Wanted:
 
 
 def head(connection: sa.Connection, cube: str) -> int:
-    """Return the number of a cube's newest event. Raises: NotFound."""
     found: int | None = connection.scalar(sa.select(cubes.c.event_seq).where(cubes.c.id == cube))
     if found is None:
         raise unknown(cube)

@@ -26,7 +26,6 @@ PART_BYTES = 1_048_576
 
 
 def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
-    """Store a new file with its bytes."""
     connection.execute(
         sa.insert(files).values(
             id=file.id,
@@ -63,12 +62,10 @@ def _add_parts(connection: sa.Connection, file_id: str, data: bytes) -> None:
 
 
 def change(connection: sa.Connection, file_id: str, **values: Any) -> None:
-    """Set columns of a file."""
     connection.execute(sa.update(files).where(files.c.id == file_id).values(**values))
 
 
 def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> StoredFile:
-    """Return a file of these cubes. Raises: NotFound."""
     query = sa.select(files).where(files.c.id == file_id, files.c.cube_id.in_(list(cubes)))
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -100,7 +97,7 @@ def shown(connection: sa.Connection, found: Sequence[StoredFile]) -> list[Stored
 
 
 def has_live_items(connection: sa.Connection, file_id: str) -> bool:
-    """Say whether something that a file was read into is still to be found."""
+    """Return True if something that a file was read into is still to be found."""
     query = (
         sa.select(file_items.c.item_id)
         .join(versions, versions.c.item_id == file_items.c.item_id)
@@ -123,7 +120,7 @@ def text(connection: sa.Connection, file_id: str) -> str:
 
 
 def require_document(connection: sa.Connection, file_id: str) -> StoredFile:
-    """Return a document of any cube; whether the caller may see it is checked by its cube. Raises: NotFound."""
+    """Return a document of any cube; whether the caller may see it is checked by its cube."""
     query = sa.select(files).where(files.c.id == file_id, files.c.kind == FileKind.DOCUMENT)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -137,7 +134,6 @@ def unknown(file_id: str) -> NotFound:
 
 
 def content(connection: sa.Connection, file_id: str) -> bytes:
-    """Return a file's bytes."""
     query = sa.select(file_parts.c.data).where(file_parts.c.file_id == file_id).order_by(file_parts.c.ordinal)
     return b"".join(bytes(part) for part in connection.scalars(query))
 
@@ -154,12 +150,10 @@ def of_items(connection: sa.Connection, item_ids: Collection[str]) -> dict[str, 
 
 
 def of_cube(connection: sa.Connection, cube: str) -> list[str]:
-    """Return the ids of all files of a cube."""
     return list(connection.scalars(sa.select(files.c.id).where(files.c.cube_id == cube)))
 
 
 def known(connection: sa.Connection, ids: Collection[str]) -> list[str]:
-    """Return those of some ids that are files'."""
     return [
         file
         for batch in items.in_batches(ids)
@@ -185,7 +179,6 @@ def whole(connection: sa.Connection, file_ids: Collection[str]) -> list[str]:
 
 
 def made_at(connection: sa.Connection, file_ids: Collection[str]) -> list[datetime]:
-    """Return when these files came."""
     return [
         at
         for batch in items.in_batches(file_ids)
@@ -272,7 +265,6 @@ def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:
 
 
 def to_file(row: sa.Row[Any]) -> StoredFile:
-    """Return a row as a value."""
     created: datetime = row.created_at
     return StoredFile(
         row.id,

@@ -60,7 +60,7 @@ class Elements:
 
 
 class JsonSql(Protocol):
-    """One database's ways."""
+    """A database's ways."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
         """Return the elements of a JSON list or, with a key, of what is under it in a JSON object."""
@@ -71,11 +71,11 @@ class JsonSql(Protocol):
         ...
 
     def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
-        """Say that a column of numbers equals one of the values, as Python compares."""
+        """Return True if a column of numbers equals one of the values, as Python compares."""
         ...
 
     def has_folded(self, text: Sql, part: str) -> Bool:
-        """Say that a text has a part, case folded as Python folds it."""
+        """Return True if a text has a part, case folded as Python folds it."""
         ...
 
 
@@ -83,7 +83,6 @@ class SqliteJson:
     """SQLite's ways: `json_each` gives every element with its type."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
-        """Return the elements."""
         # A filter's field name has no quote and no backslash (`memos.core.filters`), so this is the key alone.
         path = () if key is None else (f'$."{key}"',)
         rows = sa.func.json_each(column, *path).table_valued("value", "type")
@@ -105,7 +104,6 @@ class SqliteJson:
         return holds
 
     def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
-        """Look the number up."""
         return sa.type_coerce(column, sa.types.NULLTYPE).in_(values)
 
     def has_folded(self, text: Sql, part: str) -> Bool:
@@ -117,7 +115,6 @@ class PostgresJson:
     """PostgreSQL's ways: elements are JSON, and which numbers are floats shows in how they are written."""
 
     def elements(self, column: Sql, key: str | None) -> Elements:
-        """Return the elements."""
         value: Sql = sa.type_coerce(column, sa.JSON)
         if key is not None:
             under = value.op("->", return_type=sa.JSON())(sa.cast(key, sa.Text))
@@ -149,7 +146,6 @@ class PostgresJson:
         return holds
 
     def one_of(self, column: Sql, values: Sequence[Number]) -> Bool:
-        """Look the number up."""
         plain = sa.type_coerce(column, sa.types.NULLTYPE)
         if isinstance(column.type, sa.Float):
             return plain.in_(_floats(values))
@@ -161,7 +157,6 @@ class PostgresJson:
 
 
 def of(connection: sa.Connection) -> JsonSql:
-    """Return the ways of a connection's database."""
     return SqliteJson() if connection.dialect.name == "sqlite" else PostgresJson()
 
 
@@ -210,7 +205,6 @@ def _nearest(value: Number) -> float:
 
 
 def _exactly(value: Number) -> sa.ColumnElement[Any]:
-    """Return a number as PostgreSQL's exact type."""
     return sa.cast(sa.literal(format(Decimal(value), "f"), sa.Text), sa.Numeric)
 
 
@@ -270,7 +264,6 @@ def _not_null(column: Sql, holds: Bool) -> Bool:
 
 
 def _text(text: Sql, op: Op, value: Value, ways: JsonSql) -> Bool:
-    """Say what a condition asks of a text that is there."""
     match op:
         case Op.EXISTS:
             return sa.true()
@@ -284,7 +277,6 @@ def _text(text: Sql, op: Op, value: Value, ways: JsonSql) -> Bool:
 def _number(
     compare: Callable[[Op, Number], Bool], one_of: Callable[[Sequence[Number]], Bool], op: Op, value: Value
 ) -> Bool:
-    """Say what a condition asks of a number that is there."""
     match op:
         case Op.EXISTS:
             return sa.true()
@@ -297,7 +289,7 @@ def _number(
 
 
 def _flag(flag: Sql, op: Op, value: Value) -> Bool:
-    """Say what a condition asks of a boolean that is there, known by its JSON type: `true` is not the number 1."""
+    """Compile a condition on a boolean, told by its JSON type: `true` is not the number 1."""
     match op:
         case Op.EXISTS:
             return flag.in_(["true", "false"])
@@ -307,7 +299,6 @@ def _flag(flag: Sql, op: Op, value: Value) -> Bool:
 
 
 def _any(elements: Elements, op: Op, value: Value, ways: JsonSql) -> Bool:
-    """Say that one of a list's elements is of the asked type and passes."""
     passes = sa.or_(
         sa.and_(elements.is_text, _text(elements.text, op, value, ways)),
         sa.and_(elements.is_number, _number(elements.compare, elements.one_of, op, value)),

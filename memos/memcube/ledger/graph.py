@@ -20,7 +20,7 @@ class LedgerGraph:
     def adjacent(self, cubes: Sequence[str], seed: str, limit: int) -> list[str]:
         """Return items of `cubes` next to `seed` in its session, then those linked to it, newest first.
 
-        Deleted items are passed over. Raises: BackendUnavailable, BackendTimeout.
+        Deleted items are passed over.
         """
         if not cubes or limit < 1:
             return []

@@ -32,7 +32,7 @@ _LIVE = (TaskState.WAITING, TaskState.RUNNING)
 
 
 class Row(NamedTuple):
-    """One request; `answer` is None until it was carried out, `fresh` says that it was not there before."""
+    """A request; `answer` is None until it was carried out, `fresh` says that it was not there before."""
 
     id: str
     caller: str
@@ -93,7 +93,7 @@ def forget(connection: sa.Connection, cube: str) -> None:
 
 
 def is_read_on(connection: sa.Connection, item_ids: Sequence[str], kind: str) -> bool:
-    """Say whether a task is to go on, or does, with the conversation of one of these items."""
+    """Return True if a task is to go on, or does, with the conversation of one of these items."""
     for place in range(0, len(item_ids), 500):
         of_items = (
             sa.select(item_rows.c.cube_id, sa.func.coalesce(conversations.c.id, "").label("key"))
@@ -114,7 +114,6 @@ def is_read_on(connection: sa.Connection, item_ids: Sequence[str], kind: str) ->
 
 
 def _digest(connection: sa.Connection, caller: str, body: str) -> str:
-    """Return a digest that says nothing to who has not the ledger's own secret."""
     found = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _SECRET))
     if found is None:
         queues.insert_new(connection, meta, {"key": _SECRET, "value": secrets.token_hex(32)})

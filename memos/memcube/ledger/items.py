@@ -170,7 +170,7 @@ def standing(at: datetime | None) -> sa.ColumnElement[bool]:
 
 
 class Brief(NamedTuple):
-    """What ordering a candidate takes of it; `memory` is its first `BRIEF_CHARS` characters, `length` all of them."""
+    """The fields of an item that ranking needs; `memory` is its first `BRIEF_CHARS` characters, `length` counts all."""
 
     id: str
     version: int
@@ -240,7 +240,6 @@ def _these(
     cubes: Sequence[str],
     at: datetime | None,
 ) -> Iterable[Any]:
-    """Return the rows of a select for some items as they are now, which is what nearly every search asks, or were."""
     if at is None and len(cubes) <= MOST:
         return now.rows(connection, ids=ids, cubes=cubes)
     rows = connection.execute(then.where(standing(at)), {"ids": ids, "cubes": list(cubes)})
@@ -257,7 +256,7 @@ def all_versions(connection: sa.Connection, ids: Iterable[str]) -> dict[str, lis
 
 
 def cube_of(connection: sa.Connection, item_id: str) -> str:
-    """Return the cube an item is, or was until it was erased, in. Raises: NotFound."""
+    """Return the cube an item is, or was until it was erased, in."""
     found = connection.scalar(sa.select(items.c.cube_id).where(items.c.id == item_id))
     if found is None:
         raise _unknown(connection, item_id)
@@ -265,7 +264,6 @@ def cube_of(connection: sa.Connection, item_id: str) -> str:
 
 
 def require(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> Item:
-    """Return one item's current state. Raises: NotFound, which says when it was erased."""
     item = current(connection, cubes, [item_id]).get(item_id)
     if item is not None:
         return item
@@ -366,7 +364,7 @@ def _escape(text: str) -> str:
 
 
 def history(connection: sa.Connection, cubes: Sequence[str], item_id: str) -> list[Version]:
-    """Return every version with what was before and after, oldest first. Raises: NotFound."""
+    """Return every version with what was before and after, oldest first."""
     require(connection, cubes, item_id)
     rows = connection.execute(_SELECT.where(versions.c.item_id == item_id).order_by(versions.c.version)).all()
     entries: list[Version] = []
@@ -390,7 +388,6 @@ def sources_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple
 def with_sources(
     connection: sa.Connection, cubes: Sequence[str], ids: Iterable[str], at: datetime | None = None
 ) -> dict[str, Item]:
-    """Return what `current` does, each item with its sources."""
     rows: dict[str, list[Any]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in _these(connection, _WITH_SOURCES_NOW, _WITH_SOURCES, batch, cubes, at):
@@ -423,7 +420,6 @@ def insert_versions(connection: sa.Connection, states: Sequence[Item], actor: st
 
 
 def append(connection: sa.Connection, before: Item, after: Item, actor: str, reason: str) -> None:
-    """Close the current version and write the next. Raises: Conflict when `before` is no longer current."""
     closed = connection.execute(
         sa.update(versions)
         .where(versions.c.id == before.version_id, versions.c.recorded_to.is_(None))
@@ -474,7 +470,6 @@ def _before(reach: int) -> PreparedSelect:
 
 
 def links_from(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return each item's links as (kind, target id)."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for batch in in_batches(ids):
         for row in _LINKS.rows(connection, ids=batch):
@@ -483,7 +478,6 @@ def links_from(connection: sa.Connection, ids: Iterable[str]) -> dict[str, list[
 
 
 def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[str]]:
-    """Return what derived items were made of, by item."""
     found: dict[str, set[str]] = defaultdict(set)
     for batch in in_batches(ids):
         for item_id, kind, target in _LINKS.rows(connection, ids=batch):
@@ -493,7 +487,7 @@ def origins_of(connection: sa.Connection, ids: Iterable[str]) -> dict[str, set[s
 
 
 def mark_outdated(connection: sa.Connection, ids: Iterable[str], *, outdated: bool = True) -> None:
-    """Say of messages whether something they say was replaced since; that is no change of what they say."""
+    """Flag messages as stating something that was replaced since; that makes no new version."""
     for batch in in_batches(ids):
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(outdated=outdated))
 
@@ -547,7 +541,6 @@ def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) ->
 
 
 def link(connection: sa.Connection, pairs: Iterable[tuple[str, LinkKind, str]], cube: str, now: datetime) -> None:
-    """Write links (from, kind, to), each once."""
     for from_id, kind, to_id in pairs:
         known = sa.select(links.c.from_id).where(
             links.c.from_id == from_id, links.c.kind == kind, links.c.to_id == to_id
@@ -588,7 +581,6 @@ def _version_row(state: Item, actor: str, reason: str) -> dict[str, Any]:
 
 
 def next_version(before: Item, version_id: str, now: datetime, **changes: Any) -> Item:
-    """Return the state that follows `before`; unchanged fields stay."""
     return replace(
         before, version=before.version + 1, version_id=version_id, updated_at=now, recorded_to=None, **changes
     )

@@ -14,7 +14,6 @@ from memos.memcube.ledger import schema
 
 
 def upgrade(connection: sa.Connection, found: str | None, where: str) -> None:
-    """Bring the database from revision `found` to the newest. Raises: IntegrityError when `found` is unknown."""
     script = _script()
     known = {revision.revision for revision in script.walk_revisions()}
     if found is not None and found not in known:

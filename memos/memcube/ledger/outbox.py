@@ -21,7 +21,7 @@ _GRAPH = "mark:follows-graph"
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """One waiting change."""
+    """A waiting change."""
 
     id: int
     cube: str
@@ -52,7 +52,6 @@ def leave_graph(connection: sa.Connection) -> None:
 
 
 def _set_follows_graph(connection: sa.Connection, value: str) -> bool:
-    """Record whether a graph index follows the ledger; return True if that is new."""
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     connection.execute(insert(meta).values(key=_GRAPH, value="").on_conflict_do_nothing())
     if connection.scalar(_FOLLOWS_GRAPH.with_for_update()) == value:
@@ -100,14 +99,13 @@ def claim(connection: sa.Connection, target: Target, limit: int, tried: Collecti
 
 
 def newest(connection: sa.Connection, target: Target) -> int | None:
-    """Return the highest number of an unparked row."""
     waiting = (outbox.c.target == target, outbox.c.parked == sa.false())
     last: int | None = connection.scalar(sa.select(sa.func.max(outbox.c.id)).where(*waiting))
     return last
 
 
 def any_up_to(connection: sa.Connection, target: Target, last: int) -> bool:
-    """Say whether an unparked row numbered up to `last` is left."""
+    """Return True if an unparked row numbered up to `last` is left."""
     return connection.scalar(_waiting(target).where(outbox.c.id <= last).limit(1)) is not None
 
 
@@ -158,14 +156,12 @@ def items_after(
 
 
 def remove(connection: sa.Connection, row_ids: Collection[int]) -> None:
-    """Drop rows whose change is durable in the index."""
     ids = list(row_ids)
     for start in range(0, len(ids), 500):
         connection.execute(sa.delete(outbox).where(outbox.c.id.in_(ids[start : start + 500])))
 
 
 def remove_items(connection: sa.Connection, item_ids: Iterable[str]) -> None:
-    """Drop every row about these items."""
     for batch in in_batches(item_ids):
         connection.execute(sa.delete(outbox).where(outbox.c.item_id.in_(batch)))
 
@@ -181,14 +177,13 @@ def failed(connection: sa.Connection, row: OutboxRow, error: str, park_after: in
 
 
 def unpark(connection: sa.Connection, target: Target) -> None:
-    """Give every parked row of an index another chance."""
     parked_here = (outbox.c.target == target, outbox.c.parked == sa.true())
     connection.execute(sa.update(outbox).where(*parked_here).values(parked=False, attempts=0))
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedRow:
-    """One change an index refused too often, with its last error."""
+    """A change an index refused too often, with its last error."""
 
     target: str
     cube: str
@@ -197,7 +192,6 @@ class ParkedRow:
 
 
 def parked(connection: sa.Connection) -> list[ParkedRow]:
-    """Return every parked row."""
     query = sa.select(outbox).where(outbox.c.parked == sa.true()).order_by(outbox.c.id)
     return [ParkedRow(row.target, row.cube_id, row.item_id, row.error or "") for row in connection.execute(query)]
 
@@ -221,7 +215,6 @@ def next_mark(connection: sa.Connection, target: Target) -> int:
 
 
 def set_mark(connection: sa.Connection, target: Target, value: int) -> None:
-    """Remember the mark of a flush."""
     key = f"mark:{target}"
     changed = connection.execute(sa.update(meta).where(meta.c.key == key).values(value=str(value)))
     if changed.rowcount == 0:

@@ -40,10 +40,7 @@ _DENIED = {"28000": "the user or the host is refused", "28P01": "the password is
 
 
 def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
-    """Return an engine whose connections are checked before use, durable at commit and never wait for ever.
-
-    Raises: InvalidInput when the driver is not installed.
-    """
+    """Return an engine whose connections are checked before use, durable at commit and never wait for ever."""
     try:
         engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
@@ -78,12 +75,10 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
 
 
 def place_of(url: sa.URL) -> str:
-    """Return where a ledger is, without anything secret."""
     return f"postgresql://{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
 
 
 def check_server(connection: sa.Connection, now: datetime) -> None:
-    """Refuse a server this program cannot use. Raises: BackendUnavailable with the remedy."""
     row = connection.execute(
         sa.text(
             "SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS named,"
@@ -125,7 +120,7 @@ def identity(connection: sa.Connection) -> str:
 
 
 def lock_schema(connection: sa.Connection) -> None:
-    """Let one process at a time bring the schema up to date; the lock ends with the transaction."""
+    """Take the schema lock, so that one process migrates at a time; released with the transaction."""
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
 
 
@@ -148,7 +143,7 @@ class Hold:
         self.renew()
 
     def renew(self) -> None:
-        """See that the claim still stands, else make it again. Raises: BackendUnavailable."""
+        """See that the claim still stands, else make it again."""
         with self._lock:
             if self._connection is not None and time.monotonic() - self._renewed_at < _RENEW_S:
                 return
@@ -185,7 +180,6 @@ class Hold:
             self._connection = connection
 
     def release(self) -> None:
-        """Give the claim back; safe to call twice."""
         with self._lock:
             if self._connection is not None:
                 self._connection.invalidate()  # its session, and the lock with it, ends instead of going to the pool
@@ -208,7 +202,6 @@ def last_alone(connection: sa.Connection) -> str | None:
 
 
 def set_alone(connection: sa.Connection, folder: str) -> None:
-    """Record the folder whose embedded index follows the ledger."""
     if last_alone(connection) is None:
         connection.execute(sa.insert(meta).values(key=_ALONE, value=folder))
     else:

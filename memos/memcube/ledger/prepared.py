@@ -45,8 +45,6 @@ class PreparedSelect:
 
 
 class _Compiled:
-    """The statement in one dialect, by the lengths of its lists."""
-
     def __init__(self, statement: sa.Select[Any], dialect: Dialect, make: Make | None) -> None:
         # A name of its own for each parameter: "named" in SQLite, "%(name)s" in PostgreSQL.
         paramstyle = "named" if dialect.name == "sqlite" else dialect.paramstyle

@@ -49,7 +49,6 @@ def of_cube(connection: sa.Connection, cube: str, limit: int) -> list[PendingIte
 
 
 def _why(state: Item, reason: str) -> str:
-    """Return what the reader told, else the reason of the item's last change."""
     told = state.info.get(WHY)
     return (told if isinstance(told, str) and told.strip() else reason)[:_WHY_CHARS]
 
@@ -66,7 +65,7 @@ def _reasons(connection: sa.Connection, states: list[Item]) -> dict[str, str]:
 
 
 def has_untrusted(connection: sa.Connection, segment: str) -> bool:
-    """Say whether any message of a segment's pages comes from a source that may say anything."""
+    """Return True if any message of a segment's pages comes from a source that may say anything."""
     in_page = sa.and_(pages.c.conversation_id == items_table.c.conversation_id, pages.c.number == items_table.c.page)
     alone = sa.and_(pages.c.conversation_id.is_(None), pages.c.id == items_table.c.id)
     for joined in (in_page, alone):
@@ -106,7 +105,7 @@ def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSu
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How many messages a cube holds, and how many items in all: each message is one, the others were made of them."""
+    """The numbers of messages and of all items in a cube; each message is an item."""
 
     messages: int = 0
     items: int = 0
@@ -143,7 +142,6 @@ def _by_cube(
 
 
 def waiting(connection: sa.Connection, named: Sequence[str] | None) -> dict[tuple[str, str], int]:
-    """Return how many tasks wait, by cube and kind."""
     query = sa.select(tasks.c.cube_id, tasks.c.kind, sa.func.count()).where(queues.WAITING)
     rows = connection.execute(_of(named, query).group_by(tasks.c.cube_id, tasks.c.kind))
     return {(cube, kind): number for cube, kind, number in rows}
@@ -173,7 +171,7 @@ def _of(named: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What all cubes together hold; takes as long as it is much."""
+    """Totals over all cubes; the query scans them all."""
 
     cubes: int
     messages: int

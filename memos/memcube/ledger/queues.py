@@ -125,7 +125,7 @@ def _entry(connection: sa.Connection, weight: float) -> float:
 
 
 def due(connection: sa.Connection, name: str, now: datetime, every: timedelta) -> bool:
-    """Say whether nobody has fired the job within the period."""
+    """Return True if nobody has fired the job within the period."""
     until: datetime | None = connection.scalar(sa.select(leases.c.until).where(leases.c.name == name))
     return until is None or _over(connection, until, now, every)
 
@@ -163,12 +163,10 @@ class Spending:
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of both directions."""
         return self.prompt_tokens + self.completion_tokens
 
 
 def add(connection: sa.Connection, cube: str, purpose: str, now: datetime, spending: Spending) -> None:
-    """Add to what a cube spent today."""
     where = (usage.c.cube_id == cube, usage.c.day == _day(now), usage.c.purpose == purpose)
     start = {"cube_id": cube, "day": _day(now), "purpose": purpose}
     nothing = dict.fromkeys(("calls", "prompt_tokens", "completion_tokens", "seconds"), 0)
@@ -205,7 +203,6 @@ def tokens_today(connection: sa.Connection, cubes: Sequence[str] | None, now: da
 
 
 def next_day(now: datetime) -> datetime:
-    """Return when a new day's budget begins."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return today + timedelta(days=1)
 

@@ -36,7 +36,7 @@ class MessageRange(NamedTuple):
 
 
 def want(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> list[str]:
-    """Have these messages read that never were; return the tasks that do it, one a conversation."""
+    """Queue extraction of messages that were never read; return the tasks, one a conversation."""
     ids = list(item_ids)
     said = sa.select(versions.c.item_id).where(
         versions.c.item_id == item_rows.c.id, versions.c.recorded_to.is_(None), versions.c.type == ItemType.MESSAGE
@@ -48,7 +48,7 @@ def want(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: dat
 
 
 def want_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
-    """Have those of these messages read again that were read finely: what was made of them is gone."""
+    """Queue messages that were read finely to be read again, since what was made of them is gone."""
     ids = list(item_ids)
     for batch in items.in_batches(ids):
         read = sa.update(item_rows).where(item_rows.c.id.in_(batch), item_rows.c.reading == Reading.READ)
@@ -57,7 +57,7 @@ def want_again(connection: sa.Connection, cube: str, item_ids: Iterable[str], no
 
 
 def want_all(connection: sa.Connection, cube: str, conversation: str | None, now: datetime) -> list[str]:
-    """Have every message of a conversation, by its name, or of the cube read that never was; return the tasks."""
+    """Queue every unread message of a conversation, by its name, or of the cube; return the tasks."""
     query = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading != Reading.READ)
     unread = sa.select(item_rows.c.id).where(item_rows.c.cube_id == cube, item_rows.c.reading.is_(None))
     if conversation is not None:
@@ -71,13 +71,12 @@ def want_all(connection: sa.Connection, cube: str, conversation: str | None, now
 
 
 def is_conversation(connection: sa.Connection, cube: str, name: str) -> bool:
-    """Say whether a cube has a conversation of this name."""
+    """Return True if a cube has a conversation of this name."""
     query = sa.select(conversations.c.id).where(conversations.c.cube_id == cube, conversations.c.name == name)
     return connection.scalar(query) is not None
 
 
 def _enqueue(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[str]:
-    """Enqueue the tasks of the conversations in which one of these is wanted."""
     found: dict[str | None, None] = {}
     for batch in items.in_batches(ids):
         query = sa.select(item_rows.c.conversation_id).where(item_rows.c.id.in_(batch), _WANTED).distinct()
@@ -99,7 +98,7 @@ def go_on(connection: sa.Connection, cube: str, conversation: str | None, task: 
 
 
 def is_read_elsewhere(connection: sa.Connection, cube: str, conversation: str | None, task: str) -> bool:
-    """Say whether another task than this one is reading the conversation: it goes on with what is wanted by then."""
+    """Return True if another task than this one is reading the conversation: it goes on with what is wanted by then."""
     running = sa.select(task_rows.c.id).where(
         RUNNING,
         task_rows.c.cube_id == cube,
@@ -137,7 +136,7 @@ def _wanted(cube: str, conversation: str | None) -> sa.Select[tuple[str]]:
 
 
 def mark(connection: sa.Connection, item_ids: Iterable[str]) -> None:
-    """Say that those of these messages that were wanted have been read."""
+    """Return True if those of these messages that were wanted have been read."""
     for batch in items.in_batches(item_ids):
         done = sa.update(item_rows).where(item_rows.c.id.in_(batch), _WANTED)
         connection.execute(done.values(reading=Reading.READ))

@@ -20,7 +20,7 @@ KEPT = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who made which call: `body` is all of it as text, `cube` the one it was about."""
+    """A call with an idempotency key: `body` is its text, `cube` the cube it was about."""
 
     identity: str
     key: str
@@ -62,7 +62,6 @@ def claim(connection: sa.Connection, call: Call, now: datetime) -> bool:
 
 
 def answer(connection: sa.Connection, call: Call, made: Sequence[str]) -> None:
-    """Note what a call made."""
     connection.execute(sa.update(repeats).where(*_of(call)).values(made=list(made)))
 
 
@@ -77,7 +76,6 @@ def forget_items(connection: sa.Connection, cube: str, ids: Collection[str]) -> 
 
 
 def forget_old(ledger: Ledger, now: datetime) -> None:
-    """Drop the calls of more than a day ago."""
     old = repeats.c.created_at <= now - KEPT
     with ledger.read() as connection:
         if connection.scalar(sa.select(repeats.c.identity_id).where(old).limit(1)) is None:

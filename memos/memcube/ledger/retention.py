@@ -35,14 +35,13 @@ REMEDY = "List what there is with `memos retention list`."
 
 
 class Place(NamedTuple):
-    """Where an item is in the order in which rules go through a cube."""
+    """The position of an item in the order in which rules scan a cube."""
 
     created_at: datetime
     id: str
 
 
 def add(connection: sa.Connection, rule: RetentionRule) -> None:
-    """Store a new rule."""
     connection.execute(
         sa.insert(retention_rules).values(
             id=rule.id,
@@ -71,7 +70,6 @@ def find(connection: sa.Connection, rule_id: str) -> RetentionRule | None:
 
 
 def require(connection: sa.Connection, rule_id: str) -> RetentionRule:
-    """Return a rule. Raises: NotFound."""
     rule = find(connection, rule_id)
     if rule is None:
         raise NotFound("retention rule", rule_id, REMEDY)
@@ -79,12 +77,10 @@ def require(connection: sa.Connection, rule_id: str) -> RetentionRule:
 
 
 def remove(connection: sa.Connection, rule_id: str) -> None:
-    """Remove a rule; what it did stays done."""
     connection.execute(sa.delete(retention_rules).where(retention_rules.c.id == rule_id))
 
 
 def cubes_with_rules(connection: sa.Connection) -> list[str]:
-    """Return the cubes that have a rule, by id."""
     cube = retention_rules.c.cube_id
     return list(connection.scalars(sa.select(cube).distinct().order_by(cube)))
 
@@ -105,7 +101,6 @@ def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids:
 
 
 def any_pinned(connection: sa.Connection, ids: Collection[str]) -> bool:
-    """Say whether one of some items is pinned."""
     query = sa.select(items.c.id).where(items.c.id.in_(ids), items.c.pinned.is_(True)).limit(1)
     return connection.scalar(query) is not None
 
@@ -127,7 +122,7 @@ def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> s
 
 
 def _holds_no_pinned_one() -> sa.ColumnElement[bool]:
-    """Say that no pinned item was made of this one: it would be erased with it."""
+    """Return True if no pinned item was made of this one: it would be erased with it."""
     kind, further = links.c.kind == LinkKind.DERIVED_FROM, links.alias("further")
     first = sa.select(links.c.from_id).where(links.c.to_id == items.c.id, kind).correlate(items)
     made = first.cte("made", recursive=True, nesting=True)

@@ -22,7 +22,6 @@ class UtcMicros(sa.types.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """Return the number to store."""
         return None if value is None else to_micros(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
@@ -41,7 +40,6 @@ _RowId = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def _text_of(length: int) -> sa.types.TypeEngine[str]:
-    """Text of any length; SQLite, which enforces none, keeps the type its tables were made with."""
     return sa.Text().with_variant(sa.String(length), "sqlite")
 
 

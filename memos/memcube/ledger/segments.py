@@ -46,7 +46,7 @@ _SEGMENTS_OF = [
 
 @dataclass(slots=True)
 class SegmentRow:
-    """One segment as its row says; `vector` is float32 (dimension,), the sum of its pages' unit vectors."""
+    """A segment as its row says; `vector` is float32 (dimension,), the sum of its pages' unit vectors."""
 
     id: str
     cube: str
@@ -76,15 +76,14 @@ class Page:
 
     @property
     def id(self) -> str:
-        """Return the id of the first message."""
         return self.messages[0].id
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What has to leave the short tier: pages from number `first` up to but without `end`, those that are still there.
+    """Pages that must leave the short tier: numbers `first` up to, not including, `end`.
 
-    Without a conversation: the messages that have none and were made after `since`, up to `until`, each a page.
+    Without a conversation: its messages made after `since`, up to `until`, each a page.
     """
 
     conversation: str | None
@@ -134,7 +133,7 @@ def remake(connection: sa.Connection, cube: str, changed: Iterable[str], now: da
 
 
 def is_crowded(first_short: int, last_page: int, capacity: int) -> bool:
-    """Say whether a conversation has more short pages than it may."""
+    """Return True if a conversation has more short pages than it may."""
     return last_page - first_short + 1 > capacity
 
 
@@ -221,14 +220,14 @@ def place_pages(
 
 
 def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> None:
-    """Say where items are kept now; that is no change of what they say, so no version."""
+    """Set the tier of items; that makes no new version."""
     for batch in items.in_batches(item_ids):
         now = sa.update(versions).where(versions.c.item_id.in_(batch), versions.c.recorded_to.is_(None))
         connection.execute(now.values(tier=tier))
 
 
 def move_on(connection: sa.Connection, cube: str, found: Overflow) -> None:
-    """Say where the short tier begins, now that these pages have left it."""
+    """Set where the short tier begins after pages left it."""
     if found.conversation is None:
         connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(lone_until=found.until))
     else:
@@ -270,7 +269,6 @@ def hottest(connection: sa.Connection, cube: str, limit: int) -> list[SegmentRow
 
 
 def get_segments(connection: sa.Connection, ids: Iterable[str]) -> dict[str, SegmentRow]:
-    """Return segments by id."""
     found: dict[str, SegmentRow] = {}
     for batch in items.in_batches(ids):
         found.update((row.id, to_segment(row)) for row in _SEGMENTS.rows(connection, ids=batch))
@@ -322,7 +320,6 @@ def members(connection: sa.Connection, segment: str) -> list[Item]:
 
 
 def to_segment(row: Any) -> SegmentRow:
-    """Return a row of `segments` as a value."""
     return SegmentRow(
         id=row.id,
         cube=row.cube_id,
@@ -369,7 +366,7 @@ def _row(segment: SegmentRow) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One page of the mid tier and where it is."""
+    """A page of the mid tier and where it is."""
 
     id: str
     conversation: str | None
@@ -402,10 +399,9 @@ def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict
 
 
 def leave(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
-    """Let pages whose messages were erased leave their segments; return the segments to make again.
+    """Remove pages with erased messages from their segments; return the segments to rebuild.
 
-    What is left of them says nothing of what was erased: keywords are counted anew, a model's summary and the vector
-    go.
+    Nothing of the erased text remains: keywords are counted anew, a model's summary and the vector are dropped.
     """
     held = list(held)
     empty = [page.id for page in held if not _has_messages(connection, page)]

@@ -34,7 +34,7 @@ _CLEANED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """One task to enqueue; `key` makes it the only waiting one of its kind and key. Payload and scope: ids only."""
+    """A task to enqueue; `key` makes it the only waiting one of its kind and key. Payload and scope: ids only."""
 
     kind: str
     payload: Mapping[str, Json] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who works on a task, and until when nobody else may."""
+    """The worker that holds a task, and until when."""
 
     owner: str
     until: datetime
@@ -130,7 +130,6 @@ def renew(connection: sa.Connection, task_id: str, lease: Lease, progress: float
 
 
 def is_held(connection: sa.Connection, task_id: str, owner: str) -> bool:
-    """Say whether a task is still this owner's."""
     mine = (tasks.c.id == task_id, tasks.c.state == TaskState.RUNNING, tasks.c.lease_owner == owner)
     return connection.scalar(sa.select(tasks.c.id).where(*mine)) is not None
 
@@ -158,9 +157,9 @@ class Delay:
 
 
 def give_back(connection: sa.Connection, task: Task, owner: str, delay: Delay, now: datetime) -> bool:
-    """Let a running task wait again; False when it is no longer this owner's.
+    """Return a running task to the queue; False if this owner no longer holds it.
 
-    When another of its kind and key waits already, that one does this one's work, and this one is done with.
+    If another task of its kind and key waits already, this one ends in its favour.
     """
     if connection.scalar(sa.select(tasks.c.id).where(tasks.c.id == task.id)) is None:
         return False  # dropped with its cube
@@ -206,7 +205,7 @@ def reclaim(connection: sa.Connection, now: datetime, most_attempts: int, skew: 
 
 
 def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
-    """End a task that has not ended; the worker that runs it finds its lease gone. Raises: Conflict."""
+    """End a task that has not ended; the worker that runs it finds its lease gone."""
     queues.lock(connection, task.cube)
     cancelled = {"state": TaskState.CANCELLED, "finished_at": now, **_NO_LEASE}
     alive = sa.update(tasks).where(tasks.c.id == task.id, tasks.c.state.not_in(ENDED))
@@ -215,7 +214,7 @@ def cancel(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 
 def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
-    """Let a task that ended without success wait again, as if new. Raises: Conflict."""
+    """Queue a task that ended without success again, as if new."""
     queues.lock(connection, task.cube)
     if task.key is not None and _waits(connection, task):
         raise Conflict(f"Task {task.id} needs no retry: another {task.kind} task for the same waits already.")
@@ -227,7 +226,7 @@ def retry(connection: sa.Connection, task: Task, now: datetime) -> None:
 
 
 def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay: Delay) -> None:
-    """Let every waiting task of these kinds wait until a later time, and say why."""
+    """Delay every waiting task of these kinds, with a reason."""
     queues.lock(connection, cube)
     later = {"not_before": delay.until, "note": delay.note}
     early = (*_waiting(cube), tasks.c.kind.in_(kinds), tasks.c.not_before < delay.until)
@@ -235,7 +234,7 @@ def postpone(connection: sa.Connection, cube: str, kinds: Collection[str], delay
 
 
 def unpark(connection: sa.Connection, kind: str, now: datetime) -> int:
-    """Let the parked tasks of a kind begin; return how many there are."""
+    """Release the parked tasks of a kind; return how many."""
     parked = (tasks.c.kind == kind, queues.WAITING, tasks.c.not_before == PARKED)
     found = 0
     cubes = sa.select(tasks.c.cube_id).where(*parked).distinct().order_by(tasks.c.cube_id)
@@ -268,7 +267,6 @@ def clean(connection: sa.Connection, before: datetime) -> int:
 
 
 def get(connection: sa.Connection, task_id: str) -> Task:
-    """Return a task as it stands. Raises: NotFound."""
     row = connection.execute(sa.select(tasks).where(tasks.c.id == task_id)).one_or_none()
     if row is None:
         raise unknown(task_id)
@@ -277,7 +275,7 @@ def get(connection: sa.Connection, task_id: str) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which tasks to list: any of these states and kinds, all when empty; `after` continues behind a task's id."""
+    """A task query: states and kinds, all when empty; `after` continues behind a task's id."""
 
     states: tuple[TaskState, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -344,7 +342,6 @@ def _waits(connection: sa.Connection, task: Task) -> bool:
 
 
 def to_task(row: Any) -> Task:
-    """Return a row of `tasks` as a value."""
     return Task(
         id=row.id,
         kind=row.kind,

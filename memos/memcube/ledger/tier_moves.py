@@ -72,7 +72,6 @@ def sweep_task() -> NewTask:
 
 
 def summarise_task(segment: str) -> NewTask:
-    """Return the task that rewrites a segment's summary."""
     return NewTask(SUMMARISE, {"segment": segment}, key=segment)
 
 
@@ -132,7 +131,6 @@ def cold_unread(connection: sa.Connection, cube: str, level: float, before: date
 
 
 def revived(connection: sa.Connection, cube: str, level: float, limit: int) -> list[SegmentRow]:
-    """Return archived segments from a level on."""
     found: list[SegmentRow] = []
     for unread in (True, False):
         query = sa.select(segments).where(*_range(cube, ARCHIVED, unread=unread), segments.c.level >= level)
@@ -155,12 +153,10 @@ def border_of(connection: sa.Connection, cube: str, capacity: int) -> float | No
 
 
 def count(connection: sa.Connection, cube: str) -> int:
-    """Return how many segments a cube has in all."""
     return int(connection.scalar(sa.select(cubes.c.segments).where(cubes.c.id == cube)) or 0)
 
 
 def cubes_with_segments(connection: sa.Connection) -> list[str]:
-    """Return the cubes that have a segment, by id."""
     return list(connection.scalars(sa.select(cubes.c.id).where(cubes.c.segments > 0).order_by(cubes.c.id)))
 
 
@@ -193,7 +189,7 @@ def _in_order(state: Item) -> tuple[int, str]:
 
 
 def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Page]) -> None:
-    """Say that these pages were read; the segment is unread while another of its pages is."""
+    """Return True if these pages were read; the segment is unread while another of its pages is."""
     members = {message.id for page in read for message in page.messages}
     done = [held.id for held in tiers.pages_of(connection, members)]
     for batch in items.in_batches(done):
@@ -202,7 +198,7 @@ def mark_read(connection: sa.Connection, segment: SegmentRow, read: Sequence[Pag
 
 
 def has_unread(connection: sa.Connection, segment: str) -> bool:
-    """Say whether a page of a segment was not read yet."""
+    """Return True if a page of a segment was not read yet."""
     left = sa.select(pages.c.id).where(pages.c.segment_id == segment, pages.c.read.is_(False)).limit(1)
     return connection.scalar(left) is not None
 

@@ -24,7 +24,7 @@ TOOLS = "tools"
 def enqueue(
     connection: sa.Connection, cube: str, messages: Iterable[str], now: datetime, *, again: bool = False
 ) -> None:
-    """Have skills looked for around messages of tools; with `again` their trajectories are made anew first."""
+    """Queue the search for skills around tool messages; `again` rebuilds their trajectories first."""
     new = [
         NewTask(TOOLS, {"messages": batch, **({"again": True} if again else {})})
         for batch in in_batches(sorted(set(messages)))

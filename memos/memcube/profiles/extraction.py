@@ -32,7 +32,7 @@ class Quote(BaseModel):
 
 
 class TraitSaid(BaseModel):
-    """One trait as a model gives it."""
+    """A trait as a model gives it."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -113,7 +113,6 @@ def traits_of(answer: TraitsAnswer, messages: Sequence[Item], template: Template
 
 
 def _read(said: TraitSaid, messages: Sequence[Item], template: Template) -> Fact | str:
-    """Return a trait, or why it is refused."""
     dimension = template.by_id.get(said.dimension)
     if dimension is None:
         return "there is no such dimension"
@@ -153,7 +152,6 @@ def _read(said: TraitSaid, messages: Sequence[Item], template: Template) -> Fact
 
 
 def _subject(named: str, messages: Sequence[Item]) -> str | None:
-    """Return the speaker a model means; without a name, the only one there is."""
     speakers = list(dict.fromkeys(message.speaker for message in messages if message.role is Role.USER))
     if not named.strip():
         return speakers[0] if len(speakers) == 1 else None
@@ -162,7 +160,6 @@ def _subject(named: str, messages: Sequence[Item]) -> str | None:
 
 
 def _find(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where a quote stands in a text; case and white space may differ."""
     core = quote.strip(_QUOTE_EDGES)
     if len(core) > _QUOTE_CHARS or sum(mark.isalnum() for mark in core) < 2:
         return None

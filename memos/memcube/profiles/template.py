@@ -60,7 +60,7 @@ _Word = Annotated[str, StringConstraints(max_length=50), AfterValidator(_plain),
 
 
 class Kind(StrEnum):
-    """What values a dimension has."""
+    """The value type of a dimension."""
 
     TEXT = "text"
     LEVEL = "level"
@@ -76,7 +76,7 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Dimension(BaseModel):
-    """One thing a profile may say of somebody; `id` is its group's id, a dot and a name."""
+    """A thing a profile may say of somebody; `id` is its group's id, a dot and a name."""
 
     model_config = _STRICT
 
@@ -142,13 +142,11 @@ class Template(BaseModel):
         return self
 
     def dimensions(self) -> Iterator[Dimension]:
-        """Yield every dimension in order."""
         for group in self.groups:
             yield from group.dimensions
 
     @cached_property
     def by_id(self) -> Mapping[str, Dimension]:
-        """Every dimension by its id."""
         return {dimension.id: dimension for dimension in self.dimensions()}
 
     @cached_property
@@ -159,13 +157,12 @@ class Template(BaseModel):
 
 @cache
 def standard() -> Template:
-    """Return the template of cubes that have no own."""
     text = resources.files("memos.memcube.profiles").joinpath("standard.toml").read_text(encoding="utf-8")
     return read_template(tomllib.loads(text))
 
 
 def read_template(raw: str | Path | Mapping[str, Any]) -> Template:
-    """Return a template from a file (.toml or .json) or a mapping. Raises: InvalidInput, PermissionDenied."""
+    """Return a template from a file (.toml or .json) or a mapping."""
     value = raw if isinstance(raw, Mapping) else _parsed(raw)
     try:
         text = json.dumps(dict(value), allow_nan=False)
@@ -175,7 +172,6 @@ def read_template(raw: str | Path | Mapping[str, Any]) -> Template:
 
 
 def stored_template(text: str) -> Template:
-    """Return a template from its JSON. Raises: InvalidInput which says where it is wrong."""
     if len(text.encode()) > MOST_BYTES:
         raise InvalidInput("template", f"is larger than {MOST_BYTES:,} bytes; have fewer dimensions or words")
     try:

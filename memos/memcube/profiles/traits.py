@@ -22,7 +22,7 @@ from memos.memcube.profiles.template import Dimension, Template, value_for
 
 
 class Sentiment(StrEnum):
-    """How a speaker stands to what a clause names; the value of an interest that was found without a model."""
+    """A speaker's attitude to what a clause names; the value of an interest found without a model."""
 
     LIKES = "likes"
     DISLIKES = "dislikes"
@@ -94,7 +94,6 @@ _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def trait_key(subject: str, dimension: str) -> str:
-    """Return the key of a subject's trait."""
     return key_of(subject, TRAIT + dimension)
 
 
@@ -123,7 +122,7 @@ def trait(subject: str, dimension: Dimension, value: str, found: Fact) -> Fact:
 
 
 def may_replace(old: Item, new: Fact) -> bool:
-    """Say whether a newer trait may take the place of an older one of its key.
+    """Return True if a newer trait may take the place of an older one of its key.
 
     What the operator gave stays until the operator takes it back, and that somebody talks about something changes
     nothing that was said of it.
@@ -134,12 +133,12 @@ def may_replace(old: Item, new: Fact) -> bool:
 
 
 def is_static(item: Item) -> bool:
-    """Say whether an item is a trait that the operator gave and did not take back."""
+    """Return True if an item is a trait that the operator gave and did not take back."""
     return STATIC in item.tags and item.status is Status.ACTIVE and item.valid_to is None
 
 
 def orders_from_untrusted(fact: Fact) -> bool:
-    """Say whether a fact is what an untrusted source wants an assistant to do, so that a person has to look at it."""
+    """Return True if an untrusted source tells the assistant what to do, so that a person must review it."""
     if fact.trust is not Trust.UNTRUSTED:
         return False
     wish = (dimension_of(fact.key) or "").startswith(_WISHES)
@@ -147,7 +146,7 @@ def orders_from_untrusted(fact: Fact) -> bool:
 
 
 def told_of_another(fact: Fact, speakers: Collection[str]) -> bool:
-    """Say whether untrusted sources, said by `speakers`, tell what somebody else is or likes."""
+    """Return True if untrusted sources, said by `speakers`, tell what somebody else is or likes."""
     if fact.trust is not Trust.UNTRUSTED or fact.type not in (ItemType.USER, ItemType.PREFERENCE):
         return False
     return fact.subject.casefold() not in {speaker.casefold() for speaker in speakers}
@@ -243,12 +242,11 @@ def said_at(message: Item) -> datetime:
 
 
 def is_untrusted(message: Item) -> bool:
-    """Say whether a message, read with its sources, comes from one that is not trusted."""
+    """Return True if a message, read with its sources, comes from one that is not trusted."""
     return any(source.trust is Trust.UNTRUSTED for source in message.sources)
 
 
 def _interests(text: str, template: Template) -> Iterator[tuple[Dimension, Sentiment, tuple[int, int]]]:
-    """Yield each interest that a text names, how it leans there, and the span of that sentence."""
     seen: set[str] = set()
     lexicon = _lexicon(template)
     for clause in clauses(text[:_SCAN_CHARS]):
@@ -273,7 +271,6 @@ def _pattern(words: Sequence[str]) -> re.Pattern[str]:
 
 
 def _joined(found: Sequence[Fact]) -> list[Fact]:
-    """Return traits of one key and value as one, with the passages of all; said is better than mentioned."""
     by_value: dict[tuple[str | None, str, datetime | None], Fact] = {}
     for fact in found:
         name = (fact.key, _folded(fact.value or ""), fact.valid_to)

@@ -6,15 +6,23 @@ The one function through which hot segments become facts; it stores nothing and 
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-from memos.core.types import Fact, Item
+from pydantic import BaseModel, create_model
+
+from memos.core.ports import ChatMessage
+from memos.core.text.sentences import asserted, is_question, is_supposed, sentences, without_pasted_text
+from memos.core.types import Fact, Item, ItemType, Role, Span, Trust
 from memos.errors import UnfitAnswer
 from memos.llm.client import LLMClient
 from memos.llm.usage import UsageMeter
@@ -23,10 +31,184 @@ from memos.memcube.profiles.template import Template
 from memos.memcube.profiles.traits import find_traits
 from memos.reader.facts import llm as fact_asking
 from memos.reader.facts import patterns as fact_patterns
-from memos.reader.facts import sentence_choice as choosing
-from memos.reader.facts.answer import answer_about
-from memos.reader.facts.llm import grounded, question, shown_tokens
-from memos.reader.facts.patterns import facts_by_pattern
+from memos.reader.facts.grounding import said_at, trust_of
+from memos.reader.facts.llm import answer_about, grounded, question, shown_tokens
+from memos.reader.facts.patterns import SCAN_CHARS, facts_by_pattern
+
+log = logging.getLogger(__name__)
+
+READER = "choosing/1"
+"""The number is that of the prompt, `prompts/choosing-1.txt`, and of what is known of `KNOWN`."""
+
+_AT_ONCE = 16
+_SHOWN_CHARS = 300
+# Shorter ones ("I did!") say nothing that is understood alone.
+_LEAST_CHARS = {True: 6, False: 12}
+_CONFIDENCE = 0.6
+_Kind = Literal["fact", "preference", "instruction", "nothing"]
+_TYPES = {"fact": ItemType.USER, "preference": ItemType.PREFERENCE, "instruction": ItemType.INSTRUCTION}
+
+# With 20 of each a guesser passes 3 times in 100,000 at most, whatever its rate (two binomial tails, best at 0.4).
+_MUST_TAKE = 14
+_MAY_TAKE = 2
+KNOWN: tuple[tuple[str, bool], ...] = (
+    ("I grew up on a farm near Toledo.", True), ("Thanks, that was quick.", False),
+    ("The traffic was awful this morning.", False), ("My daughter started school in September.", True),
+    ("I'm allergic to penicillin.", True), ("Haha, good one.", False),
+    ("Let me think about it for a minute.", False), ("I work as a welder at a shipyard.", True),
+    ("我在成都当老师。", True), ("谢谢你，辛苦了。", False),
+    ("Shorten the second paragraph, please.", False), ("We adopted two cats last winter.", True),
+    ("I never eat pork.", True), ("The capital of Peru is Lima.", False),
+    ("Sounds good to me.", False), ("My brother Tom and I share a flat in Leeds.", True),
+    ("我对海鲜过敏。", True), ("今天天气真好。", False),
+    ("That joke made my day.", False), ("I'm moving to Bergen next spring.", True),
+    ("I play the cello in an amateur orchestra.", True), ("Here is the error message I get.", False),
+    ("It is late, good night.", False), ("I prefer window seats on trains.", True),
+    ("我女儿今年上小学了。", True), ("帮我把这句话改短一点。", False),
+    ("One moment, the phone rings.", False), ("My wife is a nurse at the children's hospital.", True),
+    ("From now on call me Captain.", True), ("I see what you mean.", False),
+    ("The meeting ran a bit long today.", False), ("I have had type 1 diabetes since I was nine.", True),
+    ("我喜欢喝普洱茶。", True), ("好的，没问题。", False),
+    ("Never mind, I found it.", False), ("I lost my mother two years ago.", True),
+    ("I own a small bakery with my cousin.", True), ("Write a haiku about the sea.", False),
+    ("Wow, that is a long list.", False), ("I can't drink milk.", True),
+)  # fmt: skip
+"""Sentences in the order in which a model is asked about them, and whether they say something that lasts."""
+
+
+class Chosen(NamedTuple):
+    """The categories a model gave to sentences, in order, and its answer as JSON."""
+
+    kinds: tuple[str, ...]
+    output: str
+
+
+class Open(NamedTuple):
+    """A user's sentence in which no pattern found anything."""
+
+    item: Item
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return self.item.memory[self.start : self.end]
+
+
+class Examined:
+    """Remembers, by model name, which models pass the examination of sentence choice. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._passed: dict[str, bool] = {}
+
+    def passes(self, asker: LLMClient, meter: UsageMeter) -> bool:
+        """Return True if a model's choices are worth more than chance."""
+        with self._lock:
+            known = self._passed.get(asker.model)
+        if known is not None:
+            return known
+        taken = [kind != "nothing" for kind in choose(asker, [text for text, _ in KNOWN], meter).kinds]
+        right = sum(took for took, (_, lasts) in zip(taken, KNOWN, strict=True) if lasts)
+        wrong = sum(took for took, (_, lasts) in zip(taken, KNOWN, strict=True) if not lasts)
+        passed = right >= _MUST_TAKE and wrong <= _MAY_TAKE
+        if not passed:
+            log.warning(
+                "The model %s does not tell what lasts from small talk: it took %d of %d lasting sentences for such, "
+                "and %d of %d others. Reading goes by patterns until a larger one is configured.",
+                asker.model,
+                right,
+                sum(lasts for _, lasts in KNOWN),
+                wrong,
+                sum(not lasts for _, lasts in KNOWN),
+            )
+        with self._lock:
+            self._passed[asker.model] = passed
+        return passed
+
+
+def choice_question(texts: Sequence[str]) -> list[ChatMessage]:
+    """Return the prompt, and the sentences numbered, each on one line and cut at 300 characters."""
+    lines = [f"{number}. {' '.join(text.split())[:_SHOWN_CHARS]}" for number, text in enumerate(texts, 1)]
+    return [ChatMessage("system", _prompt()), ChatMessage("user", "\n".join(lines))]
+
+
+def choose(asker: LLMClient, texts: Sequence[str], meter: UsageMeter) -> Chosen:
+    """Return what a model takes sentences for, asked about sixteen at once."""
+    kinds: list[str] = []
+    for first in range(0, len(texts), _AT_ONCE):
+        part = texts[first : first + _AT_ONCE]
+        answer = asker.ask(choice_question(part), _answer(len(part)), meter=meter)
+        kinds += answer.model_dump(by_alias=True).values()
+    return Chosen(tuple(kinds), json.dumps(dict(zip(texts, kinds, strict=True)), ensure_ascii=False))
+
+
+def still_open(messages: Sequence[Item], found: Sequence[Fact]) -> list[Open]:
+    """Return the sentences that users state in their own words and in which nothing was found yet."""
+    taken = [span for fact in found for span in fact.spans]
+    return [
+        one
+        for item in messages
+        if item.role is Role.USER and trust_of([item]) is not Trust.UNTRUSTED
+        for one in _stated(item)
+        if not any(span.item == item.id and span.start < one.end and one.start < span.end for span in taken)
+    ]
+
+
+def facts_by_choice(
+    asker: LLMClient, messages: Sequence[Item], zone: ZoneInfo, meter: UsageMeter
+) -> tuple[list[Fact], str | None]:
+    """Return facts found by patterns plus the sentences a model chose, with its answer as JSON."""
+    found = facts_by_pattern(messages, zone)
+    left = still_open(messages, found)
+    if not left:
+        return found, None
+    chosen = choose(asker, [one.text for one in left], meter)
+    kept = [_fact(one, _TYPES[kind]) for one, kind in zip(left, chosen.kinds, strict=True) if kind in _TYPES]
+    return [*found, *kept], chosen.output
+
+
+def _stated(item: Item) -> list[Open]:
+    whole = item.memory[:SCAN_CHARS]
+    own = without_pasted_text(whole)
+    said = []
+    for start, end in sentences(own):
+        text = own[start:end]
+        least = _LEAST_CHARS[not text.isascii()]
+        whole_own = text == whole[start:end] and least <= len(text) <= _SHOWN_CHARS
+        states = not is_question(text) and not is_supposed(text) and not text.endswith((":", "："))
+        if whole_own and states and asserted(text, len(text), len(text)):
+            said.append(Open(item, start, end))
+    return said
+
+
+def _fact(one: Open, type_: ItemType) -> Fact:
+    at = said_at(one.item)
+    return Fact(
+        type=type_,
+        memory=one.text,
+        spans=(Span(one.item.id, one.start, one.end),),
+        subject=one.item.speaker,
+        reader=READER,
+        said_at=at,
+        confidence=_CONFIDENCE,
+        valid_from=at,
+        tags=("explicit",) if type_ is ItemType.PREFERENCE else (),
+        trust=trust_of([one.item]),
+    )
+
+
+@lru_cache(maxsize=_AT_ONCE)
+def _answer(count: int) -> type[BaseModel]:
+    """Return the shape of an answer about so many sentences: each number once, with one of four words."""
+    fields: Any = {f"of_{number}": (_Kind, ...) for number in range(1, count + 1)}
+    return create_model("Choices", __config__={"alias_generator": lambda name: name.removeprefix("of_")}, **fields)
+
+
+@lru_cache(maxsize=1)
+def _prompt() -> str:
+    return resources.files("memos.reader").joinpath("prompts", "choosing-1.txt").read_text(encoding="utf-8").strip()
+
 
 # So many useless answers in a row, and a model is asked less, but for each so many-th time.
 _UNFIT = 2
@@ -38,11 +220,10 @@ FEEDBACK = "feedback"
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What a reader found in messages: facts in order of event time, and what a model added.
+    """The result of reading messages: facts by event time, and what a model added.
 
-    `reader` is what read them, with its version. `summary` is of at most 600 characters and only there when a model
-    wrote it; `model` is the name of who was asked, `output` its answer as JSON text; `rejected` counts facts that are
-    not in the messages, or not as they say.
+    `reader` is the reader with its version. `summary` has at most 600 characters and exists only if a model wrote one;
+    `model` is the model's name, `output` its answer as JSON; `rejected` counts facts that the messages do not support.
     """
 
     facts: tuple[Fact, ...]
@@ -58,7 +239,7 @@ class FactReader:
 
     def __init__(self, asker: Callable[[], LLMClient | None]) -> None:
         self._asker = asker
-        self._examined = choosing.Examined()
+        self._examined = Examined()
         self._lock = threading.Lock()
         self._unfit: dict[str, int] = {}
         self._reads: Counter[str] = Counter()
@@ -77,7 +258,6 @@ class FactReader:
         With a `template` the speakers' traits in its dimensions are among them. Messages whose ids are in `context`
         only tell a model what the others mean: nothing is read in them.
         A model whose answers do not fit, twice in a row or about a single message, is asked about sentences instead.
-        Raises: ModelError, BackendUnavailable, InvalidInput; a model's failure is never text or an empty result.
         """
         shown = _Shown(messages, [message for message in messages if message.id not in context], zone, template)
         if not shown.messages:
@@ -103,7 +283,7 @@ class FactReader:
             raise
 
     def _may_write(self, model: str) -> bool:
-        """Say whether a model is asked to write facts down: not after useless answers, but now and again."""
+        """Return True if a model is asked to write facts down: not after useless answers, but now and again."""
         with self._lock:
             self._reads[model] += 1
             return self._unfit.get(model, 0) < _UNFIT or self._reads[model] % _AGAIN == 0
@@ -118,18 +298,15 @@ class FactReader:
             self._unfit.pop(model, None)
 
     def _chosen(self, asker: LLMClient, shown: _Shown, meter: UsageMeter) -> Extraction:
-        """Return what patterns find and, from a model that can tell, the sentences that it chooses beside that."""
         if not self._examined.passes(asker, meter):
             return _by_patterns(shown)
-        facts, output = choosing.facts_by_choice(asker, shown.messages, shown.zone, meter)
+        facts, output = facts_by_choice(asker, shown.messages, shown.zone, meter)
         if output is None:
             return Extraction(_with_traits(facts, shown))
-        return Extraction(_with_traits(facts, shown), choosing.READER, None, asker.model, output)
+        return Extraction(_with_traits(facts, shown), READER, None, asker.model, output)
 
 
 class _Shown(NamedTuple):
-    """What is read: messages with their context, those of them in which facts are wanted, and how."""
-
     everything: Sequence[Item]
     messages: Sequence[Item]
     zone: ZoneInfo
@@ -151,7 +328,6 @@ def _with_traits(facts: Sequence[Fact], shown: _Shown) -> tuple[Fact, ...]:
 
 
 def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) -> Extraction:
-    """Return the facts that a model writes down and the messages bear out."""
     messages, context, template = shown.messages, shown.context, shown.template
     wanted = answer_about(sum(shown_tokens(message) for message in messages))
     ids = {message.id for message in context}
@@ -167,7 +343,7 @@ def _written(asker: LLMClient, shown: _Shown, before: str, meter: UsageMeter) ->
 
 
 def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
-    """Let what somebody gives as a correction be so from then on: an earlier day in it must not put it in the past."""
+    """Make a correction valid from now on: an earlier day in its text must not put it in the past."""
     given = {message.id for message in messages if FEEDBACK in message.tags}
     return [
         replace(fact, valid_from=fact.said_at)
@@ -178,7 +354,6 @@ def _corrected(facts: Sequence[Fact], messages: Sequence[Item]) -> list[Fact]:
 
 
 def _ordered(facts: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Order facts by when what they say began or, of what is over, ended."""
     return tuple(sorted(facts, key=_event_time))
 
 

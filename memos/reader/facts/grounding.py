@@ -47,7 +47,7 @@ _SHARED = 0.5
 
 @dataclass(frozen=True)
 class Shown:
-    """What a model was shown, as far as checking needs it: `messages` are numbered from 1, `context` has no numbers."""
+    """The text a model was shown, to check its answer: `messages` are numbered from 1, `context` is not numbered."""
 
     messages: Sequence[Item]
     zone: ZoneInfo
@@ -57,7 +57,7 @@ class Shown:
 
     @cached_property
     def doubtful(self) -> bool:
-        """Say whether some message is from an untrusted source, and may have talked to the model."""
+        """Return True if some message is from an untrusted source, and may have talked to the model."""
         return trust_of(self.everything) is Trust.UNTRUSTED
 
     @cached_property
@@ -69,17 +69,14 @@ class Shown:
 
     @cached_property
     def everything(self) -> list[Item]:
-        """Return the messages and their context."""
         return [*self.context, *self.messages]
 
     @cached_property
     def words(self) -> str:
-        """Return who speaks and all that is said, folded."""
         return folded("\n".join(f"{each.speaker}\n{head(each)}" for each in self.everything))
 
     @cached_property
     def numbers(self) -> set[str]:
-        """Return every number that is said."""
         return {number for each in self.everything for number in numbers(head(each), words=True)}
 
     @cached_property
@@ -94,7 +91,6 @@ class Shown:
 
 
 def head(item: Item) -> str:
-    """Return what the model was shown of a message."""
     return item.memory[:SHOWN_CHARS]
 
 
@@ -124,7 +120,7 @@ def subject_of(name: str, item: Item, shown: Shown) -> str | None:
 
 
 def is_named(name: str, items: Sequence[Item]) -> bool:
-    """Say whether a name stands in one of the messages, as a word of its own, or speaks there."""
+    """Return True if a name stands in one of the messages, as a word of its own, or speaks there."""
     named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)" if name[:1].isascii() else re.escape(name))
     return any(named.search(head(each)) or each.speaker.casefold() == name.casefold() for each in items)
 
@@ -138,7 +134,7 @@ def borne_out(text: str, item: Item, zone: ZoneInfo) -> bool:
 
 
 def unknown_name(text: str, shown: Shown) -> bool:
-    """Say whether a text has a name of which no message has anything; a word that only begins it need not be one."""
+    """Return True if a text has a name of which no message has anything; a word that only begins it need not be one."""
     for name in entities(text):
         words = [word.removesuffix("'s").removesuffix("’s") for word in name.split()]
         if text.startswith(name):
@@ -154,7 +150,7 @@ def _stem(word: str) -> str:
 
 
 def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
-    """Say whether a day is one that a message names or was said on, or has its year or its day's number."""
+    """Return True if a day is one that a message names or was said on, or has its year or its day's number."""
     day = local(moment, shown.zone)
     own = local(said_at(item), shown.zone)
     if day is None or (own is not None and own.date() == day.date()):
@@ -167,7 +163,6 @@ def is_dated(moment: datetime, item: Item, shown: Shown) -> bool:
 
 
 def _days(text: str, at: datetime, zone: ZoneInfo) -> set[str]:
-    """Return the numbers of a message's own date and of the days it names."""
     moments = [at]
     for time in time_expressions(text, at, zone):
         moments += [time.valid_from, time.valid_to - _DAY]

@@ -64,8 +64,6 @@ _ANSWERS_IN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """Characters `start` to `end` of a message, its text, and who said it when."""
-
     item: Item
     text: str
     start: int
@@ -109,7 +107,6 @@ def _of_message(item: Item, zone: ZoneInfo) -> Iterator[Fact]:
 
 
 def _orders(item: Item, head: str, said: Sequence[_Sentence]) -> list[_Sentence]:
-    """Return a user's standing instructions; of an untrusted message whatever reads like one, to be reviewed."""
     if trust_of([item]) is Trust.UNTRUSTED:
         return [sentence for sentence in said if reads_like_instruction(sentence.text)][:_MOST_DOUBTFUL]
     standing = set(standing_instructions(head)) if item.role is Role.USER else set()
@@ -137,7 +134,6 @@ def _divided(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> Iterator
 
 
 def _last(pattern: re.Pattern[str], text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Return the span of the last match between two places that ends at the second."""
     return next((match.span() for match in pattern.finditer(text, start, end) if match.end() == end), None)
 
 
@@ -150,7 +146,6 @@ def _worded(sentence: _Sentence, fact: Fact, piece: tuple[int, int], focus: int)
 
 
 def _stated(sentence: _Sentence) -> list[tuple[int, Fact]]:
-    """Return what is so and what is over, and where that is said; "I moved from Paris to Lyon" says both."""
     text = sentence.text
     told = []
     found = sorted([*statements(text), *past_statements(text)], key=lambda each: each.start)
@@ -195,7 +190,6 @@ def _preferences(sentence: _Sentence) -> list[tuple[int, Fact]]:
 
 
 def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[int, Fact]]:
-    """Return what else the sentence tells that lasts; words that gave a fact already give no second one."""
     text = sentence.text
     if is_question(text):
         return []
@@ -209,7 +203,6 @@ def _told(sentence: _Sentence, found: Sequence[tuple[int, Fact]]) -> list[tuple[
 
 
 def _favourite(text: str) -> bool:
-    """Return True for a favourite with a key of its own; it was read among the statements."""
     return any(each.attribute.startswith("my:favorite") for each in statements(text))
 
 
@@ -301,7 +294,6 @@ def _fact(
 
 
 def _cut(text: str, focus: int) -> tuple[int, int]:
-    """Return a sentence's span, or at most 500 characters of a long one from a little before what matters in it."""
     if len(text) <= _MOST_CHARS:
         return 0, len(text)
     start = max(0, min(focus - 100, len(text) - _MOST_CHARS))

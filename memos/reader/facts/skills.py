@@ -138,14 +138,13 @@ _PASSAGE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One page: what the user wanted, and the calls that were answered, in order."""
+    """A page: what the user wanted, and the calls that were answered, in order."""
 
     goal: Item
     runs: tuple[Run, ...]
 
     @property
     def steps(self) -> tuple[Run, ...]:
-        """Return the calls that worked."""
         return tuple(run for run in self.runs if run.ok)
 
     @property
@@ -155,18 +154,16 @@ class Attempt:
 
     @property
     def succeeded(self) -> bool:
-        """Return whether its last call worked."""
         return bool(self.runs) and self.runs[-1].ok is True and len(self.steps) <= _MOST_STEPS
 
     @property
     def messages(self) -> frozenset[str]:
-        """Return the items that show it."""
         said = (message for run in self.steps for message in (run.call, *run.answers))
         return frozenset({self.goal.id, *(message.id for message in said)})
 
 
 def same_goal(one: Attempt, other: Attempt, cosine: float = 0.0) -> bool:
-    """Say whether two attempts wanted the same; `cosine` is that of their goals."""
+    """Return True if two attempts wanted the same; `cosine` is that of their goals."""
     mine, its = _wanted(one), _wanted(other)
     if not (mine or its):  # nothing but values, as in "Paris": then these have to be the same
         mine, its = _said(one), _said(other)
@@ -256,7 +253,6 @@ def _steps(shown: Sequence[Attempt]) -> tuple[list[Json], list[dict[str, bool]]]
 
 
 def _described(attempt: Attempt, holes: Sequence[Mapping[str, bool]]) -> str:
-    """Return a goal with the names of what varied in place of its values."""
     text = cut(_line(attempt.goal.memory), _GOAL_CHARS)
     for run, varying in zip(attempt.steps, holes, strict=True):
         arguments = _arguments(run)

@@ -36,10 +36,7 @@ _NUMERIC = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](?:\d{4}|\d{2})\b")
 
 
 def read_date(value: Json) -> datetime:
-    """Return the moment an export names; without an offset it is naive, and the reader of it knows the zone.
-
-    Raises: InvalidInput, also for dates such as 03/04/2023 that mean different days to different people.
-    """
+    """Return the moment an export names; without an offset it is naive, and the reader of it knows the zone."""
     if isinstance(value, str) and _NUMERIC.match(value.strip()):
         raise InvalidInput(
             "chat_time", f"{shown(value)} may have the day or the month first; write it as ISO 8601, such as 2023-04-03"
@@ -72,7 +69,6 @@ def _of_text(text: str) -> datetime:
 
 
 def _of_words(text: str) -> datetime:
-    """Read a date with a month's name, or the year first, and the time before or behind it."""
     clock = _CLOCK.search(text)
     if clock is not None:
         text = f"{text[: clock.start()]} {text[clock.end() :]}"
@@ -125,7 +121,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """One message of an export, with where it stands; `problem` says why it cannot be read.
+    """A message of an export, with where it stands; `problem` says why it cannot be read.
 
     `left_out` counts what the export keeps but nobody said in the conversation: hidden or empty turns, other
     branches, reasoning. A record that is nothing else has an empty message. `tags` and `info` are stored with it.
@@ -164,7 +160,6 @@ def numbered(fallback: str, place: str) -> str:
 
 
 def text_part(text: str) -> Json:
-    """Return text as a content part."""
     return {"type": "text", "text": text}
 
 
@@ -176,7 +171,6 @@ def image_part(url: Any = None) -> Json:
 
 
 def file_part(name: Any = None) -> Json:
-    """Return the mark of a file."""
     return {"type": "file", "file": {"filename": name} if isinstance(name, str) and name.strip() else {}}
 
 

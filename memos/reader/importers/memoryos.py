@@ -49,15 +49,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One exchange, its place in the folder and when it was."""
-
     value: Mapping[str, Json]
     place: str
     at: datetime
 
 
 def owners(root: Path) -> list[Owner]:
-    """Return the users and assistants with files in a folder, by kind and id. Raises: InvalidInput when there are none.
+    """Return the users and assistants with files in a folder, by kind and id.
 
     An id with slashes is a folder in a folder.
     """
@@ -168,7 +166,6 @@ _KEPT = ("user_input", "agent_response", "timestamp")
 
 
 def _problem(page: Json) -> str | None:
-    """Say why this is no page."""
     if not isinstance(page, Mapping):
         return f"is {type(page).__name__}, not a page"
     if "user_input" not in page and "agent_response" not in page:
@@ -246,5 +243,4 @@ def _digest(value: Json) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return text without what no terminal and no store can take."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

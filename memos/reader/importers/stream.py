@@ -48,7 +48,6 @@ class Window:
         self._too_large = False
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
-        """Go to where the pattern, which matches anywhere, ends."""
         found = pattern.match(self._held, self._at)
         self._at = found.end() if found else self._at
 
@@ -70,7 +69,6 @@ class Window:
         return raw, line
 
     def rest_has_content(self) -> bool:
-        """Say whether anything but white space is left."""
         rest = bytes(self._held[self._at :])
         while not rest.strip():
             if not (rest := self._file.read(BLOCK)):
@@ -128,7 +126,7 @@ _CUT = "a cut-off download perhaps"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One value of a file and where it stands (`entry 3`, `line 3`); `problem` says why there is none."""
+    """A value of a file and where it stands (`entry 3`, `line 3`); `problem` says why there is none."""
 
     place: str
     value: Json = None
@@ -136,10 +134,7 @@ class Entry:
 
 
 def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
-    """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; else the one object.
-
-    Raises: InvalidInput when nothing in the file can be read.
-    """
+    """Yield the entries of a list, of a list under `conversations` or `sessions`, or of JSONL; else the one object."""
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
             raise InvalidInput(str(path), "is not a regular file; save it to one first, it is read twice")
@@ -167,7 +162,7 @@ def read_entries(path: Path, max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
 def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_BYTES) -> Iterator[Entry]:
     """Yield the members of the object that stands behind `opening`, each as an object of one member.
 
-    A file that begins otherwise is read as `read_entries` does. Raises: InvalidInput when nothing can be read.
+    A file that begins otherwise is read as `read_entries` does.
     """
     try:
         with path.open("rb") as file:
@@ -182,7 +177,6 @@ def read_members(path: Path, opening: re.Pattern[bytes], max_bytes: int = ENTRY_
 
 
 def _begin(file: BinaryIO) -> tuple[bytes, int]:
-    """Skip a byte order mark and blank lines; return the first two bytes behind them and their line."""
     line = 1
     if file.read(len(_BOM)) != _BOM:
         file.seek(0)
@@ -196,7 +190,7 @@ def _begin(file: BinaryIO) -> tuple[bytes, int]:
 
 
 def _by_lines(file: BinaryIO, expected: bool, max_bytes: int) -> bool:
-    """Say whether each line is a value: the first is one and more follow, or the file's name says so."""
+    """Return True if each line is a value: the first is one and more follow, or the file's name says so."""
     first = file.readline(max_bytes + 1)
     if len(first) <= max_bytes and _parsed("", first).problem is None:
         return any(block.strip() for block in iter(lambda: file.read(BLOCK), b""))
@@ -204,8 +198,6 @@ def _by_lines(file: BinaryIO, expected: bool, max_bytes: int) -> bool:
 
 
 def _parsed(place: str, raw: bytes | bytearray, line: int | None = None) -> Entry:
-    """Decode one entry; `line` is where its first byte stands, when the place does not say so."""
-
     def at(number: int) -> str:
         return "" if line is None else f" in line {line + number}"
 

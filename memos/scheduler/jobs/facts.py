@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from memos.core.clock import Clock
-from memos.core.text.matching import plain
+from memos.core.text.matching import normalized_value
 from memos.core.text.rendering import is_untrusted
 from memos.core.types import DERIVED, Fact, Item, ItemType, Span, Status, Trust
 from memos.errors import BackendUnavailable
@@ -47,7 +47,6 @@ class ConsolidateJob:
     settled: Callable[[], object]
 
     def run(self, run: TaskRun) -> None:
-        """Consolidate the task's cube."""
         cube = run.task.cube
         with run.ledger.read() as connection:
             fresh = _without_key(connection, cube, run.clock.now() - 2 * EVERY)
@@ -66,12 +65,10 @@ class ConsolidateJob:
 
 
 def task() -> NewTask:
-    """Return the task that consolidates a cube."""
     return NewTask(CONSOLIDATE, {}, key="")
 
 
 def _crowded(connection: sa.Connection, cube: str) -> list[str]:
-    """Return keys under which several derived items are current."""
     v = t.versions
     query = (
         sa.select(v.c.key)
@@ -86,7 +83,6 @@ def _crowded(connection: sa.Connection, cube: str) -> list[str]:
 
 
 def _without_key(connection: sa.Connection, cube: str, since: datetime) -> list[Item]:
-    """Return the newest current facts without a key, the oldest of them first."""
     query = (
         sa.select(t.items.c.id)
         .join(t.versions, t.versions.c.id == t.items.c.version_id)
@@ -101,7 +97,6 @@ def _without_key(connection: sa.Connection, cube: str, since: datetime) -> list[
 
 
 def _line_up(change: Change, key: str) -> None:
-    """Let the newest value by event time be the only current one; equal neighbours become one item."""
     line = [item for item in facts.with_keys(change.connection, change.cube, [key])[key] if _current(item)]
     if any(STATIC in item.tags for item in line):
         return
@@ -116,16 +111,15 @@ def _line_up(change: Change, key: str) -> None:
 
 
 def _current(item: Item) -> bool:
-    """Say whether an item is about the present: what has ended stands beside what is so."""
+    """Return True if an item is about the present: what has ended stands beside what is so."""
     return item.status is Status.ACTIVE and item.valid_to is None and str(item.type) in _KINDS
 
 
 def _value(item: Item) -> str:
-    return plain(item.value)
+    return normalized_value(item.value)
 
 
 def _join(change: Change, item: Item, close: Sequence[Near]) -> None:
-    """Let the older of two items that say the same stand for both."""
     states = items.current(change.connection, [change.cube], [item.id, *(one.item for one in close)])
     mine = states.get(item.id)
     if mine is None or mine.version != item.version:
@@ -145,7 +139,6 @@ def _join(change: Change, item: Item, close: Sequence[Near]) -> None:
 
 
 def _absorb(change: Change, kept: Item, double: Item) -> None:
-    """Give an item the sources of another that says the same, which it then replaces."""
     facts.take_sources(change, kept.id, double.id)
     edits = {"status": Status.SUPERSEDED, "superseded_by": kept.id}
     changes.edit(change, double, edits, f"superseded by {kept.id}", kind="merge")
@@ -153,7 +146,6 @@ def _absorb(change: Change, kept: Item, double: Item) -> None:
 
 
 def _as_fact(item: Item) -> Fact:
-    """Return an item as what it would be if it were read now, for comparing it with others."""
     whole = (Span(item.id, 0, max(1, len(item.memory))),)
     said = item.said_at or item.created_at
     fact = Fact(item.type, item.memory, whole, item.speaker, "stored", said, confidence=item.confidence)
@@ -173,14 +165,14 @@ _CONFIDENCE = 0.6
 
 
 class Insight(BaseModel):
-    """One sentence and the numbers of the statements that show it."""
+    """A sentence and the numbers of the statements that show it."""
 
     text: str = Field(min_length=1, max_length=500)
     statements: list[int] = Field(max_length=_SHOWN_FACTS)
 
 
 class Insights(BaseModel):
-    """What a model concluded."""
+    """A model's conclusions."""
 
     insights: list[Insight] = Field(default_factory=list, max_length=10)
 
@@ -193,7 +185,6 @@ class ReflectJob:
     settled: Callable[[], object]
 
     def run(self, run: TaskRun) -> None:
-        """Conclude from the newest facts of the reflect_task's cube. Raises: ModelError, BackendUnavailable."""
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:
             shown = _newest(connection, cube)
@@ -234,7 +225,6 @@ def reflect_task() -> NewTask:
 
 
 def _newest(connection: sa.Connection, cube: str) -> list[Item]:
-    """Return a cube's newest current facts, oldest first; conclusions are not drawn from conclusions."""
     kinds = sorted(str(kind) for kind in DERIVED - {ItemType.SUMMARY})
     query = (
         sa.select(t.items.c.id)

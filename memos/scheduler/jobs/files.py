@@ -38,7 +38,7 @@ _CONFIDENCE = 0.6
 
 
 class Seen(BaseModel):
-    """What a model says of an image."""
+    """A model's description of an image."""
 
     description: str = Field(min_length=1, max_length=4_000)
     text: str = Field(default="", max_length=8_000)
@@ -47,7 +47,7 @@ class Seen(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class DescribeJob:
-    """One image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
+    """An image a task; `settled` is called after one was described, `masking` makes what masks a cube's texts."""
 
     asker: Callable[[], LLMClient | None]
     settled: Callable[[], object]
@@ -55,7 +55,6 @@ class DescribeJob:
     masking: Callable[[str], Masking]
 
     def run(self, run: TaskRun) -> None:
-        """Describe the image that the task names. Raises: WaitingForSetting, ModelError, BackendUnavailable."""
         asker, cube = self.asker(), run.task.cube
         with run.ledger.read() as connection:
             file = pictures.find(connection, cube, str(run.task.payload["file"]))
@@ -102,7 +101,6 @@ def _message(connection: sa.Connection, file: StoredFile) -> Item | None:
 
 
 def _is_described(connection: sa.Connection, file: StoredFile) -> bool:
-    """Say whether a description is there, or was and was taken away by hand."""
     return "description" in file.info
 
 

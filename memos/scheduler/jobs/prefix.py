@@ -48,7 +48,7 @@ _LARGEST = 4
 
 @dataclass(frozen=True, slots=True)
 class PrefixRules:
-    """What may stand in a prefix: `tokens` in all, of what is as hot as what is read, and after how long unchanged."""
+    """Rules for a prompt prefix: its size in tokens, the least heat, and how long content must be unchanged."""
 
     tokens: int
     stable: timedelta
@@ -92,7 +92,6 @@ class ComposeJob:
                 tasks.enqueue(connection, cube, [prefix_rows.warm_task()], change.now)
 
     def _heats(self, connection: sa.Connection, cube: str, now: datetime) -> dict[str, float]:
-        """Return what may stand in the prefix for its heat, the hottest first, with it; what is pinned comes first."""
         if not self.prefix.tokens:
             return {}
         rules = self.rules.of(connection, cube)
@@ -124,7 +123,6 @@ class ComposeJob:
         heats: Mapping[str, float],
         now: datetime,
     ) -> tuple[list[PrefixRow], bool]:
-        """Return the entries that there should be, and whether all of them are new."""
         states = items.with_sources(connection, [cube], list({*heats, *(row.item for row in before)}))
         heats = {id_: heat for id_, heat in heats.items() if id_ not in _ended(connection, heats, states, now)}
         there = {row.item for row in before}
@@ -172,7 +170,6 @@ class ComposeJob:
 def _ended(
     connection: sa.Connection, heats: Mapping[str, float], states: Mapping[str, Item], now: datetime
 ) -> set[str]:
-    """Return the pinned items that somebody said to be over; what was about the past from the first is not."""
     over = [
         id_
         for id_, heat in heats.items()

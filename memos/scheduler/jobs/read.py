@@ -37,8 +37,6 @@ _CANDIDATES = 32
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What one attempt was about and found, before it knows whether that may be kept."""
-
     segment: SegmentRow
     pages: tuple[Page, ...]
     behind: tuple[Item, ...]
@@ -107,7 +105,6 @@ class AnalyseJob:
 
     @staticmethod
     def _is_as_read(connection: sa.Connection, found: _Reading) -> bool:
-        """Say that nothing of what was shown was changed or erased, and no page moved or read by another meanwhile."""
         segment = tiers.get_segments(connection, [found.segment.id]).get(found.segment.id)
         if segment is None:
             return False
@@ -209,7 +206,6 @@ class ReadJob:
 
 
 def _is_as_read(connection: sa.Connection, cube: str, found: Window) -> bool:
-    """Say that nothing of what was shown was changed or erased, nor read by another meanwhile."""
     ids = [message.id for message in found.messages]
     now: dict[str, Item] = items.current(connection, [cube], ids)
     same = all(message.id in now and now[message.id].version_id == message.version_id for message in found.messages)

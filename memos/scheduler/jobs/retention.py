@@ -19,10 +19,10 @@ from memos.errors import NotFound
 from memos.memcube import changes
 from memos.memcube import erasure as erase
 from memos.memcube.changes import Change, Changing
+from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, items, repeats, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
-from memos.memcube.retraction import retract
 from memos.scheduler.task import TaskRun
 
 ACTOR = "retention"
@@ -75,10 +75,7 @@ class RetentionJob:
 
 
 def applied(ledger: Ledger, changing: Changing, scope: Scope, at: datetime) -> Iterator[RetentionEffect]:
-    """Apply a cube's rules to what is old enough at a moment, the strongest first; yield what each batch did.
-
-    Raises: NotFound when the cube is dropped meanwhile.
-    """
+    """Apply a cube's rules to what is old enough at a moment, the strongest first; yield what each batch did."""
     with ledger.read() as connection:
         rules = retention.of_cube(connection, scope.cubes[0])
     for rule in rules:
@@ -109,7 +106,6 @@ def preview(connection: sa.Connection, cube: str, at: datetime) -> list[Retentio
 
 
 def _sparing_pinned(connection: sa.Connection, rule: RetentionRule, ids: list[str]) -> list[str]:
-    """Leave out what would be erased together with something pinned that a model wrote about it."""
     if rule.action is not RetentionAction.ERASE or not _takes_pinned(connection, ids):
         return ids
     return [id_ for id_ in ids if not _takes_pinned(connection, [id_])]

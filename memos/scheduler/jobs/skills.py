@@ -77,7 +77,6 @@ class SkillsJob:
 
 
 def _learn(change: Change, named: Collection[str], cosines: Mapping[frozenset[str], float]) -> None:
-    """Store, change or take back the skills that the pages of these messages are, or were, evidence of."""
     connection, cube = change.connection, change.cube
     found = _attempts(connection, cube, _pages_of(connection, cube, named))
     known: dict[str, list[Attempt]] = {}
@@ -112,13 +111,11 @@ def skill_in(item: Item) -> Mapping[str, Any] | None:
 
 
 def _pages_of(connection: sa.Connection, cube: str, messages: Iterable[str]) -> list[_Page]:
-    """Return the pages of messages in conversations."""
     states = tool_rows.places(connection, cube, messages)
     return sorted(dict.fromkeys(states))
 
 
 def _attempts(connection: sa.Connection, cube: str, pages: Sequence[_Page]) -> dict[_Page, Attempt]:
-    """Return what was done on these pages, as their messages stand now."""
     turns = tool_rows.of_pages(connection, pages)
     goals = tool_rows.goals(connection, turns)
     by_page: dict[_Page, list[tool_calls.Pair]] = {}
@@ -137,7 +134,6 @@ def _attempts(connection: sa.Connection, cube: str, pages: Sequence[_Page]) -> d
 
 
 def _with_tool(connection: sa.Connection, cube: str, tool: str) -> list[Attempt]:
-    """Return the newest pages that used a tool, the oldest of them first."""
     prefix = f"{trajectories.KEY}{tool}:"
     ids = tool_rows.with_prefix(connection, cube, prefix, ItemType.TOOL_TRAJECTORY, MOST_CALLS, live=False)
     origins = set().union(*items.origins_of(connection, ids).values())
@@ -147,7 +143,6 @@ def _with_tool(connection: sa.Connection, cube: str, tool: str) -> list[Attempt]
 
 
 def _newest(connection: sa.Connection, pages: Sequence[_Page]) -> list[_Page]:
-    """Return at most `MOST_PAGES` pages; a conversation's id tells when it began, as all our ids do."""
     return sorted(pages)[-MOST_PAGES:]
 
 
@@ -188,7 +183,6 @@ def _make(change: Change, attempt: Attempt, same: Sequence[Attempt], known: Sequ
 
 
 def _tell(change: Change, skill: Item, more: Sequence[Attempt], known: Sequence[Attempt]) -> None:
-    """Let a skill say what its evidence, and more of it, shows now; with too little left it is taken back."""
     connection, held = change.connection, skill_in(skill) or {}
     linked = items.origins_of(connection, [skill.id]).get(skill.id, set())
     mine = _attempts(connection, change.cube, _pages_of(connection, change.cube, linked)).values()
@@ -222,7 +216,6 @@ def _edit(change: Change, skill: Item, fact: Fact) -> None:
 
 
 def _failures(attempt: Attempt, known: Sequence[Attempt]) -> int:
-    """Return how many attempts at the same goal, with the same tools, did not reach it."""
     tools = set(attempt.tools)
     return sum(
         not each.succeeded and {run.tool for run in each.runs} <= tools and skills.same_goal(attempt, each)
@@ -231,7 +224,6 @@ def _failures(attempt: Attempt, known: Sequence[Attempt]) -> int:
 
 
 def _failures_told(held: Mapping[str, Any]) -> int:
-    """Return how many failures a skill's own numbers tell of."""
     runs, rate = held.get("runs"), held.get("success_rate")
     if not isinstance(runs, int) or not isinstance(rate, int | float) or not 0 < rate <= 1:
         return 0

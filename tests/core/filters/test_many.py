@@ -18,7 +18,7 @@ from memos.core.ports import ArmQuery, ScoredPoint, VectorIndex, VectorSearch
 from memos.core.types import Arm, Item, Status
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.search.recall import MOST_PUSHED, recall
+from memos.search.searcher import MOST_PUSHED, recall
 from tests.core.filters import rows
 from tests.fakes import WordEmbedder
 

@@ -18,7 +18,7 @@ from memos.core.ports import ArmQuery, VectorIndex, VectorSearch
 from memos.core.types import Arm, Item, ItemType, Role, Status, Tier
 from memos.memcube.ledger import items
 from memos.memcube.ledger.engine import Ledger, sqlite_url
-from memos.search.recall import recall
+from memos.search.searcher import recall
 from tests.core.filters import rows
 from tests.support.examples import share
 from tests.support.servers.postgres_server import PostgresServer

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.fact_pairs import OTHER, SAME
-from memos.core.text.matching import contains_words, contradicts, overlap, plain, words
+from memos.core.text.matching import contains_words, contradicts, normalized_value, overlap, words
 from memos.scheduler.consolidation import same
 
 
@@ -58,11 +58,11 @@ def test_any_texts_are_compared_alike_both_ways(one: str, other: str) -> None:
     ],
 )
 def test_one_name_written_in_two_ways_is_one(one: str, other: str) -> None:
-    assert plain(one) == plain(other)
+    assert normalized_value(one) == normalized_value(other)
     assert not contradicts(f"I met {one} there", f"I met {other} there")
 
 
 def test_names_that_differ_stay_two() -> None:
-    assert plain("M\u00fcller") != plain("Muller")
-    assert plain("-5") == "-5"
-    assert plain(None) == plain("") == ""
+    assert normalized_value("M\u00fcller") != normalized_value("Muller")
+    assert normalized_value("-5") == "-5"
+    assert normalized_value(None) == normalized_value("") == ""

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from memos.errors import BackendUnavailable
 from memos.memcube.activation import blocks as files
 from memos.memcube.activation.blocks import Tier
-from memos.memcube.activation.disk import DiskTier
-from memos.memcube.activation.store import BlockStore
+from memos.memcube.activation.store import BlockStore, DiskTier
 from memos.memcube.activation.tiers import Heat
 from tests.fakes import FixedClock
 from tests.memcube.activation.made import SIZE, array_of, chain, keys_of, tiers_of
