@@ -1,29 +1,37 @@
-"""`MemOS.idempotency`: a call that makes something, sent again with its idempotency key, makes it no second time.
+"""`MemOS.idempotency` and `MemOS.submissions`: requests that come twice store nothing twice.
 
-The key is noted in the transaction that makes the thing, so neither a crash nor a race lets it be made twice. Knows
-ids of what was made, never its content; `add` has keys of its own.
+A call that creates something has a key, which is noted in the transaction that creates it, so neither a crash nor a
+race lets it be created twice. A submission has none: what is the same is a text that the surface gives. Both know the
+ids of what was stored, never its content; `add` has keys of its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 
 from memos.core.clock import Clock
 from memos.core.text.validation import check_name
-from memos.core.types import LOCAL_OWNER, Json
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError
+from memos.core.types import LOCAL_OWNER, Json, Reading
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
 from memos.kernel.access.guard import current_identity
-from memos.memcube.ledger import repeats as rows
+from memos.memcube.ledger import idempotency as rows
+from memos.memcube.ledger import reading
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.repeats import Call, Earlier
+from memos.memcube.ledger.idempotency import Call, Earlier, Submission
 from memos.reader.arguments import json_copy
+
+if TYPE_CHECKING:
+    from memos.kernel.context import Context
+
+__all__ = ["Creation", "Idempotency", "Progress", "Submission", "Submissions"]
 
 _Made = TypeVar("_Made")
 
@@ -78,7 +86,7 @@ class Idempotency:
         self._check_open()
         call = _call_of(creation)
         with self._ledger.read() as connection:
-            earlier = rows.find(connection, call, self._clock.now())
+            earlier = rows.find_call(connection, call, self._clock.now())
         if earlier is not None:
             return again(_made(earlier))
         claim = _Claim(call)
@@ -87,14 +95,14 @@ class Idempotency:
             made = make()
         except _Repeated:
             with self._ledger.read() as connection:
-                earlier = rows.find(connection, call, self._clock.now())
+                earlier = rows.find_call(connection, call, self._clock.now())
             return again(_made(earlier or Earlier(same=True, made=None)))
         finally:
             _CLAIM.reset(token)
         if claim.noted:
             # It is made: that its answer could not be noted must not look as if it were not.
             with suppress(BackendUnavailable), self._ledger.write() as connection:
-                rows.answer(connection, call, ids(made))
+                rows.answer_call(connection, call, ids(made))
         return made
 
     def note(self, connection: sa.Connection) -> None:
@@ -102,7 +110,7 @@ class Idempotency:
         claim = _CLAIM.get()
         if claim is None or claim.noted:
             return
-        if not rows.claim(connection, claim.call, self._clock.now()):
+        if not rows.claim_call(connection, claim.call, self._clock.now()):
             raise _Repeated
         claim.noted = True
 
@@ -125,3 +133,66 @@ def _made(earlier: Earlier) -> tuple[str, ...]:
             "moment, and look what is there before you use another key."
         )
     return earlier.made
+
+
+class Progress(StrEnum):
+    """How far a submission is."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Submissions:
+    """The submissions of an installation: the same from the same caller within a minute is one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def take(self, caller: str, body: str, cubes: Sequence[str]) -> Submission:
+        """Return the caller's submission of this body of the last minute, else a new one.
+
+        Raises: BackendUnavailable (disk full).
+        """
+        with self._context.write() as connection:
+            return rows.submit(connection, caller, body, cubes, self._context.clock.now())
+
+    def answered(self, submission: Submission, answer: Mapping[str, Json], *, known: bool = True) -> Submission:
+        """Keep what a submission is answered, ids only; return it with the first answer it was given.
+
+        One that is not to be `known` any more was only kept from being carried out twice at once.
+        """
+        with self._context.write() as connection:
+            rows.answer_submission(connection, submission.id, answer, known=known)
+            kept = rows.find_submission(connection, submission.id)
+        return kept or submission
+
+    def withdraw(self, submission: Submission) -> None:
+        """Forget a submission that stored nothing, so that the same may be sent again at once."""
+        with self._context.write() as connection:
+            rows.withdraw_submission(connection, submission.id)
+
+    def get(self, id_: str, caller: str | None) -> Submission:
+        """Return a submission, a caller's own only; None may see all. Raises: NotFound, InvalidInput."""
+        id_ = check_name("task", id_, 64)
+        with self._context.ledger.read() as connection:
+            found = rows.find_submission(connection, id_)
+        if found is None or (caller is not None and found.caller != caller):
+            raise NotFound("task", id_)
+        return found
+
+    def progress(self, submission: Submission) -> Progress:
+        """Return how far the fine reading is of what a submission stored."""
+        if submission.answer is None:
+            return Progress.RUNNING
+        return self.read_so_far([str(item) for item in submission.answer.get("items", ())])
+
+    def read_so_far(self, ids: Sequence[str]) -> Progress:
+        """Return how far the fine reading of messages is; those nobody wants read are through."""
+        with self._context.ledger.read() as connection:
+            states = reading.states(connection, ids)
+            wanted = [item for item, state in states.items() if state is Reading.WANTED]
+            if not wanted:
+                return Progress.COMPLETED
+            going_on = reading.is_coming(connection, wanted)
+        return Progress.RUNNING if going_on else Progress.FAILED

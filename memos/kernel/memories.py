@@ -40,10 +40,11 @@ from memos.kernel.tools import remember_tools
 from memos.memcube import changes, documents
 from memos.memcube import erasure as erase
 from memos.memcube import images as pictures
-from memos.memcube.changes import Change, Request
+from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
-from memos.memcube.ledger import items, reading
+from memos.memcube.ledger import idempotency, items, reading
 from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
 from memos.reader.arguments import edits_of, ids_of, info_of, json_copy, member_of, tags_of, version_of, within
 from memos.reader.facts.extractor import FEEDBACK
@@ -389,7 +390,7 @@ class Memories:
         scope = self._context.scopes.check([cube], actor, embeds=False)
         key = check_name("idempotency_key", idempotency_key)
         with self._context.ledger.read() as connection:
-            found = changes.receipt_of(connection, scope.cubes[0], key)
+            found = idempotency.receipt_of(connection, scope.cubes[0], key)
         if found is None:
             raise NotFound("add with the key", key)
         return found

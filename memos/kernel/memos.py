@@ -29,7 +29,7 @@ from memos.kernel.cubes import Cubes, KnowledgeBases
 from memos.kernel.documents import Documents, Images
 from memos.kernel.events import Events
 from memos.kernel.former_names import FormerNames
-from memos.kernel.idempotency import Idempotency
+from memos.kernel.idempotency import Idempotency, Submissions
 from memos.kernel.kv import KvService
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.memories import Memories
@@ -40,7 +40,6 @@ from memos.kernel.retention import Retention
 from memos.kernel.review import Review
 from memos.kernel.search import SearchService
 from memos.kernel.statistics import Statistics
-from memos.kernel.submissions import Submissions
 from memos.kernel.tasks import Tasks
 from memos.kernel.tiers import Tiers
 from memos.kernel.tools import Tools

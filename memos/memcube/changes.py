@@ -6,10 +6,6 @@ outbox rows in it. Knows nothing of indexes.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -23,10 +19,11 @@ from memos.core.text.redaction import mask
 from memos.core.types import AddReceipt, Draft, Item, Json, LinkKind, Role, Scope, Status
 from memos.errors import Conflict, NotFound
 from memos.memcube import prompt_prefix as prefix_rows
-from memos.memcube.ledger import cubes, items, outbox, tasks
+from memos.memcube.ledger import cubes, idempotency, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger.cubes import Place
+from memos.memcube.ledger.idempotency import Request
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""
@@ -68,14 +65,6 @@ def begin(connection: sa.Connection, cube: str, actor: str, clock: Clock, charge
     return Change(connection, cube, actor, now if last is None else max(now, last + timedelta(microseconds=1)), charge)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The idempotency key of an `add` with the whole request as JSON."""
-
-    key: str
-    body: Json
-
-
 def add(
     change: Change,
     drafts: Sequence[Draft],
@@ -87,7 +76,7 @@ def add(
 
     A conversation with more than `short_capacity` pages gets the task that moves the oldest on.
     """
-    if request is not None and (earlier := _earlier(change, request)) is not None:
+    if request is not None and (earlier := idempotency.find_add(change.connection, change.cube, request)) is not None:
         return earlier
     if conversation is None and len(drafts) > 1:
         conversation = new_id()
@@ -128,7 +117,7 @@ def add(
             tasks.enqueue(change.connection, change.cube, [overflow], change.now)
     receipt = AddReceipt(change.cube, conversation, tuple(ids), tuple(duplicates), indexed=False)
     if request is not None:
-        _remember(change, request, receipt)
+        idempotency.remember_add(change.connection, request, receipt, change.now)
     return receipt
 
 
@@ -269,58 +258,6 @@ def _said(text: str, content: Json) -> str:
     parts = content if isinstance(content, list) else []
     given = [part["file"].get("sha256") for part in parts if isinstance(part.get("file"), Mapping)]
     return "\0".join([text, *(str(digest) for digest in given if digest)])
-
-
-def receipt_of(connection: sa.Connection, cube: str, idempotency_key: str) -> AddReceipt | None:
-    """Return what an add of this key stored, None when there was none or something of it is erased."""
-    row = _request_row(connection, cube, idempotency_key)
-    return None if row is None else _replayed(cube, row)
-
-
-def _earlier(change: Change, request: Request) -> AddReceipt | None:
-    row = _request_row(change.connection, change.cube, request.key)
-    if row is None:
-        return None
-    if not hmac.compare_digest(_digest(bytes(row.salt), request.body), bytes(row.digest)):
-        raise Conflict(f"Idempotency key {request.key!r} was used for another add; use a new key for new content.")
-    return _replayed(change.cube, row)
-
-
-def _request_row(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | None:
-    mine = (t.requests.c.cube_id == cube, t.requests.c.idempotency_key == key)
-    return connection.execute(sa.select(t.requests).where(*mine)).one_or_none()
-
-
-def _replayed(cube: str, row: sa.Row[Any]) -> AddReceipt:
-    return AddReceipt(cube, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True)
-
-
-def _remember(change: Change, request: Request, receipt: AddReceipt) -> None:
-    salt = os.urandom(16)
-    change.connection.execute(
-        sa.insert(t.requests).values(
-            cube_id=change.cube,
-            idempotency_key=request.key,
-            digest=_digest(salt, request.body),
-            salt=salt,
-            conversation=receipt.conversation,
-            item_ids=list(receipt.item_ids),
-            duplicates=list(receipt.duplicates),
-            created_at=change.now,
-        )
-    )
-    if receipt.item_ids:
-        change.connection.execute(
-            sa.insert(t.request_items),
-            [
-                {"item_id": item_id, "cube_id": change.cube, "idempotency_key": request.key}
-                for item_id in dict.fromkeys(receipt.item_ids)
-            ],
-        )
-
-
-def _digest(salt: bytes, body: Json) -> bytes:
-    return hashlib.sha256(salt + json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).digest()
 
 
 def update(change: Change, item_id: str, expected_version: int | None, fields: Mapping[str, Any], reason: str) -> Item:

@@ -29,9 +29,8 @@ from memos.memcube.changes import WINDOW, Change
 from memos.memcube.facts import WITHDRAWN, event_time, lose_sources
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import cubes, files, items, outbox, queues, repeats
+from memos.memcube.ledger import cubes, files, idempotency, items, outbox, queues
 from memos.memcube.ledger import cubes as templates
-from memos.memcube.ledger import idempotency as submissions
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
@@ -124,10 +123,7 @@ def _remove(
     origins = _other_origins(connection, doomed - named) - doomed
     told = {state.id for state in states if state.type in (ItemType.TOOL_TRAJECTORY, ItemType.SKILL)}
     of_tools = _other_origins(connection, told - named) - doomed
-    removed: Counter[str] = Counter()
-    _forget_requests(connection, change.cube, doomed, removed)
-    removed["repeats"] += repeats.forget_items(connection, change.cube, {*doomed, *touched})
-    submissions.forget(connection, change.cube)
+    removed = idempotency.forget(connection, change.cube, doomed, touched)
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
@@ -277,22 +273,6 @@ def _messages_of(connection: sa.Connection, doomed: set[str]) -> set[str]:
         query = sa.select(t.sources.c.message_id, t.sources.c.item_id).where(t.sources.c.message_id.in_(batch))
         kept.update(row.message_id for row in connection.execute(query) if row.item_id not in doomed)
     return found - kept
-
-
-def _forget_requests(connection: sa.Connection, cube: str, doomed: set[str], removed: Counter[str]) -> None:
-    """Drop remembered requests of these items: their digests are made from the content."""
-    for batch in items.in_batches(doomed):
-        keys = list(
-            connection.scalars(
-                sa.select(t.request_items.c.idempotency_key).where(
-                    t.request_items.c.item_id.in_(batch), t.request_items.c.cube_id == cube
-                )
-            )
-        )
-        for part in items.in_batches(keys):
-            for table in (t.requests, t.request_items):
-                query = sa.delete(table).where(table.c.cube_id == cube, table.c.idempotency_key.in_(part))
-                removed[table.name] += connection.execute(query).rowcount
 
 
 def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:

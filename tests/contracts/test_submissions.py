@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memos.errors import NotFound
-from memos.kernel.submissions import Progress, Submissions
+from memos.kernel.idempotency import Progress, Submissions
 from memos.memcube.ledger import idempotency as submissions
 from memos.memcube.ledger import reading
 from memos.memcube.ledger.engine import Ledger, sqlite_url

@@ -17,7 +17,7 @@ from memos.core.types import Cube
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
 from memos.kernel.access.guard import acting_as
 from memos.kernel.idempotency import Creation
-from memos.memcube.ledger import repeats as rows
+from memos.memcube.ledger import idempotency as rows
 from memos.memcube.ledger import schema as t
 from tests.fakes import FixedClock, WordEmbedder
 
@@ -108,7 +108,7 @@ def test_a_fall_after_the_making_makes_it_no_second_time(
         raise BackendUnavailable("the disk is full")
 
     with monkeypatch.context() as context:
-        context.setattr(rows, "answer", fall)
+        context.setattr(rows, "answer_call", fall)
         assert make(memos, "k4", "fallen").id == "fallen"
     with pytest.raises(Conflict, match="cut off"):
         make(memos, "k4", "fallen")

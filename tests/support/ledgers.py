@@ -26,9 +26,10 @@ from memos.core.types import (
 from memos.memcube import changes
 from memos.memcube import erasure as erase
 from memos.memcube.backup import rows
-from memos.memcube.changes import Change, Request
+from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, items, retention
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.idempotency import Request
 from memos.reader import messages as fast
 from memos.reader.messages import read_messages
 

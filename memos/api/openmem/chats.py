@@ -21,8 +21,8 @@ from memos.core.identities import Caller
 from memos.core.types import Mode
 from memos.errors import BackendTimeout, InvalidInput, MemosError, NotFound
 from memos.kernel.chat.results import ChatOptions, ChatResult
+from memos.kernel.idempotency import Submission
 from memos.kernel.memos import MemOS
-from memos.kernel.submissions import Submission
 
 router = APIRouter(tags=["chat"])
 

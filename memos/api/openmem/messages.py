@@ -19,8 +19,8 @@ from memos.api.streaming import poll, poll_for
 from memos.core.identities import Caller
 from memos.core.types import Json, TaskState
 from memos.errors import BackendTimeout, Conflict, NotFound
+from memos.kernel.idempotency import Progress, Submission
 from memos.kernel.memos import MemOS
-from memos.kernel.submissions import Progress, Submission
 
 router = APIRouter(tags=["messages"])
 

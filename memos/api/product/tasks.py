@@ -17,8 +17,8 @@ from memos.api.streaming import ServerEvent, event_stream, poll, poll_for
 from memos.core.clock import new_id
 from memos.core.types import Task, TaskState
 from memos.errors import NotFound
+from memos.kernel.idempotency import Progress
 from memos.kernel.memos import MemOS
-from memos.kernel.submissions import Progress
 from memos.version import __version__
 
 cubes_router = APIRouter()

@@ -1,126 +1,242 @@
-"""Requests to store something as rows: known again by a keyed digest for a minute, by their id for a week.
+"""Requests that may come twice, as rows: an add with a key, a creation with a key, a submission that names none.
 
-Knows nothing of what was asked. Every function takes an open write transaction unless it only reads.
+Each row holds a digest of the whole request that says nothing without its salt, the ids of what was stored, and when.
+The three differ in whose the key is and how long it counts: an add's is its cube's and counts for good, a creation's is
+an identity's for a day, and a submission is known by caller and body for a minute. So each has its table. Every
+function takes an open write transaction unless it only reads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from memos.core.clock import new_id
-from memos.core.types import Json, TaskState
+from memos.core.types import AddReceipt, Json
+from memos.errors import Conflict
 from memos.memcube.ledger import queues
-from memos.memcube.ledger.schema import conversations, meta, submissions, tasks
-from memos.memcube.ledger.schema import items as item_rows
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.items import in_batches
+from memos.memcube.ledger.schema import meta, repeats, request_items, requests, submissions
 
+CREATION_KEPT = timedelta(hours=24)
 SAME_WITHIN = timedelta(minutes=1)
-"""What is sent again later than this is a new request."""
+"""A submission that is sent again later than this is a new one."""
 
-_KEPT = timedelta(days=7)
+_SUBMISSION_KEPT = timedelta(days=7)
 _REMOVED_AT_ONCE = 500
 _SECRET = "submissions"  # noqa: S105 - the name of a row
 # Spelt as the partial index is, or the database would not use it.
 _YOUNG = sa.text("submissions.digest IS NOT NULL")
-_LIVE = (TaskState.WAITING, TaskState.RUNNING)
 
 
-class Row(NamedTuple):
-    """A request; `answer` is None until it was carried out, `fresh` says that it was not there before."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What makes a repeated `add` recognisable: the caller's key and the whole request as JSON."""
+
+    key: str
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that creates something: `body` is all of it as text, `cube` the one it is about."""
+
+    identity: str
+    key: str
+    body: str
+    cube: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A call of the same key; `made` is None while it has not answered."""
+
+    same: bool
+    made: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One submission; `answer` is None until it was carried out, or when that broke off.
+
+    `fresh` says that it was taken for the first time.
+    """
 
     id: str
     caller: str
-    cubes: tuple[str, ...]
     answer: Mapping[str, Json] | None
     fresh: bool = False
 
+    @property
+    def key(self) -> str:
+        """The idempotency key of what is stored for it."""
+        return f"submission:{self.id}"
 
-def take(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Row:
-    """Return the request of this caller with this body of the last minute, else a new one."""
-    digest = _digest(connection, caller, body)
-    tidy(connection, now)
+
+def find_add(connection: sa.Connection, cube: str, request: Request) -> AddReceipt | None:
+    """Return what the same add stored before. Raises: Conflict (another add used the key)."""
+    row = _add_of(connection, cube, request.key)
+    if row is None:
+        return None
+    if not _fits(row, _text(request.body)):
+        raise Conflict(f"Idempotency key {request.key!r} was used for another add; use a new key for new content.")
+    return _replayed(row)
+
+
+def receipt_of(connection: sa.Connection, cube: str, key: str) -> AddReceipt | None:
+    """Return what an add of this key stored, None when there was none or something of it is erased."""
+    row = _add_of(connection, cube, key)
+    return None if row is None else _replayed(row)
+
+
+def remember_add(connection: sa.Connection, request: Request, receipt: AddReceipt, now: datetime) -> None:
+    """Keep what an add of a new key stored."""
+    mine = {"cube_id": receipt.cube, "idempotency_key": request.key}
+    row = {"conversation": receipt.conversation, "item_ids": [*receipt.item_ids], "duplicates": [*receipt.duplicates]}
+    connection.execute(sa.insert(requests).values(**mine, **row, **_salted(_text(request.body)), created_at=now))
+    if receipt.item_ids:
+        entries = [{"item_id": item_id, **mine} for item_id in dict.fromkeys(receipt.item_ids)]
+        connection.execute(sa.insert(request_items), entries)
+
+
+def find_call(connection: sa.Connection, call: Call, now: datetime) -> Earlier | None:
+    """Return the call that used the key within a day, None when none did."""
+    young = repeats.c.created_at > now - CREATION_KEPT
+    row = connection.execute(sa.select(repeats).where(*_of(call), young)).one_or_none()
+    return None if row is None else Earlier(_fits(row, call.body), None if row.made is None else tuple(row.made))
+
+
+def claim_call(connection: sa.Connection, call: Call, now: datetime) -> bool:
+    """Note that a call is being made; False when another has used the key within a day."""
+    connection.execute(sa.delete(repeats).where(*_of(call), repeats.c.created_at <= now - CREATION_KEPT))
+    mine = {"identity_id": call.identity, "idempotency_key": call.key, "cube_id": call.cube}
+    return queues.insert_new(connection, repeats, {**mine, **_salted(call.body), "made": None, "created_at": now})
+
+
+def answer_call(connection: sa.Connection, call: Call, made: Sequence[str]) -> None:
+    """Note what a call made."""
+    connection.execute(sa.update(repeats).where(*_of(call)).values(made=list(made)))
+
+
+def submit(connection: sa.Connection, caller: str, body: str, cubes: Sequence[str], now: datetime) -> Submission:
+    """Return the submission of this caller with this body of the last minute, else a new one."""
+    digest = _keyed(connection, caller, body)
+    _drop_old_submissions(connection, now)
     id_ = new_id()
     row = {"id": id_, "caller": caller, "digest": digest, "cubes": list(cubes), "created_at": now}
     same = sa.select(submissions).where(submissions.c.caller == caller, submissions.c.digest == digest)
     while not queues.insert_new(connection, submissions, row):
         found = connection.execute(same).one_or_none()
         if found is not None:  # else another process has just dropped it
-            return _to_row(found)
-    return Row(id_, caller, tuple(cubes), None, fresh=True)
+            return Submission(found.id, found.caller, found.answer)
+    return Submission(id_, caller, None, fresh=True)
 
 
-def answer(connection: sa.Connection, id_: str, told: Mapping[str, Json], *, known: bool = True) -> None:
-    """Keep what a request was answered, unless it was already, and whether the same is still `known`."""
-    unanswered = sa.update(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None))
-    connection.execute(unanswered.values(answer=dict(told)))
-    if not known:
-        connection.execute(sa.update(submissions).where(submissions.c.id == id_).values(digest=None))
-
-
-def get(connection: sa.Connection, id_: str) -> Row | None:
-    """Return a request, None when there is none of this id."""
+def find_submission(connection: sa.Connection, id_: str) -> Submission | None:
+    """Return a submission, None when there is none of this id."""
     row = connection.execute(sa.select(submissions).where(submissions.c.id == id_)).one_or_none()
-    return None if row is None else _to_row(row)
+    return None if row is None else Submission(row.id, row.caller, row.answer)
 
 
-def remove(connection: sa.Connection, id_: str) -> None:
-    """Remove a request that came to nothing, so that the same may be asked anew at once."""
+def answer_submission(connection: sa.Connection, id_: str, told: Mapping[str, Json], *, known: bool = True) -> None:
+    """Keep what a submission was answered, unless it was already, and whether the same is still `known`."""
+    mine = sa.update(submissions).where(submissions.c.id == id_)
+    connection.execute(mine.where(submissions.c.answer.is_(None)).values(answer=dict(told)))
+    if not known:
+        connection.execute(mine.values(digest=None))
+
+
+def withdraw_submission(connection: sa.Connection, id_: str) -> None:
+    """Remove a submission that came to nothing, so that the same may be sent anew at once."""
     connection.execute(sa.delete(submissions).where(submissions.c.id == id_, submissions.c.answer.is_(None)))
 
 
-def tidy(connection: sa.Connection, now: datetime) -> None:
-    """Drop the digests of requests that are older than a minute, and requests that are older than a week."""
+def forget(connection: sa.Connection, cube: str, items: Collection[str], files: Collection[str] = ()) -> Counter[str]:
+    """Drop what knows the content of these items and files of a cube by a digest; return rows removed by table."""
+    removed = Counter({repeats.name: 0})
+    for batch in in_batches(items):
+        mine = request_items.c.item_id.in_(batch), request_items.c.cube_id == cube
+        keys = list(connection.scalars(sa.select(request_items.c.idempotency_key).where(*mine)))
+        for part in in_batches(keys):
+            for table in (requests, request_items):
+                gone = sa.delete(table).where(table.c.cube_id == cube, table.c.idempotency_key.in_(part))
+                removed[table.name] += connection.execute(gone).rowcount
+    for row in connection.execute(sa.select(repeats).where(repeats.c.cube_id == cube)).all():
+        if row.made is not None and not {*items, *files}.isdisjoint(row.made):
+            named = repeats.c.identity_id == row.identity_id, repeats.c.idempotency_key == row.idempotency_key
+            removed[repeats.name] += connection.execute(sa.delete(repeats).where(*named)).rowcount
+    young = connection.execute(sa.select(submissions.c.id, submissions.c.cubes).where(_YOUNG))
+    for batch in in_batches(row.id for row in young.all() if cube in row.cubes):
+        connection.execute(sa.update(submissions).where(submissions.c.id.in_(batch)).values(digest=None))
+    return removed
+
+
+def forget_old(ledger: Ledger, now: datetime) -> None:
+    """Drop creations of more than a day ago."""
+    old = repeats.c.created_at <= now - CREATION_KEPT
+    with ledger.read() as connection:
+        if connection.scalar(sa.select(repeats.c.identity_id).where(old).limit(1)) is None:
+            return
+    with ledger.write() as connection:
+        connection.execute(sa.delete(repeats).where(old))
+
+
+def _drop_old_submissions(connection: sa.Connection, now: datetime) -> None:
+    """Drop the digests of submissions that are older than a minute, and submissions that are older than a week."""
     s = submissions
-    known = sa.update(s).where(_YOUNG, s.c.created_at <= now - SAME_WITHIN)
-    connection.execute(known.values(digest=None))
-    old = sa.select(s.c.id).where(s.c.created_at <= now - _KEPT).limit(_REMOVED_AT_ONCE)
+    connection.execute(sa.update(s).where(_YOUNG, s.c.created_at <= now - SAME_WITHIN).values(digest=None))
+    old = sa.select(s.c.id).where(s.c.created_at <= now - _SUBMISSION_KEPT).limit(_REMOVED_AT_ONCE)
     connection.execute(sa.delete(s).where(s.c.id.in_(old)))
 
 
-def forget(connection: sa.Connection, cube: str) -> None:
-    """Drop the digests of what was sent to a cube: something of it is erased."""
-    s = submissions
-    known = connection.execute(sa.select(s.c.id, s.c.cubes).where(_YOUNG))
-    ids = [row.id for row in known if cube in row.cubes]
-    if ids:
-        connection.execute(sa.update(s).where(s.c.id.in_(ids)).values(digest=None))
+def _add_of(connection: sa.Connection, cube: str, key: str) -> sa.Row[Any] | None:
+    mine = requests.c.cube_id == cube, requests.c.idempotency_key == key
+    return connection.execute(sa.select(requests).where(*mine)).one_or_none()
 
 
-def is_read_on(connection: sa.Connection, item_ids: Sequence[str], kind: str) -> bool:
-    """Return True if a task is to go on, or does, with the conversation of one of these items."""
-    for place in range(0, len(item_ids), 500):
-        of_items = (
-            sa.select(item_rows.c.cube_id, sa.func.coalesce(conversations.c.id, "").label("key"))
-            .select_from(item_rows.outerjoin(conversations, conversations.c.id == item_rows.c.conversation_id))
-            .where(item_rows.c.id.in_(item_ids[place : place + 500]))
-            .distinct()
-        )
-        for row in connection.execute(of_items).all():
-            live = sa.select(tasks.c.id).where(
-                tasks.c.cube_id == row.cube_id,
-                tasks.c.kind == kind,
-                tasks.c.idempotency_key == row.key,
-                tasks.c.state.in_(_LIVE),
-            )
-            if connection.scalar(live.limit(1)) is not None:
-                return True
-    return False
+def _replayed(row: sa.Row[Any]) -> AddReceipt:
+    return AddReceipt(
+        row.cube_id, row.conversation, tuple(row.item_ids), tuple(row.duplicates), indexed=False, replayed=True
+    )
 
 
-def _digest(connection: sa.Connection, caller: str, body: str) -> str:
+def _of(call: Call) -> tuple[sa.ColumnElement[bool], ...]:
+    return repeats.c.identity_id == call.identity, repeats.c.idempotency_key == call.key
+
+
+def _text(body: Json) -> str:
+    return json.dumps(body, sort_keys=True, ensure_ascii=False)
+
+
+def _salted(body: str) -> dict[str, bytes]:
+    salt = os.urandom(16)
+    return {"salt": salt, "digest": _digest(salt, body)}
+
+
+def _fits(row: sa.Row[Any], body: str) -> bool:
+    return hmac.compare_digest(_digest(bytes(row.salt), body), bytes(row.digest))
+
+
+def _digest(salt: bytes, body: str) -> bytes:
+    return hashlib.sha256(salt + body.encode()).digest()
+
+
+def _keyed(connection: sa.Connection, caller: str, body: str) -> str:
+    """Return a digest by the ledger's own secret, by which the database itself can find the same submission."""
     found = connection.scalar(sa.select(meta.c.value).where(meta.c.key == _SECRET))
     if found is None:
         queues.insert_new(connection, meta, {"key": _SECRET, "value": secrets.token_hex(32)})
         found = connection.execute(sa.select(meta.c.value).where(meta.c.key == _SECRET)).scalar_one()
     text = f"{caller}\0{body}".encode("utf-8", "surrogatepass")
     return hmac.new(bytes.fromhex(str(found)), text, hashlib.sha256).hexdigest()
-
-
-def _to_row(row: sa.Row[Any]) -> Row:
-    return Row(row.id, row.caller, tuple(row.cubes), row.answer)

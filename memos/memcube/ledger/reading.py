@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from memos.core.types import ExtractionRecord, Item, ItemType, Reading
+from memos.core.types import ExtractionRecord, Item, ItemType, Reading, TaskState
 from memos.memcube.ledger import items, tasks
 from memos.memcube.ledger.schema import conversations, extraction_items, extractions, sources, versions
 from memos.memcube.ledger.schema import items as item_rows
@@ -150,6 +150,21 @@ def states(connection: sa.Connection, item_ids: Iterable[str]) -> dict[str, Read
         rows = connection.execute(query.where(item_rows.c.id.in_(batch), item_rows.c.reading.is_not(None)))
         found.update((row.id, Reading(row.reading)) for row in rows)
     return found
+
+
+def is_coming(connection: sa.Connection, item_ids: Iterable[str]) -> bool:
+    """Return True if a task waits for the conversation of one of these messages, or reads it."""
+    live = task_rows.c.state.in_((TaskState.WAITING, TaskState.RUNNING))
+    for batch in items.in_batches(item_ids):
+        theirs = (
+            task_rows.c.cube_id == item_rows.c.cube_id,
+            task_rows.c.idempotency_key == sa.func.coalesce(item_rows.c.conversation_id, ""),
+        )
+        query = sa.select(task_rows.c.id).join(item_rows, sa.and_(*theirs))
+        found = query.where(item_rows.c.id.in_(batch), task_rows.c.kind == READ, live).limit(1)
+        if connection.scalar(found) is not None:
+            return True
+    return False
 
 
 def records(connection: sa.Connection, item_id: str) -> list[ExtractionRecord]:

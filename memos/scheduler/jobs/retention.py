@@ -20,7 +20,7 @@ from memos.memcube import changes
 from memos.memcube import erasure as erase
 from memos.memcube.changes import Change, Changing
 from memos.memcube.erasure import retract
-from memos.memcube.ledger import files, items, repeats, retention
+from memos.memcube.ledger import files, idempotency, items, retention
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.retention import Place
 from memos.scheduler.task import TaskRun
@@ -44,7 +44,7 @@ class RetentionJob:
         run.go_on()
         self._erase_expired(run)
         at = run.clock.now()
-        repeats.forget_old(run.ledger, at)
+        idempotency.forget_old(run.ledger, at)
         with run.ledger.read() as connection:
             cubes = retention.cubes_with_rules(connection)
         for done, cube in enumerate(cubes):
