@@ -18,7 +18,7 @@ from memos.core.settings import IndexSettings
 from memos.core.types import ItemType, Status
 from memos.memcube.ledger import schema as t
 from tests.fakes import WordEmbedder
-from tests.pictures import part, picture
+from tests.support.pictures import part, picture
 
 PASSPHRASE = "correct horse battery"
 CUBE = "life"

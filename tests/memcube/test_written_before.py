@@ -14,7 +14,7 @@ from memos.kernel.relocation import migrate, restore
 from tests.data.make import CUBE, PASSPHRASE, SETTINGS, opened, shown
 from tests.fakes import WordEmbedder
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 EXPECTED: dict[str, Any] = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
 
 
