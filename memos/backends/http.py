@@ -102,7 +102,7 @@ _DISGUISES: Final = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FetchRequest:
     """A fetch: its name in errors, the accepted media types, and the setting that limits its size."""
 
     noun: str
@@ -110,8 +110,10 @@ class Wanted:
     limit: str
 
 
-IMAGE: Final = Wanted("image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES")
-FILE: Final = Wanted("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
+IMAGE: Final = FetchRequest(
+    "image", "image/png, image/jpeg, image/webp, image/gif, image/bmp", "MEMOS_IMAGES__MAX_BYTES"
+)
+FILE: Final = FetchRequest("file", "*/*", "MEMOS_LIMITS__FILE_BYTES")
 
 
 def is_public(address: str) -> bool:
@@ -144,7 +146,7 @@ class WebImages:
         resolver: Resolve = resolve,
         allowed: Callable[[str], bool] = is_public,
         tls: ssl.SSLContext | None = None,
-        wanted: Wanted = IMAGE,
+        wanted: FetchRequest = IMAGE,
     ) -> None:
         self._wanted = wanted
         self._max_bytes = max_bytes

@@ -181,7 +181,7 @@ class VectorIndex(Protocol):
     """
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """A number that grows whenever the engine restarted and lost its unflushed writes."""
         ...
 
@@ -311,7 +311,7 @@ class GraphIndex(Graph, Protocol):
     """
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """A number that grows whenever the engine restarted and may have lost unflushed writes."""
         ...
 
@@ -523,8 +523,8 @@ class DocumentPages:
 class DocumentReader(Protocol):
     """Reads files into text; whatever is in a file, it harms nobody but its own reading."""
 
-    def pages(self, name: str, data: bytes, go_on: Callable[[], object]) -> DocumentPages:
-        """Return a document's text; `go_on` is called now and again and may end it by raising.
+    def pages(self, name: str, data: bytes, check_cancelled: Callable[[], object]) -> DocumentPages:
+        """Return a document's text; `check_cancelled` is called now and again and may end it by raising.
 
         Raises: InvalidInput (it cannot be read, with the reason), BackendUnavailable.
         """

@@ -39,7 +39,7 @@ class Scopes:
     fingerprint: Fingerprint
     settings: Settings
     lifecycle: Lifecycle
-    _heads: dict[str, cube_rows.Head] = field(default_factory=dict, init=False)
+    _heads: dict[str, cube_rows.CubeHead] = field(default_factory=dict, init=False)
 
     def check(self, cubes: Sequence[str], actor: str, *, embeds: bool = True, right: Right = Right.READ) -> Scope:
         """Check actor and cubes of a call; one that stores or compares vectors needs the cubes' own embedder.
@@ -109,7 +109,7 @@ class Scopes:
         """Drop what is remembered of cubes: one was changed."""
         self._heads = {}
 
-    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.Head]:
+    def _heads_of(self, names: Sequence[str]) -> Mapping[str, cube_rows.CubeHead]:
         """Return what calls need to know of cubes; the embedded ledger has no other writer, so they are remembered."""
         heads = self._heads
         if not all(name in heads for name in names):

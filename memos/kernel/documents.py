@@ -102,7 +102,7 @@ class Documents:
                 change.now,
                 info=info,
             )
-            kept = rows.take_in(change, new, data)
+            kept = rows.store_document(change, new, data)
             if kept.id == new.id:
                 masking.record(change)
         self._wake()

@@ -18,7 +18,7 @@ from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Event
 from memos.errors import ConnectionLost, InvalidInput
 from memos.kernel.context import Context
 from memos.memcube.ledger import cubes as rows
-from memos.memcube.ledger.cubes import Wanted
+from memos.memcube.ledger.cubes import EventQuery
 from memos.reader.arguments import seconds_of, within
 
 _POLL_S = 0.5
@@ -52,7 +52,7 @@ class Events:
     ) -> Events_:
         """Return a cube's events behind the number `after`, oldest first. Raises: InvalidInput, NotFound (cube)."""
         self._context.scopes.cubes_of([cube], actor, Right.READ)
-        wanted = Wanted(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
+        wanted = EventQuery(_number("after", after), _kinds(kinds), within("limit", limit, 1, 10_000))
         return self._seen(_Whose(cube, actor), lambda connection: rows.find(connection, cube, wanted))
 
     def head(self, cube: str = DEFAULT_CUBE, *, actor: str = LOCAL_OWNER) -> int:
@@ -77,7 +77,7 @@ class Events:
         Raises: InvalidInput, NotFound (cube, also when it is dropped meanwhile), BackendUnavailable.
         """
         self._context.scopes.cubes_of([cube], actor, Right.READ)
-        wanted = Wanted(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
+        wanted = EventQuery(0 if after is None else _number("after", after), _kinds(kinds), _AT_ONCE)
         deadline = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s", timeout_s)
         with self._context.ledger.read() as connection:
             head = rows.head(connection, cube)
@@ -85,7 +85,7 @@ class Events:
         return self._followed(_Whose(cube, actor), start, wanted, deadline, stop or threading.Event())
 
     def _followed(
-        self, whose: _Whose, start: int, wanted: Wanted, deadline: float | None, stop: threading.Event
+        self, whose: _Whose, start: int, wanted: EventQuery, deadline: float | None, stop: threading.Event
     ) -> Iterator[Event]:
         after, seen = start, 0
         while not stop.is_set():
@@ -106,10 +106,12 @@ class Events:
             if not _go_on(deadline, stop, at_once=len(found) == wanted.limit):
                 return
 
-    def _behind(self, whose: _Whose, after: int, wanted: Wanted) -> tuple[int, Events_]:
+    def _behind(self, whose: _Whose, after: int, wanted: EventQuery) -> tuple[int, Events_]:
         def read(connection: Connection) -> tuple[int, Events_]:
             head = rows.head(connection, whose.cube)
-            found = rows.find(connection, whose.cube, Wanted(after, wanted.kinds, wanted.limit)) if head > after else []
+            found = (
+                rows.find(connection, whose.cube, EventQuery(after, wanted.kinds, wanted.limit)) if head > after else []
+            )
             return head, found
 
         return self._seen(whose, read)

@@ -13,11 +13,11 @@ from typing import Annotated
 from memos.core.identities import Right
 from memos.core.ports import ChatRequest
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
-from memos.errors import BackendUnavailable, UnfitAnswer
+from memos.errors import BackendUnavailable, InvalidAnswer
 from memos.kernel.chat.prompts import request_of
 from memos.kernel.chat.results import Question, Recalled
 from memos.kernel.context import Context
-from memos.kernel.local_models import Activations
+from memos.kernel.local_models import LocalModels
 from memos.kernel.models import Models
 from memos.llm.usage import Call, UsageMeter
 from memos.memcube import prompt_prefix as prefix_rows
@@ -71,7 +71,7 @@ class KvService:
     """Activation memory of an installation: what its prompts begin with, and the KV that models keep of it."""
 
     context: Context
-    activations: Activations
+    activations: LocalModels
     models: Models
     wake: Callable[[], None]
     _one: threading.Lock = field(default_factory=threading.Lock)
@@ -156,7 +156,7 @@ class KvService:
         def tell(call: Call) -> None:
             run.spend(1, call.tokens.prompt, call.tokens.completion)
 
-        run.go_on()
+        run.check_cancelled()
         with self.context.ledger.read() as connection:
             there = bool(prefix_rows.of(connection, run.task.cube))
         if not there or not self.context.settings.prefix_room:  # it went, or settings did
@@ -186,8 +186,8 @@ class KvService:
                 connection, cube, self.context.clock.now(), self.context.settings.prefix_room, marks=True
             )
         began = time.perf_counter()
-        with suppress(UnfitAnswer):  # an answer of one token is cut off
-            asker.talk(self._request(cube, part), meter=meter)
+        with suppress(InvalidAnswer):  # an answer of one token is cut off
+            asker.chat(self._request(cube, part), meter=meter)
         return Warmed(cube, 0 if part is None else part.tokens, time.perf_counter() - began)
 
     def _request(self, cube: str, part: PrefixText | None) -> ChatRequest:

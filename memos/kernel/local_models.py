@@ -94,7 +94,7 @@ class LocalBackend(Protocol):
         ...
 
 
-class Activations:
+class LocalModels:
     """The models in this process and what is kept of their prompts. Thread-safe.
 
     Files are kept in `home`, which is None where no folder is this process's own: then there is no disk tier.
@@ -150,17 +150,17 @@ class Activations:
             return None if loaded is None or loaded.unusable is not None else self._shape_of(loaded)
 
     @contextmanager
-    def kept(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
+    def lend_blocks(self, cube: str) -> Iterator[Iterable[tuple[Block, Array]]]:
         """Lend the blocks of a cube with their keys and values, one after another."""
         if (live := self._store) is not None:  # holds up nobody else
-            with closing(live.kept(cube)) as found:
+            with closing(live.lend_blocks(cube)) as found:
                 yield found
             return
         with self._stored() as store:
             if store is None:
                 yield ()
                 return
-            with closing(store.kept(cube)) as found:
+            with closing(store.lend_blocks(cube)) as found:
                 yield found
 
     def adopt(self, found: Iterable[tuple[Block, Array]], cube: str, shape: KvShape) -> int:

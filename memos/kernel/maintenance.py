@@ -289,7 +289,7 @@ class Maintenance:
         cubes = self._cube_ids()
         wrong = []
         for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
+            run.check_cancelled(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
                 if not self._verify((cube,), repair=False, strangers=False).clean:
                     wrong.append(cube)
@@ -297,7 +297,7 @@ class Maintenance:
             raise IntegrityError(f"Cubes {shown(wrong)} and their indexes differ: look with `memos verify`.")
 
     def _run_backup(self, run: TaskRun) -> None:
-        run.go_on()
+        run.check_cancelled()
         settings = self._context.settings.upkeep
         if settings.backup_folder is not None:
             attempt = f"{run.task.id}-{run.task.attempts}"  # one that was cut off leaves its folder

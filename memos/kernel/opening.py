@@ -53,7 +53,7 @@ from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidIn
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.adapters.serving import AdapterResolver, RunningTrainings
 from memos.kernel.context import Indexes
-from memos.kernel.local_models import Activations
+from memos.kernel.local_models import LocalModels
 from memos.llm.client import LLMClients
 from memos.memcube.backup.restore import unfinished_copy
 from memos.memcube.indexing.followers import POINT_FORMAT, GraphFollower, VectorFollower
@@ -66,7 +66,7 @@ from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
 from memos.memcube.parametric import forgetting
-from memos.memcube.verify import Scanned
+from memos.memcube.verify import ScannedIndex
 from memos.search.rerank import ChatReranker
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class OpenedInstallation:
     ledger: Ledger
     vector: VectorIndex
     graph: Graph
-    scanned: Mapping[Target, Scanned]
+    scanned: Mapping[Target, ScannedIndex]
     embedder: CachedEmbedder
     askers: LLMClients
     reranker: Reranker | None
-    activations: Activations
+    activations: LocalModels
     adapters: Path | None
     trainings: RunningTrainings
     new_trainer: Callable[[], AdapterTrainer]
@@ -163,18 +163,18 @@ def open_installation(
             vector, generations = vector_soon.result()
         graph_index = _open_graph(settings, installation, stack)
         quotas = Quotas(ledger, rising, KeyLimits(**settings.quota.model_dump()))
-        activations = Activations(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
+        activations = LocalModels(ledger, rising, settings.activation, home if embedded else None, TransformersModels())
         stack.callback(activations.close)
 
         lending = AdapterResolver(ledger, home / forgetting.FOLDER if embedded else None, lambda _: None)
         served = _open_served(home, settings) if embedded else None
 
         open_model = partial(_open_model, settings, activations, served, lending)
-        askers = LLMClients(settings, open_model, chat_model, vision_model, quotas.model_call)
+        askers = LLMClients(settings, open_model, chat_model, vision_model, quotas.reserve_tokens)
         stack.callback(askers.close)
         edge = vector if isinstance(vector, QdrantEdgeIndex) else None
         files: dict[Target, Rewritable] = {} if edge is None else {"vector": edge}
-        scanned: dict[Target, Scanned] = {"vector": vector}
+        scanned: dict[Target, ScannedIndex] = {"vector": vector}
         if graph_index is not None:
             scanned["graph"] = graph_index
         vector_follower = VectorFollower(ledger, vector, cached, terms)
@@ -502,7 +502,7 @@ def _open_served(home: Path, settings: Settings) -> VllmAdapters | None:
 
 def _open_model(
     settings: Settings,
-    activations: Activations,
+    activations: LocalModels,
     served: VllmAdapters | None,
     lending: AdapterResolver,
     model: ChatSettings,

@@ -222,7 +222,7 @@ class Profiles:
         masking = self._context.scopes.masking(scope)
         found = [masking.fact(f"found[{place}]", fact) for place, fact in enumerate(found)]
         with self._context.change(scope) as change:
-            outcome = consolidate.settle(change, found)
+            outcome = consolidate.consolidate(change, found)
             masking.record(change)
         self._context.wait_indexed()
         return outcome

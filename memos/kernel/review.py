@@ -102,7 +102,7 @@ class Review:
 
 def _line_up(change: Change) -> None:
     """Queue consolidation: the approved item may be another value of a known key."""
-    tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
+    tasks.enqueue(change.connection, change.cube, [tidy.consolidate_task()], change.now)
 
 
 def _waiting(change: Change, item: str) -> Item:

@@ -28,7 +28,7 @@ from memos.reader.messages import read_time
 from memos.scheduler.scheduler import Scheduler
 from memos.search.explain import why_not
 from memos.search.question import SearchRequest
-from memos.search.rerank import TimedReranker, checked
+from memos.search.rerank import TimedReranker, checked_scores
 from memos.search.searcher import Searcher
 
 # `MemOS.recall`: one question asked of each kind of memory apart, so that none pushes out another.
@@ -140,7 +140,7 @@ def check_given(query: str, documents: Sequence[str], limits: LimitSettings, top
 
 def by_reranker(given: Given, reranker: Reranker) -> Reranked:
     """Return the texts that answer a question best. Raises: ModelError, BackendUnavailable, BackendTimeout."""
-    scores = checked(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
+    scores = checked_scores(reranker.scores(given.query, given.texts), len(given.texts), reranker.name)
     if min(scores) < 0 or max(scores) > 1:  # a model's own scale
         scores = [_logistic(score) for score in scores]
     return _best(given, scores, reranker.name)
@@ -244,7 +244,7 @@ class SearchService:
                 query, scope, top_k, filter, as_of, reference_time, token_budget, explain=explain, rerank=rerank
             )
             result = self._searcher.search(request, clock)
-            self._scheduler.found(result.hits)
+            self._scheduler.record_found(result.hits)
         return result
 
     def recall(  # noqa: PLR0913 - what `search` takes

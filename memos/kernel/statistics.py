@@ -20,7 +20,7 @@ from memos.memcube.ledger import cubes as events
 from memos.memcube.ledger import queries as counts
 from memos.memcube.ledger import queues as usage
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.queries import CubeSummary, Stored, Whole
+from memos.memcube.ledger.queries import CubeSummary, InstallationCounts, StoredCounts
 from memos.memcube.ledger.segments import ARCHIVED, OPEN
 from memos.scheduler.scheduler import Scheduler
 
@@ -78,7 +78,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OverviewRequest:
     """The request of an overview: these cubes, by default the busiest; rates since an earlier overview."""
 
     now: datetime
@@ -106,7 +106,7 @@ class Asked:
         return next((known for known in self.since.cubes if known.cube == cube), None) if self.since else None
 
 
-def take_overview(ledger: Ledger, scheduler: Scheduler, asked: Asked) -> Overview:
+def take_overview(ledger: Ledger, scheduler: Scheduler, asked: OverviewRequest) -> Overview:
     """Return the numbers of the cubes asked for, the hottest segments only of those that were named."""
     with ledger.read() as connection:
         waiting = counts.waiting(connection, asked.cubes)
@@ -141,7 +141,11 @@ class _Tasks:
 
 
 def _cubes(
-    connection: sa.Connection, asked: Asked, shown: Sequence[CubeSummary], tasks: _Tasks, tokens: Mapping[str, int]
+    connection: sa.Connection,
+    asked: OverviewRequest,
+    shown: Sequence[CubeSummary],
+    tasks: _Tasks,
+    tokens: Mapping[str, int],
 ) -> list[CubeOverview]:
     names = [head.cube for head in shown]
     stored = _stored(connection, asked, shown)
@@ -171,18 +175,18 @@ def _cubes(
     return found
 
 
-def _stored(connection: sa.Connection, asked: Asked, shown: Sequence[CubeSummary]) -> dict[str, Stored]:
+def _stored(connection: sa.Connection, asked: OverviewRequest, shown: Sequence[CubeSummary]) -> dict[str, StoredCounts]:
     """Return what cubes hold; only those that changed since the earlier overview are counted again."""
-    kept: dict[str, Stored] = {}
+    kept: dict[str, StoredCounts] = {}
     for head in shown:
         before = asked.before(head.cube)
         if before is not None and (before.events, before.changed_at) == (head.seq, head.at):
-            kept[head.cube] = Stored(before.messages, before.messages + before.long_items)
+            kept[head.cube] = StoredCounts(before.messages, before.messages + before.long_items)
     changed = [head.cube for head in shown if head.cube not in kept]
     return kept | (counts.stored(connection, changed) if changed else {})
 
 
-def _recent(connection: sa.Connection, asked: Asked, head: CubeSummary) -> tuple[int, int]:
+def _recent(connection: sa.Connection, asked: OverviewRequest, head: CubeSummary) -> tuple[int, int]:
     """Return how many adds and moves there were since rates are counted."""
     if head.at is None or (asked.since is None and head.at <= asked.start):
         return 0, 0
@@ -272,14 +276,16 @@ class Statistics:
             NotFound: A cube does not exist.
         """
         named = self._context.scopes.cubes_of(cubes, actor, Right.READ)
-        return take_overview(self._context.ledger, self._scheduler, Asked(self._context.clock.now(), named, since))
+        return take_overview(
+            self._context.ledger, self._scheduler, OverviewRequest(self._context.clock.now(), named, since)
+        )
 
     def totals(self, *, actor: str = LOCAL_OWNER) -> InstallationTotals:
         """Return the numbers of now, for admins. Raises: PermissionDenied, BackendUnavailable."""
         self._context.scopes.check_admin(actor)
         now = self._context.clock.now()
         with self._lock, self._context.ledger.read() as connection:
-            found = counts.whole(connection)
+            found = counts.installation_counts(connection)
             self._count_events(connection)
             return InstallationTotals(
                 now,
@@ -291,7 +297,7 @@ class Statistics:
                 dict(self._events),
                 sum(usage.tokens_today(connection, None, now).values()),
                 self._context.quotas.spent,
-                {"embeddings": self._embedding_cache_counts(), "answers": self._askers.remembered},
+                {"embeddings": self._embedding_cache_counts(), "answers": self._askers.cache_counts},
             )
 
     def _count_events(self, connection: sa.Connection) -> None:
@@ -315,7 +321,7 @@ def _tasks_by_state(connection: sa.Connection, now: datetime) -> dict[tuple[str,
     return dict(found)
 
 
-def _tiers(found: Whole) -> dict[str, int]:
+def _tiers(found: InstallationCounts) -> dict[str, int]:
     return {
         "short": found.short_pages,
         "mid": found.segments.get(OPEN, 0),
@@ -324,6 +330,6 @@ def _tiers(found: Whole) -> dict[str, int]:
     }
 
 
-def _outbox(found: Whole, targets: Iterable[str]) -> dict[tuple[str, str], int]:
+def _outbox(found: InstallationCounts, targets: Iterable[str]) -> dict[tuple[str, str], int]:
     states = {(target, state): 0 for target in targets for state in ("waiting", "parked")}
     return states | {(target, "parked" if parked else "waiting"): n for (target, parked), n in found.outbox.items()}

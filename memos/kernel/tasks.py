@@ -12,7 +12,7 @@ from memos.errors import InvalidInput, PermissionDenied
 from memos.kernel.context import Context
 from memos.memcube.ledger import queues
 from memos.memcube.ledger import tasks as rows
-from memos.memcube.ledger.tasks import Wanted
+from memos.memcube.ledger.tasks import TaskQuery
 from memos.reader.arguments import within
 from memos.scheduler.runner import Runner
 from memos.scheduler.task import polls
@@ -44,7 +44,7 @@ class Tasks:
         after: str | None = None,
     ) -> Tasks_:
         """Return tasks, newest first; `after` the id of a task continues behind it. Raises: InvalidInput, NotFound."""
-        wanted = Wanted(
+        wanted = TaskQuery(
             tuple(_state(state) for state in states),
             tuple(check_name("kind", kind, 64) for kind in kinds),
             within("limit", limit, 1, 10_000),

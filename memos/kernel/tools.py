@@ -63,7 +63,7 @@ def remember_tools(
     ]
     if messages:
         stored = trajectories.refresh(change, messages).stored
-        if trajectories.worked(change, stored):
+        if trajectories.call_worked(change, stored):
             tool_tasks.enqueue(change.connection, change.cube, messages, change.now)
 
 

@@ -26,7 +26,7 @@ from memos.memcube import prompt_prefix as prefix_rows
 from memos.memcube.ledger import cubes, items, outbox, tasks
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
-from memos.memcube.ledger.cubes import Place
+from memos.memcube.ledger.cubes import NextMessage
 
 WINDOW = 3
 """Messages a window covers: one and the two before it, so that appending never changes an older window."""
@@ -132,7 +132,7 @@ def add(
     return receipt
 
 
-def _next(place: Place, draft: Draft) -> Place:
+def _next(place: NextMessage, draft: Draft) -> NextMessage:
     """Return the place of the next message: a user's begins a page, one after a long silence a session."""
     page, session, said_at = place.page, place.session, draft.message.chat_time
     if (draft.message.role is Role.USER and place.position > 0) or page < place.first_short:
@@ -142,7 +142,7 @@ def _next(place: Place, draft: Draft) -> Place:
     return replace(place, page=page, session=session, said_at=said_at)
 
 
-def _first_state(change: Change, draft: Draft, conversation: str | None, place: Place | None) -> Item:
+def _first_state(change: Change, draft: Draft, conversation: str | None, place: NextMessage | None) -> Item:
     return Item(
         id=new_id(),
         cube=change.cube,
@@ -392,7 +392,7 @@ def _append(change: Change, edits: Sequence[tuple[Item, Mapping[str, Any]]], kin
         # Vector, keywords and summary of a segment are made from what its messages say now.
         held = tiers.pages_of(change.connection, [state.id for state in after])
         tiers.remake(change.connection, change.cube, (page.segment for page in held), change.now)
-        prefix_rows.changed(change.connection, change.cube, [state.id for state in after], change.now)
+        prefix_rows.items_changed(change.connection, change.cube, [state.id for state in after], change.now)
         covered = items.followers(change.connection, after, WINDOW - 1)
         items.touch(change.connection, covered)
         outbox.enqueue(change.connection, change.cube, [*(state.id for state in after), *covered])

@@ -80,7 +80,7 @@ def erase(
         dict(removed),
         _purging(connection),
     )
-    _bury(change, receipt, saw)
+    _write_tombstones(change, receipt, saw)
     backups.note(connection, receipt_id, held)
     told, untold = backups.affected(connection, receipt_id)
     return replace(receipt, backups=told, untold_backups=untold)
@@ -131,7 +131,7 @@ def _remove(
     _forget_answers(connection, doomed, removed)
     _detach_successors(connection, doomed)
     _forget_files(connection, doomed, removed)
-    prefix_rows.changed(connection, change.cube, doomed, change.now)
+    prefix_rows.items_changed(connection, change.cube, doomed, change.now)
     for table, column in (
         (t.links, t.links.c.from_id),
         (t.links, t.links.c.to_id),
@@ -149,7 +149,7 @@ def _remove(
         for batch in items.in_batches(ids):
             removed[table.name] += connection.execute(sa.delete(table).where(column.in_(batch))).rowcount
     removed.update(files.forget_bytes(connection, touched))
-    tiers.remake(connection, change.cube, tiers.leave(connection, held), change.now)
+    tiers.remake(connection, change.cube, tiers.remove_pages(connection, held), change.now)
     moves.read_again(connection, change.cube, origins, change.now)
     tool_tasks.enqueue(connection, change.cube, of_tools, change.now, again=True)
     outbox.remove_items(connection, doomed)
@@ -348,7 +348,7 @@ def _remove_empty_conversations(connection: sa.Connection, cube: str) -> None:
     connection.execute(sa.delete(t.conversations).where(t.conversations.c.cube_id == cube, ~sa.exists(used)))
 
 
-def _bury(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
+def _write_tombstones(change: Change, receipt: EraseReceipt, adapters: Sequence[str]) -> None:
     change.connection.execute(
         sa.insert(t.tombstones).values(
             id=receipt.id,
@@ -522,7 +522,7 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
         if any(other.status is not Status.DELETED for other in live.values()):
             lose_sources(change, state.id, origins)
             continue
-        _let_go(change, state)
+        _reopen_predecessors(change, state)
         edits = {"status": Status.DELETED, "info": {**state.info, WITHDRAWN: True}}
         changes.edit(change, state, edits, "what it was read from was deleted or changed", kind="delete")
         gone.append(state.id)
@@ -534,7 +534,7 @@ def retract(change: Change, origins: Collection[str]) -> list[str]:
     return gone
 
 
-def _let_go(change: Change, state: Item) -> None:
+def _reopen_predecessors(change: Change, state: Item) -> None:
     connection = change.connection
     v = t.versions
     query = sa.select(v.c.item_id).where(

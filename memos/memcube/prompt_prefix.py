@@ -78,7 +78,7 @@ def cubes_to_compose(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(cubes.c.id).where(used | held).order_by(cubes.c.id)))
 
 
-def changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
+def items_changed(connection: sa.Connection, cube: str, item_ids: Iterable[str], now: datetime) -> None:
     """Queue a check of a cube's prefix, and a prefill of its new text, if a changed item has an entry in it."""
     for batch in items.in_batches(item_ids):
         if connection.scalar(sa.select(t.c.ordinal).where(t.c.item_id.in_(batch)).limit(1)) is not None:

@@ -166,7 +166,7 @@ def refresh(change: Change, messages: Collection[str]) -> Refreshed:
     wanted = scene.wanted({turn.item for turn in touched})
     keys = {*wanted, *(state.key for state in stale.values() if state.key is not None)}
     for key, line in _lines(change, keys).items():
-        _tell(change, scene.salt, key, _grown(change, line, wanted.get(key, _Wanted()), stale), done)
+        _record_outcome(change, scene.salt, key, _grown(change, line, wanted.get(key, _Wanted()), stale), done)
     return done
 
 
@@ -284,7 +284,7 @@ class _Told:
     origins: frozenset[str]
 
 
-def _tell(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: Refreshed) -> None:
+def _record_outcome(change: Change, salt: bytes, key: str, chain: Sequence[_Link], done: Refreshed) -> None:
     """Write the items of one key: the last is current, each before it is superseded by the next."""
     earlier = (0, 0, 0)
     left: list[_Told | Item] = []
@@ -414,6 +414,6 @@ def _relate(change: Change, item_id: str, origins: Collection[str]) -> None:
     items.link(change.connection, pairs, change.cube, change.now)
 
 
-def worked(change: Change, ids: Collection[str]) -> bool:
+def call_worked(change: Change, ids: Collection[str]) -> bool:
     """Return True if one of these items' last calls worked."""
     return any(state.info.get("ok") for state in items.current(change.connection, [change.cube], ids).values())

@@ -18,7 +18,7 @@ from memos.memcube.ledger.outbox import Target
 _SHOWN = 1000
 
 
-class Scanned(Protocol):
+class ScannedIndex(Protocol):
     """The part of an index that `verify` reads."""
 
     def scan(self, cube: str) -> Iterator[Stamp]:
@@ -59,14 +59,14 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
             found += [Difference("files", "broken", file, what) for file, what in broken_files]
         found += [
             Difference(row.target, "parked", row.item, row.error)
-            for row in outbox.parked(connection)
+            for row in outbox.dead_letters(connection)
             if row.cube in set(cube_ids)
         ]
     return found
 
 
 def index_differences(
-    ledger: Ledger, target: Target, index: Scanned, cube_id: str
+    ledger: Ledger, target: Target, index: ScannedIndex, cube_id: str
 ) -> tuple[int, dict[str, Difference]]:
     """Return how many points were checked, and by item id what an index lacks, has too much or has outdated.
 

@@ -47,7 +47,7 @@ Warmed = Callable[[sa.Connection, str, HeatRules, Iterable[SegmentRow], datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PendingAccess:
     """An access that is not written yet."""
 
     cube: str
@@ -64,14 +64,14 @@ class Accesses:
         self._clock = clock
         self._rules = rules
         self._warmed = warmed
-        self._waiting: list[Counted] = []
+        self._waiting: list[PendingAccess] = []
         self._lock = threading.Lock()
         self._flushed_at = time.monotonic()
 
-    def note(self, found: Iterable[tuple[str, str]], access: Access) -> None:
+    def record(self, found: Iterable[tuple[str, str]], access: Access) -> None:
         """Count an access of these (cube, item) pairs; beyond 10,000 unwritten ones further accesses are dropped."""
         now = self._clock.now()
-        counted = [Counted(cube, item, access, now) for cube, item in found]
+        counted = [PendingAccess(cube, item, access, now) for cube, item in found]
         with self._lock:
             if len(self._waiting) < _MOST_WAITING:
                 self._waiting += counted
@@ -89,7 +89,7 @@ class Accesses:
     def _flush(self, *, rests: bool) -> None:
         with self._lock:
             counted, self._waiting = self._waiting, []
-        by_cube: dict[str, list[Counted]] = {}
+        by_cube: dict[str, list[PendingAccess]] = {}
         for one in counted:
             by_cube.setdefault(one.cube, []).append(one)
         try:
@@ -104,7 +104,7 @@ class Accesses:
             with self._lock:
                 self._waiting = [one for left in by_cube.values() for one in left] + self._waiting
 
-    def _write_some(self, by_cube: Mapping[str, Sequence[Counted]], until: float) -> list[str]:
+    def _write_some(self, by_cube: Mapping[str, Sequence[PendingAccess]], until: float) -> list[str]:
         """Write down cubes in one commit until then, at least one; return them.
 
         One file has one writer, whom adds wait for. On a server each cube's row is locked, one at a time.
@@ -121,7 +121,7 @@ class Accesses:
                     break
         return written
 
-    def _write(self, connection: sa.Connection, cube: str, counted: Sequence[Counted]) -> None:
+    def _write(self, connection: sa.Connection, cube: str, counted: Sequence[PendingAccess]) -> None:
         now = self._clock.now()
         rules = self._rules.ready(connection, cube)
         warm = _standing(connection, cube, {one.item for one in counted})
@@ -145,7 +145,7 @@ class Accesses:
 
 
 def _warm_segments(
-    connection: sa.Connection, policy: Policy, counted: Sequence[Counted], known: set[str], now: datetime
+    connection: sa.Connection, policy: Policy, counted: Sequence[PendingAccess], known: set[str], now: datetime
 ) -> list[SegmentRow]:
     origins = items.origins_of(connection, known)
     places = tiers.segments_by_item(connection, known.union(*origins.values()))

@@ -29,7 +29,7 @@ from memos.memcube.profiles.views import template_of
 from memos.reader.facts.extractor import Extraction, FactReader
 from memos.reader.masking import Masking
 from memos.scheduler import consolidation as consolidate
-from memos.scheduler.consolidation import Near, Outcome, Verdict, Verdicts
+from memos.scheduler.consolidation import Outcome, SimilarItem, Verdict, Verdicts
 from memos.scheduler.task import TaskRun
 
 # Finds stored items that a fact may be the same as: those of its type whose indexed text points the same way.
@@ -46,21 +46,21 @@ class SimilarFacts:
     index: VectorIndex
     embedder: Embedder
 
-    def of(self, cube: str, facts: Sequence[Fact]) -> list[list[Near]]:
+    def of(self, cube: str, facts: Sequence[Fact]) -> list[list[SimilarItem]]:
         """Return for each fact the nearest items of its type."""
         if not facts:
             return []
         vectors = self.embedder.embed_documents([render.said(fact.subject, fact.memory) for fact in facts])
         return [self._near(cube, fact, vector) for fact, vector in zip(facts, vectors, strict=True)]
 
-    def _near(self, cube: str, fact: Fact, vector: Vector) -> list[Near]:
+    def _near(self, cube: str, fact: Fact, vector: Vector) -> list[SimilarItem]:
         kind = Condition("type", Op.EQ, str(fact.type))
         request = VectorSearch((cube,), (ArmQuery(Arm.TURN, vector),), _NEAREST, kind, None, live=True)
         [found] = self.index.search(request)
-        return [Near(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
+        return [SimilarItem(point.item, point.score) for point in found if point.score >= LEAST_COSINE]
 
 
-NearOf = Callable[[str, Sequence[Fact]], list[list[Near]]]
+NearOf = Callable[[str, Sequence[Fact]], list[list[SimilarItem]]]
 """Returns for each fact of a cube the items near it."""
 
 
@@ -128,7 +128,7 @@ class Judge:
             return {}
         asked = list(pairs)[:_MOST_PAIRS]
         lines = [_line(number, facts[place], known[item]) for number, (place, item) in enumerate(asked, start=1)]
-        answer = asker.ask(question(PROMPT, lines), Judgement, meter=meter)
+        answer = asker.complete_json(question(PROMPT, lines), Judgement, meter=meter)
         return {asked[one.pair - 1]: one.verdict for one in answer.verdicts if 1 <= one.pair <= len(asked)}
 
 
@@ -160,7 +160,7 @@ class ExtractedFacts:
     """Facts found by one attempt, before the task is committed."""
 
     extraction: Extraction
-    near: Sequence[Sequence[Near]]
+    near: Sequence[Sequence[SimilarItem]]
     verdicts: Verdicts
 
 
@@ -190,7 +190,7 @@ class FactPipeline:
         extraction = reader.read(shown.messages, shown.zone, meter, shown.before, shown.template, shown.context)
         if extraction.model is not None:
             extraction = _masked(extraction, self.masking(run.task.cube))
-        run.go_on(0.4)
+        run.check_cancelled(0.4)
         found, cube = extraction.facts, run.task.cube
         near = self._near(cube, found)
         with run.ledger.read() as connection:
@@ -198,10 +198,10 @@ class FactPipeline:
         run.check_budget()
         pairs = consolidate.undecided(found, near, known) if asks else ()
         verdicts = self.judge.decide(found, pairs, known, meter)
-        run.go_on(0.7)
+        run.check_cancelled(0.7)
         return ExtractedFacts(extraction, near, verdicts)
 
-    def _near(self, cube: str, found: Sequence[Fact]) -> list[list[Near]]:
+    def _near(self, cube: str, found: Sequence[Fact]) -> list[list[SimilarItem]]:
         try:
             return self.near(cube, found)
         except BackendUnavailable:
@@ -232,7 +232,7 @@ def keep(change: Change, learnt: ExtractedFacts, shown: Iterable[str]) -> Outcom
     found = learnt.extraction
     record = facts.keep_record(change, found.reader, found.model or "", found.output or "", shown)
     kept = [replace(fact, extraction=record) for fact in found.facts]
-    return consolidate.settle(change, kept, learnt.near, learnt.verdicts)
+    return consolidate.consolidate(change, kept, learnt.near, learnt.verdicts)
 
 
 def told(outcome: Outcome, rejected: int) -> dict[str, object]:

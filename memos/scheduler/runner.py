@@ -31,7 +31,7 @@ from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.postgres import MOST_SKEW
 from memos.memcube.ledger.queues import Spending
 from memos.memcube.ledger.tasks import Delay, Lease
-from memos.scheduler.task import Job, Later, LeaseLost, OverBudget, ShuttingDown, TaskRun, WaitingForSetting
+from memos.scheduler.task import Job, LeaseLost, OverBudget, RetryLater, ShuttingDown, TaskRun, WaitingForSetting
 
 _POLL_S = 1.0
 _PAUSE_S = 5.0
@@ -145,15 +145,17 @@ class Runner:
         run = self._next()
         if run is None:
             self._idle(seen)
-        elif self._jobs[run.task.kind].apart:
-            self._beside = threading.Thread(target=self._serve_apart, args=[run], name="memos-task-apart", daemon=True)
+        elif self._jobs[run.task.kind].exclusive_thread:
+            self._beside = threading.Thread(
+                target=self._serve_exclusive, args=[run], name="memos-task-apart", daemon=True
+            )
             self._beside.start()
         else:
             self._attempt(run)
             if run.task.priority >= tasks.PRIORITY:
                 self._rest(time.monotonic() - run.started)
 
-    def _serve_apart(self, run: TaskRun) -> None:
+    def _serve_exclusive(self, run: TaskRun) -> None:
         try:
             self._guarded(partial(self._attempt, run))
         finally:
@@ -187,12 +189,12 @@ class Runner:
         try:
             run = self._leased(now, apart=True)
         finally:
-            if run is None or not self._jobs[run.task.kind].apart:
+            if run is None or not self._jobs[run.task.kind].exclusive_thread:
                 self._apart.release()
         return run
 
     def _leased(self, now: datetime, *, apart: bool) -> TaskRun | None:
-        costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.apart}
+        costs = {kind: job.cost for kind, job in self._jobs.items() if apart or not job.exclusive_thread}
         # One owner for each attempt: a task may be cancelled, retried and taken again beside its earlier attempt.
         lease = Lease(f"{self.owner}#{next(self._attempts)}", now + timedelta(seconds=self._limits.lease_s))
         with self._ledger.write() as connection:
@@ -251,7 +253,7 @@ class Runner:
             return self._back(run, Delay(now(), counted=False))
         except OverBudget:
             return self._back(run, Delay(usage.next_day(now()), self._budget_note(), counted=False))
-        except Later as later:
+        except RetryLater as later:
             return self._back(run, Delay(later.until, later.note, counted=False))
         except WaitingForSetting as parked:
             return self._back(run, Delay(tasks.PARKED, parked.note, counted=False))
@@ -312,7 +314,7 @@ class Runner:
         return self._within(replace(before, prompt_tokens=before.prompt_tokens + spent.tokens))
 
     def _today(self, connection: sa.Connection, cube: str, now: datetime) -> Spending:
-        apart = [kind for kind, job in self._jobs.items() if job.apart]
+        apart = [kind for kind, job in self._jobs.items() if job.exclusive_thread]
         return usage.today(connection, cube, now, besides=apart)
 
     def _within(self, spent: Spending) -> bool:

@@ -239,8 +239,8 @@ class Scheduler:
         with suppress(MemosError):  # counts of some seconds
             self.accesses.flush()
 
-    def found(self, hits: Iterable[Hit]) -> None:
-        self.accesses.note(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
+    def record_found(self, hits: Iterable[Hit]) -> None:
+        self.accesses.record(((hit.item.cube, hit.item.id) for hit in hits), Access.RETRIEVED)
 
     def segments(self, cube: str, limit: int) -> list[Segment]:
         now = self._clock.now()
@@ -305,25 +305,25 @@ class Scheduler:
         moves.enqueue(change.connection, change.cube, moves.sweep_task(), change.now)
 
     def consolidate(self, change: Change) -> None:
-        tasks.enqueue(change.connection, change.cube, [tidy.task()], change.now)
+        tasks.enqueue(change.connection, change.cube, [tidy.consolidate_task()], change.now)
 
     def used(self, cube: str, item_ids: Iterable[str], access: Access) -> None:
         """Count that items were used in an answer, or that a person said they are right."""
-        self.accesses.note(((cube, item) for item in item_ids), access)
+        self.accesses.record(((cube, item) for item in item_ids), access)
 
     def _consolidate(self, run: TaskRun) -> None:
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.write() as connection:
-                tasks.enqueue(connection, cube, [tidy.task()], self._clock.now())
+                tasks.enqueue(connection, cube, [tidy.consolidate_task()], self._clock.now())
 
     def _reflect(self, run: TaskRun) -> None:
         with self._ledger.read() as connection:
             found = active(connection, self._clock)
         for cube in found:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [reflect_task()], self._clock.now())
 
@@ -334,7 +334,7 @@ class Scheduler:
             warm = prefix_rows.cubes_to_compose(connection) if self._prefixed else []
         new = [(cube, moves.sweep_task()) for cube in found] + [(cube, prefix_rows.compose_task()) for cube in warm]
         for cube, task in new:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.write() as connection:
                 tasks.enqueue(connection, cube, [task], self._clock.now())
 
@@ -367,7 +367,7 @@ class Scheduler:
     ) -> None:
         last = ""
         while True:
-            run.go_on()
+            run.check_cancelled()
             with self._ledger.read() as connection:
                 found = find(connection, last)
             if not found:

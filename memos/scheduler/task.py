@@ -45,7 +45,7 @@ class WaitingForSetting(Exception):
         self.note = note
 
 
-class Later(Exception):
+class RetryLater(Exception):
     """Nothing went wrong, and the task goes on at another time; its note says why."""
 
     def __init__(self, until: datetime, note: str) -> None:
@@ -57,23 +57,26 @@ class Later(Exception):
 class Job:
     """The work of one kind of task.
 
-    `cost` is its share of a cube's turns. A `budgeted` job waits for the next day once its cube has spent its budget. An
-    `apart` job may take hours: it has a thread of its own, one at a time, and does not count against the budget.
-    Write effects to the ledger in `Run.finishing`; anything else must tolerate being repeated. `failed` is called when a
-    task ends without success.
+    `cost` is its share of a cube's turns. A `budgeted` job waits for the next day once its cube has spent its budget.
+    A job with `exclusive_thread` may take hours: it runs on a thread of its own, one at a time, outside the budget.
+    Write effects to the ledger in `TaskRun.finishing`; anything else must tolerate being repeated. `failed` is called
+    when a task ends without success.
     """
 
     kind: str
     run: Callable[[TaskRun], None]
     cost: float = 1.0
     budgeted: bool = True
-    apart: bool = False
+    exclusive_thread: bool = False
     failed: Callable[[sa.Connection, Task, str], None] | None = None
 
 
 @dataclass(slots=True)
 class TaskRun:
-    """An attempt; a job calls `go_on` between its steps and `finishing` once; `note` stays with a task that is done."""
+    """One attempt at a task.
+
+    A job calls `check_cancelled` between its steps and `finishing` once; `note` stays with a finished task.
+    """
 
     ledger: Ledger
     clock: Clock
@@ -88,7 +91,7 @@ class TaskRun:
     finished: bool = False
     lost: bool = False
 
-    def go_on(self, progress: float | None = None) -> None:
+    def check_cancelled(self, progress: float | None = None) -> None:
         if progress is not None:
             self.progress = min(1.0, max(0.0, progress))
         if self.lost:
@@ -142,7 +145,7 @@ _UNTIL: ContextVar[threading.Event | None] = ContextVar("memos_waiting_until", d
 
 
 @contextmanager
-def waiting_until(stop: threading.Event) -> Iterator[None]:
+def give_up_waits_on(stop: threading.Event) -> Iterator[None]:
     """Make waits inside the block give up once the event is set: the caller is gone, or the program is closing."""
     token = _UNTIL.set(stop)
     try:

@@ -216,7 +216,7 @@ class Neo4jGraph:
         self._read(partial(_run_once, query="CALL db.awaitIndexes()"))
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """Return 0: the server keeps what was committed."""
         return 0
 

@@ -25,7 +25,7 @@ from memos.core.ports import ChatReply, ChatRequest
 from memos.core.settings import ChatSettings
 from memos.core.streaming import StreamedText
 from memos.core.types import Json
-from memos.errors import BackendUnavailable, IntegrityError, ModelError, UnfitAnswer
+from memos.errors import BackendUnavailable, IntegrityError, InvalidAnswer, ModelError
 
 log = logging.getLogger("memos.backends.local")
 
@@ -197,7 +197,7 @@ class LocalModel:
     def _room(self, prompt: int, most: int) -> int:
         left = self._loaded.context - prompt
         if left < 1:
-            raise UnfitAnswer(
+            raise InvalidAnswer(
                 f"The request has {prompt:,} tokens, the model {self.name} takes {self._loaded.context:,}: send less "
                 "text, or use a model with a longer context.",
                 permanent=True,

@@ -20,7 +20,7 @@ from memos.core.settings import ChatSettings
 from memos.core.streaming import DONE, EventData, StreamedText, without_reasoning
 from memos.core.tokens import Tokens, estimate_tokens
 from memos.core.types import Json
-from memos.errors import BackendTimeout, BackendUnavailable, MemosError, ModelError, UnfitAnswer
+from memos.errors import BackendTimeout, BackendUnavailable, InvalidAnswer, MemosError, ModelError
 
 _CODE = re.compile(r"[a-z_]{1,50}")  # a key, or a word of the prompt, would have to look like one
 _TOO_LONG = ("context_length", "context length", "context size", "context_size", "context window", "prompt is too long")
@@ -72,7 +72,9 @@ def finished_answer(
     _check_finished(finish, bool(message.get("refusal")), tokens, settings)
     if not answer:
         what = "thought, and then said nothing" if text.strip() else "gave an empty answer"
-        raise UnfitAnswer(f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens)
+        raise InvalidAnswer(
+            f"The model {settings.model} {what}: raise MAX_TOKENS, or use another model.", tokens=tokens
+        )
     return ChatReply(answer, tokens, _kept(tokens))
 
 
@@ -83,7 +85,7 @@ def _check_finished(finish: Json, refused: bool, tokens: Tokens, settings: ChatS
     if refused:
         raise ModelError(f"The model {model} refuses to answer.", permanent=True, tokens=tokens)
     if finish in ("length", "max_tokens"):
-        raise UnfitAnswer(
+        raise InvalidAnswer(
             f"The answer of the model {model} was cut off after {tokens.completion:,} tokens: raise MAX_TOKENS, or ask "
             "for less at once.",
             tokens=tokens,
@@ -106,7 +108,7 @@ def told_status(
 
 def _told_bad_request(shown: str, lowered: str, status: int, settings: ChatSettings) -> ModelError | Refused:
     if status == 413 or any(word in lowered for word in _TOO_LONG):
-        return UnfitAnswer(
+        return InvalidAnswer(
             f"The request is too long for the model {settings.model} ({shown}): send less text, or give the server a "
             "longer context.",
             permanent=True,

@@ -437,7 +437,7 @@ class QdrantServerIndex:
         return cls(connection, settings, name)
 
     @property
-    def incarnation(self) -> int:
+    def restart_count(self) -> int:
         """Return 0: a server that restarts has what it acknowledged."""
         return 0
 

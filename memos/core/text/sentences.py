@@ -107,12 +107,12 @@ def is_question(sentence: str) -> bool:
     return _QUESTION.search(sentence.strip()) is not None
 
 
-def is_supposed(sentence: str) -> bool:
+def is_hypothetical(sentence: str) -> bool:
     """Return True for what is so only if something else is, is played, or was given to be worked on."""
-    return _IF.search(sentence) is not None or is_played(sentence)
+    return _IF.search(sentence) is not None or is_role_play(sentence)
 
 
-def is_played(sentence: str) -> bool:
+def is_role_play(sentence: str) -> bool:
     """Return True for what is played, imagined, or given to be worked on."""
     return _SUPPOSED.search(sentence) is not None
 
@@ -284,4 +284,4 @@ def is_about_speaker(text: str) -> bool:
 def _states(sentence: str) -> bool:
     if _SPEAKER.search(sentence) is None or _PASSES.search(sentence) or _OF_OTHERS.search(sentence):
         return False
-    return not (is_question(sentence) or orders(sentence) or is_played(sentence))
+    return not (is_question(sentence) or orders(sentence) or is_role_play(sentence))

@@ -55,7 +55,7 @@ def caller() -> Caller | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActorRights:
     """The rights of an actor: `everything` for the local owner, admins, and installations without identities."""
 
     everything: bool
@@ -72,7 +72,7 @@ class AccessControl:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._known: dict[str, Standing] = {}
+        self._known: dict[str, ActorRights] = {}
         self._changes = 0
         self._counting = threading.Lock()
 
@@ -100,7 +100,7 @@ class AccessControl:
            PermissionDenied: The role is too low.
         """
         self.check_key(right)
-        standing = self._standing(actor)
+        standing = self._rights(actor)
         if standing.everything:
             return
         for cube in cubes:
@@ -122,21 +122,21 @@ class AccessControl:
     def check_admin(self, actor: str) -> None:
         """Check that an actor may manage the installation. Raises: PermissionDenied."""
         allowed = _ALLOWED.get()
-        if (allowed is not None and Right.OWN not in allowed) or not self._standing(actor).everything:
+        if (allowed is not None and Right.OWN not in allowed) or not self._rights(actor).everything:
             raise PermissionDenied(
                 f"{actor!r} is no admin of this installation: ask one to do it, or use a key with the right to own."
             )
 
     def readable(self, actor: str) -> frozenset[str] | None:
         """Return the cubes an actor has a role on, None for all. Raises: PermissionDenied."""
-        standing = self._standing(actor)
+        standing = self._rights(actor)
         return None if standing.everything else frozenset(standing.roles)
 
-    def _standing(self, actor: str) -> Standing:
+    def _rights(self, actor: str) -> ActorRights:
         caller = _CALLER.get()
         foreign = caller is not None and not caller.identity.admin and caller.identity.id != actor
         try:
-            standing = self._standing_alone(actor)
+            standing = self._rights_without_identities(actor)
         except PermissionDenied:
             if foreign:  # who exists and who is disabled is not for others to learn
                 raise _not_its_own(actor) from None
@@ -145,13 +145,13 @@ class AccessControl:
             raise _not_its_own(actor)
         return standing
 
-    def _standing_alone(self, actor: str) -> Standing:
+    def _rights_without_identities(self, actor: str) -> ActorRights:
         if actor == LOCAL_OWNER:
-            return Standing(everything=True, roles={})
+            return ActorRights(everything=True, roles={})
         known = self._known
         if self._changes or (standing := known.get(actor)) is None:
             with self._ledger.read() as connection:
-                standing = _standing_of(connection, actor)
+                standing = _rights_of(connection, actor)
             # Another process may change what a ledger on a server says; into the object taken before reading, so that
             # what was forgotten meanwhile stays forgotten.
             if self._ledger.is_sqlite and len(known) < _REMEMBERED:
@@ -163,16 +163,16 @@ def _not_its_own(actor: str) -> PermissionDenied:
     return PermissionDenied(f"The key may not act for {actor!r}: name whom it belongs to, or use an admin's.")
 
 
-def _standing_of(connection: sa.Connection, actor: str) -> Standing:
+def _rights_of(connection: sa.Connection, actor: str) -> ActorRights:
     identity = rows.find_identity(connection, actor)
     if identity is None:
         if rows.any_identity(connection):
             raise PermissionDenied(f"{actor!r} is no user or agent of this installation: an admin can make it one.")
-        return Standing(everything=True, roles={})
+        return ActorRights(everything=True, roles={})
     if identity.disabled:
         raise PermissionDenied(f"{actor!r} is disabled: an admin can enable it.")
     if identity.acts_for is not None:
         user = rows.find_identity(connection, identity.acts_for)
         if user is None or user.disabled:
             raise PermissionDenied(f"{actor!r} acts for {identity.acts_for!r}, which is disabled.")
-    return Standing(identity.admin, {} if identity.admin else rows.roles(connection, actor), identity.acts_for)
+    return ActorRights(identity.admin, {} if identity.admin else rows.roles(connection, actor), identity.acts_for)

@@ -73,7 +73,7 @@ class Quotas:
             return dict(self._spent)
 
     @contextmanager
-    def model_call(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
+    def reserve_tokens(self, most_tokens: int, purpose: str) -> Iterator[Callable[[int], None]]:
         """Set tokens aside for a call of a model; yield what to tell how many it took, 0 if it is told none.
 
         Raises: LimitReached, before anything is asked.
@@ -85,14 +85,14 @@ class Quotas:
             spent += tokens
 
         try:
-            with self._set_aside(most_tokens, lambda: spent):
+            with self._reserve(most_tokens, lambda: spent):
                 yield took
         finally:
             with self._lock:
                 self._spent[purpose] += spent
 
     @contextmanager
-    def _set_aside(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
+    def _reserve(self, most_tokens: int, spent: Callable[[], int]) -> Iterator[None]:
         asking = caller()
         limit = None if asking is None or _is_free(asking) else self.limits_of(asking.key).tokens_per_day
         if asking is None or limit is None:

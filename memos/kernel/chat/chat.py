@@ -123,7 +123,7 @@ class Chat:
         """
         ready = self._ready(Question(query, **options))
         began = time.perf_counter()
-        reply = ready.asker.talk(ready.request, meter=ready.meter())
+        reply = ready.asker.chat(ready.request, meter=ready.meter())
         text, cited = without_marks(reply.text, ready.marks, kept=ready.question.marks)
         return self._finish(ready, reply, text or reply.text, cited, time.perf_counter() - began)
 

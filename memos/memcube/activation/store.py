@@ -383,7 +383,7 @@ class BlockStore:
                 self._disk.close()
                 self._disk = None
 
-    def kept(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
+    def lend_blocks(self, cube: str) -> Generator[tuple[Block, Array], None, None]:
         """Yield the blocks of a cube with their keys and values; none is evicted meanwhile."""
         with self._lock:
             found = [entry for entry in self._shelves.entries.values() if entry.block.cube == cube]

@@ -100,8 +100,8 @@ class VectorFollower:
     def mark(self) -> int:
         return self._index.mark()
 
-    def incarnation(self) -> int:
-        return self._index.incarnation
+    def restart_count(self) -> int:
+        return self._index.restart_count
 
     def first_chunk(self, state: Item) -> Chunk:
         """Return an item's first chunk as the turn arms would index it; for items the index does not show yet."""
@@ -294,8 +294,8 @@ class GraphFollower:
     def mark(self) -> int:
         return self._index.mark()
 
-    def incarnation(self) -> int:
-        return self._index.incarnation
+    def restart_count(self) -> int:
+        return self._index.restart_count
 
 
 def digest(salt: bytes, kind: str, name: str) -> str:

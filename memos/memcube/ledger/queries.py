@@ -104,18 +104,18 @@ def heads(connection: sa.Connection, named: Sequence[str] | None) -> list[CubeSu
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredCounts:
     """The numbers of messages and of all items in a cube; each message is an item."""
 
     messages: int = 0
     items: int = 0
 
 
-def stored(connection: sa.Connection, named: Sequence[str]) -> dict[str, Stored]:
+def stored(connection: sa.Connection, named: Sequence[str]) -> dict[str, StoredCounts]:
     """Return what each of these cubes holds; takes as long as it is much."""
     said = _by_cube(connection, sa.select(messages.c.cube_id, sa.func.count()), messages.c.cube_id, named)
     kept = _by_cube(connection, sa.select(items_table.c.cube_id, sa.func.count()), items_table.c.cube_id, named)
-    return {cube: Stored(said.get(cube, 0), kept.get(cube, 0)) for cube in named}
+    return {cube: StoredCounts(said.get(cube, 0), kept.get(cube, 0)) for cube in named}
 
 
 def short_pages(connection: sa.Connection, named: Sequence[str]) -> dict[str, int]:
@@ -170,7 +170,7 @@ def _of(named: Sequence[str] | None, query: sa.Select[Any]) -> sa.Select[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class InstallationCounts:
     """Totals over all cubes; the query scans them all."""
 
     cubes: int
@@ -181,12 +181,12 @@ class Whole:
     outbox: dict[tuple[str, bool], int]
 
 
-def whole(connection: sa.Connection) -> Whole:
+def installation_counts(connection: sa.Connection) -> InstallationCounts:
     """Count all cubes at once: segments by state, rows of the outbox by index and whether they are parked."""
     pages = sa.func.sum(conversations.c.next_page - conversations.c.first_short + 1)
     by_state = sa.select(segments.c.state, sa.func.count()).group_by(segments.c.state)
     left = sa.select(outbox.c.target, outbox.c.parked, sa.func.count()).group_by(outbox.c.target, outbox.c.parked)
-    return Whole(
+    return InstallationCounts(
         connection.scalar(sa.select(sa.func.count()).select_from(cubes)) or 0,
         connection.scalar(sa.select(sa.func.count()).select_from(messages)) or 0,
         connection.scalar(sa.select(sa.func.count()).select_from(items_table)) or 0,

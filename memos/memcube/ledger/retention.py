@@ -34,7 +34,7 @@ _STRENGTH = list(RetentionAction)
 REMEDY = "List what there is with `memos retention list`."
 
 
-class Place(NamedTuple):
+class ScanPosition(NamedTuple):
     """The position of an item in the order in which rules scan a cube."""
 
     created_at: datetime
@@ -85,13 +85,15 @@ def cubes_with_rules(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(cube).distinct().order_by(cube)))
 
 
-def due(connection: sa.Connection, rule: RetentionRule, at: datetime, after: Place | None, limit: int) -> list[Place]:
+def due(
+    connection: sa.Connection, rule: RetentionRule, at: datetime, after: ScanPosition | None, limit: int
+) -> list[ScanPosition]:
     """Return the oldest items behind a place that a rule has something to do about at a moment."""
     query = _matching(connection, rule, at).order_by(items.c.created_at, items.c.id).limit(limit)
     if after is not None:
         last = (sa.literal(after.created_at, items.c.created_at.type), sa.literal(after.id))
         query = query.where(sa.tuple_(items.c.created_at, items.c.id) > sa.tuple_(*last))
-    return [Place(row.created_at, row.id) for row in connection.execute(query)]
+    return [ScanPosition(row.created_at, row.id) for row in connection.execute(query)]
 
 
 def still_due(connection: sa.Connection, rule: RetentionRule, at: datetime, ids: Sequence[str]) -> list[str]:

@@ -226,7 +226,7 @@ def set_tier(connection: sa.Connection, item_ids: Iterable[str], tier: Tier) -> 
         connection.execute(now.values(tier=tier))
 
 
-def move_on(connection: sa.Connection, cube: str, found: Overflow) -> None:
+def advance_short_tier(connection: sa.Connection, cube: str, found: Overflow) -> None:
     """Set where the short tier begins after pages left it."""
     if found.conversation is None:
         connection.execute(sa.update(cubes).where(cubes.c.id == cube).values(lone_until=found.until))
@@ -398,7 +398,7 @@ def segments_by_item(connection: sa.Connection, item_ids: Iterable[str]) -> dict
     return found
 
 
-def leave(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
+def remove_pages(connection: sa.Connection, held: Iterable[Held]) -> list[str]:
     """Remove pages with erased messages from their segments; return the segments to rebuild.
 
     Nothing of the erased text remains: keywords are counted anew, a model's summary and the vector are dropped.

@@ -26,7 +26,7 @@ from memos.memcube.ledger import items
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.tasks import NewTask
 from memos.scheduler import consolidation as consolidate
-from memos.scheduler.consolidation import STATIC, Near, comparable, same
+from memos.scheduler.consolidation import STATIC, SimilarItem, comparable, same
 from memos.scheduler.jobs.segments import ACTOR
 from memos.scheduler.learning import NearOf, meter_of, question, shortened
 from memos.scheduler.task import TaskRun
@@ -54,7 +54,7 @@ class ConsolidateJob:
             near = self.near(cube, [_as_fact(item) for item in fresh])
         except BackendUnavailable:
             near = [[] for _ in fresh]
-        run.go_on(0.5)
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             for key in _crowded(connection, cube):
@@ -64,7 +64,7 @@ class ConsolidateJob:
         self.settled()
 
 
-def task() -> NewTask:
+def consolidate_task() -> NewTask:
     return NewTask(CONSOLIDATE, {}, key="")
 
 
@@ -119,7 +119,7 @@ def _value(item: Item) -> str:
     return normalized_value(item.value)
 
 
-def _join(change: Change, item: Item, close: Sequence[Near]) -> None:
+def _join(change: Change, item: Item, close: Sequence[SimilarItem]) -> None:
     states = items.current(change.connection, [change.cube], [item.id, *(one.item for one in close)])
     mine = states.get(item.id)
     if mine is None or mine.version != item.version:
@@ -196,7 +196,7 @@ class ReflectJob:
             f"{shortened(fact.memory, _SHOWN_CHARS)}"
             for number, fact in enumerate(shown, start=1)
         ]
-        answer = asker.ask(question(PROMPT, lines), Insights, meter=meter_of(run, "chat"))
+        answer = asker.complete_json(question(PROMPT, lines), Insights, meter=meter_of(run, "chat"))
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             now = items.current(connection, [cube], [fact.id for fact in shown])
@@ -206,7 +206,7 @@ class ReflectJob:
                     shown[number - 1] for number in sorted(set(insight.statements)) if 1 <= number <= len(shown)
                 ]
                 if len(evidence) >= _LEAST_EVIDENCE and all(fact.id in same for fact in evidence):
-                    consolidate.settle(change, [_fact(insight.text, evidence)])
+                    consolidate.consolidate(change, [_fact(insight.text, evidence)])
         self.settled()
 
 

@@ -67,7 +67,7 @@ class DescribeJob:
         run.check_budget()
         [system, user] = question(PROMPT, _lines(file, message))
         asked = [system, replace(user, images=(Image(file.media_type, data),))]
-        seen = asker.ask(asked, Seen, meter=meter_of(run, "vision"))
+        seen = asker.complete_json(asked, Seen, meter=meter_of(run, "vision"))
         self._keep(run, file, message, _masked(seen, self.masking(cube)), asker.model)
         self.settled()
 
@@ -166,7 +166,7 @@ class ReadFileJob:
                 documents.give_up(changes.begin(connection, file.cube, file.actor, run.clock), file, error.reason)
             return
         parts = [_part(document, passage) for passage in document.passages]
-        run.go_on(0.9)
+        run.check_cancelled(0.9)
         with run.finishing() as connection:
             change = changes.begin(connection, file.cube, file.actor, run.clock)
             told = _told(document)
@@ -179,11 +179,11 @@ class ReadFileJob:
         self.settled()
 
     def _read(self, run: TaskRun, file: StoredFile, data: bytes, masking: Masking) -> Document:
-        pages = _masked_text(self.reader.pages(file.name, data, run.go_on), masking)
-        run.go_on(_SHARE_CONVERTED)
+        pages = _masked_text(self.reader.pages(file.name, data, run.check_cancelled), masking)
+        run.check_cancelled(_SHARE_CONVERTED)
 
         def split(text: str, tokens: int) -> list[tuple[int, int]]:
-            run.go_on()
+            run.check_cancelled()
             return self.split(text, tokens)
 
         return read(pages, split)

@@ -74,7 +74,7 @@ class ComposeJob:
     def run(self, run: TaskRun) -> None:
         """Append what has become hot, or compose all of it anew."""
         self.forget()
-        run.go_on(0.1)
+        run.check_cancelled(0.1)
         with run.finishing() as connection:
             cube = run.task.cube
             change = changes.begin(connection, cube, ACTOR, run.clock)

@@ -16,11 +16,11 @@ from memos.memcube.ledger import segments as tiers
 from memos.memcube.ledger import tier_moves as moves
 from memos.memcube.ledger.segments import Page, SegmentRow
 from memos.memcube.ledger.tasks import NewTask
-from memos.reader.facts.llm import Room, Window, window
+from memos.reader.facts.llm import ReadingBudget, Window, window
 from memos.scheduler import learning
 from memos.scheduler.accesses import heat, is_hot, warmth_of
 from memos.scheduler.consolidation import Outcome
-from memos.scheduler.jobs.segments import ACTOR, live, said_by, summary
+from memos.scheduler.jobs.segments import ACTOR, live_items, speakers_of, summary
 from memos.scheduler.learning import ExtractedFacts, FactPipeline, ReadingInput
 from memos.scheduler.rules import CubeRules, HeatRules
 from memos.scheduler.task import TaskRun
@@ -112,7 +112,7 @@ class AnalyseJob:
         members = tiers.members(connection, segment.id) if found.behind else []
         now = {message.id: message.version_id for message in members}
         same = all(now.get(message.id) == message.version_id for message in found.behind)
-        return same and said_by(still) == said_by(found.pages)
+        return same and speakers_of(still) == speakers_of(found.pages)
 
     def _keep(self, change: Change, rules: HeatRules, found: _Reading) -> None:
         connection, learnt, outcome = change.connection, found.learnt, Outcome()
@@ -139,7 +139,7 @@ def _left(connection: sa.Connection, pages: tuple[Page, ...], by_heat: bool) -> 
     Those that are wanted are left to their own task, unless somebody asks for these pages: no message costs two calls.
     """
     done = {Reading.READ, Reading.WANTED} if by_heat else {Reading.READ}
-    messages = [message for page in pages for message in live(page)]
+    messages = [message for page in pages for message in live_items(page)]
     states = reading.states(connection, [message.id for message in messages])
     return [message for message in messages if states.get(message.id) not in done]
 
@@ -159,7 +159,7 @@ def _tell(change: Change, found: _Reading, outcome: Outcome, heat_then: float) -
 # Short messages are many before they are a window's worth of tokens.
 _MOST_WANTED = 100
 _MOST_AROUND = 20
-_ROOM = Room()
+_ROOM = ReadingBudget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class ReadJob:
     """Enriches what `add` stored; the messages themselves stay as they are, whatever comes of it."""
 
     learner: FactPipeline
-    room: Room = _ROOM
+    room: ReadingBudget = _ROOM
 
     def run(self, run: TaskRun) -> None:
         """Read the conversation's next window, and leave a task for the one after it."""
@@ -185,14 +185,14 @@ class ReadJob:
                 reading.mark(connection, found.passed)
             if found is not None and learnt is not None and _is_as_read(connection, cube, found):
                 _keep(change, found, learnt)
-            reading.go_on(connection, cube, conversation, run.task.id, change.now)
+            reading.enqueue_next(connection, cube, conversation, run.task.id, change.now)
         if learnt is not None:
             self.learner.settled()
 
     def _next(self, connection: sa.Connection, run: TaskRun) -> Window:
         """Return the oldest messages that are wanted; fewer at each attempt, since too many may be why it failed."""
         conversation = run.task.payload.get("conversation")
-        found = reading.stretch(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
+        found = reading.next_range(connection, run.task.cube, conversation, _MOST_WANTED, _MOST_AROUND)
         return window(found.messages, found.wanted, self.room.shrunk(run.task.attempts - 1))
 
     def _learn(self, run: TaskRun, shown: ReadingInput) -> ExtractedFacts:

@@ -22,7 +22,7 @@ from memos.memcube.changes import Change, Changing
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import files, items, repeats, retention
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.ledger.retention import Place
+from memos.memcube.ledger.retention import ScanPosition
 from memos.scheduler.task import TaskRun
 
 ACTOR = "retention"
@@ -41,17 +41,17 @@ class RetentionJob:
 
     def run(self, run: TaskRun) -> None:
         """Go through all cubes; what an attempt did not get to is left for the next."""
-        run.go_on()
+        run.check_cancelled()
         self._erase_expired(run)
         at = run.clock.now()
         repeats.forget_old(run.ledger, at)
         with run.ledger.read() as connection:
             cubes = retention.cubes_with_rules(connection)
         for done, cube in enumerate(cubes):
-            run.go_on(done / len(cubes))
+            run.check_cancelled(done / len(cubes))
             with suppress(NotFound):  # dropped meanwhile
                 for _ in applied(run.ledger, self.changing, Scope(ACTOR, (cube,), right=Right.OWN), at):
-                    run.go_on(done / len(cubes))
+                    run.check_cancelled(done / len(cubes))
 
     def _erase_expired(self, run: TaskRun) -> None:
         before = run.clock.now() - timedelta(days=self.kept_days)
@@ -59,7 +59,7 @@ class RetentionJob:
             found = erase.expired(connection, before)
         for cube, expired in found.items():
             for batch in items.in_batches(expired):
-                run.go_on()
+                run.check_cancelled()
                 with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                     # Looked up again: a rollback may have brought one back.
                     ids = erase.expired(change.connection, before, batch).get(cube)
@@ -68,7 +68,7 @@ class RetentionJob:
         with run.ledger.read() as connection:
             gone = files.expired(connection, before)
         for cube in gone:
-            run.go_on()
+            run.check_cancelled()
             with suppress(NotFound), self.changing(Scope(ACTOR, (cube,), right=Right.OWN)) as change:
                 if ids := files.expired(change.connection, before).get(cube):
                     erase.erase(change, [], file_ids=ids)
@@ -93,7 +93,7 @@ def preview(connection: sa.Connection, cube: str, at: datetime) -> list[Retentio
     effects = []
     for rule in retention.of_cube(connection, cube):
         found: list[str] = []
-        after: Place | None = None
+        after: ScanPosition | None = None
         while batch := retention.due(connection, rule, at, after, _BATCH):
             after = batch[-1]
             fresh = [place.id for place in batch if place.id not in seen]
@@ -129,7 +129,7 @@ def together(effects: Sequence[RetentionEffect]) -> tuple[RetentionEffect, ...]:
 
 def _batches(ledger: Ledger, rule: RetentionRule, at: datetime) -> Iterator[list[str]]:
     """Yield what a rule matches, once through the cube and outside the transactions that change it."""
-    after: Place | None = None
+    after: ScanPosition | None = None
     while True:
         with ledger.read() as connection:
             batch = retention.due(connection, rule, at, after, _BATCH)

@@ -132,7 +132,7 @@ def sentences(item: str, text: str) -> list[Sentence]:
     return found
 
 
-def telling(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -> list[Sentence]:
+def key_sentences(candidates: Sequence[Sentence], keywords: Mapping[str, int]) -> list[Sentence]:
     """Return at most 3 sentences, in the given order, that name most of what the segment's pages share.
 
     Each next one is chosen for the keywords that those before it left out, the pages of a keyword being its weight:
@@ -195,18 +195,18 @@ class OverflowJob:
         if found is None:
             return
         # Outside the transaction: it may take a while.
-        vectors = page_vectors(self.turns_of, [live(page) for page in found.pages])
-        run.go_on(0.5)
+        vectors = page_vectors(self.turns_of, [live_items(page) for page in found.pages])
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             still = tiers.overflow(connection, cube, conversation, capacity, _PAGES_AT_ONCE)
             # Otherwise a message was erased or changed meanwhile, whose words must not get into a segment.
-            if still is not None and said_by(still.pages) == said_by(found.pages):
+            if still is not None and speakers_of(still.pages) == speakers_of(found.pages):
                 self._place(change, self.rules.ready(connection, cube), still, vectors)
-            self._go_on(connection, run, capacity, change.now)
+            self._requeue(connection, run, capacity, change.now)
 
     @staticmethod
-    def _go_on(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
+    def _requeue(connection: sa.Connection, run: TaskRun, capacity: int, now: datetime) -> None:
         cube, conversation = run.task.cube, run.task.payload.get("conversation")
         if tiers.overflow(connection, cube, conversation, capacity, 1) is not None:
             again = (
@@ -234,7 +234,7 @@ class OverflowJob:
                 known.add(joined)
             segment = segments.get(joined or "") or SegmentRow(new_id(), change.cube, change.now, change.now)
             segments[segment.id] = _with(rules, segment, seen, page, change.now)
-            candidates.put(view(segments[segment.id]))
+            candidates.put(segment_view(segments[segment.id]))
             grown.setdefault(segment.id, []).append(page)
             previous = segment.id if conversation is not None else None
         for id_, pages in grown.items():
@@ -242,10 +242,10 @@ class OverflowJob:
         tiers.save(connection, [segments[id_] for id_ in grown], known)
         placed = [(page, id_) for id_, pages in grown.items() for page in pages]
         tiers.place_pages(connection, change.cube, conversation, placed, change.now)
-        tiers.move_on(connection, change.cube, found)
+        tiers.advance_short_tier(connection, change.cube, found)
         if placed:
             heats = {id_: rules.policy.heat(warmth_of(segments[id_]), change.now) for _, id_ in placed}
-            _tell(change, placed, heats)
+            _record_events(change, placed, heats)
             self.triggers.grown(connection, change.cube, rules, [segments[id_] for id_ in grown], change.now)
             if len(known) < len(grown):
                 moves.enqueue(connection, change.cube, moves.sweep_task(), change.now)
@@ -269,7 +269,7 @@ def _with(rules: HeatRules, segment: SegmentRow, view: PageView, page: Page, now
     )
 
 
-def _tell(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
+def _record_events(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str, float]) -> None:
     body = {
         "tier": "mid",
         "pages": {page.id: id_ for page, id_ in placed},
@@ -278,22 +278,22 @@ def _tell(change: Change, placed: Sequence[tuple[Page, str]], heats: Mapping[str
     changes.record(change, "move", body)
 
 
-def view(segment: SegmentRow) -> SegmentView:
+def segment_view(segment: SegmentRow) -> SegmentView:
     return SegmentView(segment.id, segment.vector, segment.keywords)
 
 
-def said_by(pages: Sequence[Page]) -> list[tuple[str, int]]:
+def speakers_of(pages: Sequence[Page]) -> list[tuple[str, int]]:
     """Return which versions of which messages pages hold, in order."""
     return [(message.id, message.version) for page in pages for message in page.messages]
 
 
-def live(page: Page) -> list[Item]:
+def live_items(page: Page) -> list[Item]:
     """Return a page's messages that are neither deleted nor awaiting review."""
     return [message for message in page.messages if message.status not in UNUSED]
 
 
 def page_keywords(page: Page) -> frozenset[str]:
-    return frozenset(word for message in live(page) for word in message.keywords)
+    return frozenset(word for message in live_items(page) for word in message.keywords)
 
 
 def page_vectors(turns_of: TurnsOf, pages: Sequence[Sequence[Item]]) -> Vector:
@@ -320,10 +320,10 @@ def spans(connection: sa.Connection, segment: SegmentRow, grown: Sequence[Page])
     new = [
         sentence
         for page in grown
-        for message in live(page)
+        for message in live_items(page)
         for sentence in sentences(message.id, message.memory[:_SCANNED_CHARS])
     ]
-    return [(chosen.item, chosen.start, chosen.end) for chosen in telling([*old, *new], segment.keywords)]
+    return [(chosen.item, chosen.start, chosen.end) for chosen in key_sentences([*old, *new], segment.keywords)]
 
 
 def summary(connection: sa.Connection, segment: SegmentRow) -> str:
@@ -352,14 +352,14 @@ class RemakeJob:
         cube, segment_id = run.task.cube, str(run.task.payload["segment"])
         with run.ledger.read() as connection:
             pages = _pages(tiers.members(connection, segment_id))
-        vectors = page_vectors(self.turns_of, [live(page) for page in pages])
-        run.go_on(0.5)
+        vectors = page_vectors(self.turns_of, [live_items(page) for page in pages])
+        run.check_cancelled(0.5)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             segment = tiers.get_segments(connection, [segment_id]).get(segment_id)
             if segment is None:
                 return
-            if said_by(_pages(tiers.members(connection, segment_id))) != said_by(pages):
+            if speakers_of(_pages(tiers.members(connection, segment_id))) != speakers_of(pages):
                 tiers.remake(connection, cube, [segment_id], change.now)
                 return
             words = Counter(word for page in pages for word in sorted(page_keywords(page)))
@@ -386,7 +386,7 @@ _SHOWN_MESSAGES = 48
 _SHOWN_CHARS = 600
 
 
-class Told(BaseModel):
+class SummaryAnswer(BaseModel):
     """A model's summary of a segment."""
 
     summary: str = Field(min_length=1, max_length=1_000)
@@ -409,7 +409,7 @@ class SummariseJob:
             return
         run.check_budget()
         lines = [f"summary so far: {shortened(segment.told or '', _SHOWN_CHARS)}", *map(_line, said[-_SHOWN_MESSAGES:])]
-        answer = asker.ask(question(PROMPT, lines), Told, meter=meter_of(run, "chat"))
+        answer = asker.complete_json(question(PROMPT, lines), SummaryAnswer, meter=meter_of(run, "chat"))
         with run.finishing() as connection:
             changes.begin(connection, run.task.cube, ACTOR, run.clock)
             now = tiers.get_segments(connection, [segment_id]).get(segment_id)

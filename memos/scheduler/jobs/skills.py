@@ -52,11 +52,11 @@ class SkillsJob:
                 for attempt in found.values()
                 if attempt.tools
             }
-        run.go_on(0.3)
+        run.check_cancelled(0.3)
         for attempt in found.values():
             if attempt.succeeded:
                 cosines |= self._cosines(attempt, _rivals(attempt, known))
-        run.go_on(0.6)
+        run.check_cancelled(0.6)
         with run.finishing() as connection:
             change = changes.begin(connection, cube, ACTOR, run.clock)
             if run.task.payload.get("again"):
